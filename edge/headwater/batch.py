@@ -1,0 +1,41 @@
+# A batch: the unit of work. Consecutive entries of one stream, held as columns.
+#
+# Entry i of a batch has stream time xi + i and generation time
+#     ts + i * dt      where dt >= 0 (a source of fixed rate: no ts per element)
+#     ts + at[i]       where dt < 0  (irregular: small offsets, each below 2**30)
+# xi and ts may be long integers; they are touched once a batch. Everything per element is small.
+# A hole (see SPEC.md) is an entry too: it stands alone in its batch, `hole` is its reason and
+# `back` says how far before ts (its end) it began.
+
+from array import array
+
+SPAN_US = (1 << 30) - 1  # offsets inside a batch stay below this: small integers on a board
+
+# Reasons of a hole.
+RESTART = 1  # the board was down, or lost what it had not sealed yet
+LOG_FULL = 2  # the source refused samples: its log had no room
+SENSOR = 3  # the sensor gave nothing, or nonsense
+HOLE_REASONS = {RESTART: "restart", LOG_FULL: "log full", SENSOR: "sensor fault"}
+
+
+class Batch:
+    def __init__(self, alphabet, size):
+        self.alphabet = alphabet
+        self.size = size
+        self.cols = alphabet.arrays(size)
+        self.at = array("i", bytes(4 * size))
+        self.xi = 1
+        self.ts = 0
+        self.dt = -1
+        self.n = 0
+        self.hole = 0  # 0: elements; else the reason, and n is 1
+        self.back = 0
+        self.unsync = 0  # 1: stamped before the host's first clock exchange
+
+    # Generation time of entry i.
+    def ts_of(self, i):
+        return self.ts + (i * self.dt if self.dt >= 0 else self.at[i])
+
+    # Payload of entry i; for tests and tools, never on the path of an element.
+    def row(self, i):
+        return tuple([c[i] for c in self.cols])

@@ -1,0 +1,166 @@
+# The base of every operator: declared ports, parameters and state; state packs itself.
+#
+# An operator is a deterministic machine. Given the same inputs it gives the same outputs, with the
+# same stream times, on every host, always: no clock, no randomness, no order of a dict or a set,
+# and integers that wrap or saturate explicitly before they are stored.
+#
+# What a type declares:
+#   IN, OUT    alphabets of its ports, as texts. A type whose alphabets depend on what it is
+#              connected to or on its parameters overrides `ports`.
+#   PARAMS     "gain:i32=1 shift:u8" - parameters; one without '=' must be given. A type in
+#              TYPES, or `ints` (a list of integers), or `text`, or `expr` (a checked tree).
+#              All of them may change at run time through the config port.
+#   STATE      "acc:i64 line:i16*taps" - scalars and fixed arrays (a count is a number or the name
+#              of a parameter or attribute made by `setup`). This, and nothing else, is what a
+#              checkpoint holds; it is packed by the declared widths.
+#   VERSION    of the state's layout and meaning; raise it when either changes, and say in
+#              `convert` what becomes of older ones, or they are refused.
+#   ONE_TO_ONE True: output i is caused by input i, always as many out as in (ts pass through).
+#   FLOATS     True: computes in floats; validation keeps such operators on one float width.
+#   CATEGORY   heading under which the documentation lists the type.
+#
+# What a type does:
+#   setup()    derive constants and buffers from parameters; runs again when parameters change.
+#   start()    the first state, where zeros are not right.
+#   run(x, n)  take n elements of batch x, write outputs into self.y, return how many.
+#              At most one output per port for each element or timer. Output j says in
+#              self.y.at[j] which input i caused it (not needed with ONE_TO_ONE). Further output
+#              ports are self.outs[1], ...: set their n. Work on locals, allocate nothing.
+#              With several input ports x is a merged batch: x.port[i] is the port of element i,
+#              x.cols[p] holds the columns of port p, in order, each from index 0.
+#              A feedback port's elements change state only: no output, no timer.
+#   hole(port) one hole on that port, in order, as one step: change state (reset, hold, count);
+#              return True to pass the hole on to every output port (the default), else False.
+#   timer      0, or the ts at which `fire` is due. It belongs in STATE ("timer:i64").
+#   fire()     the frontier reached self.timer: write at most one output at index 0 of each port,
+#              set the next timer (or 0), return how many on port 0.
+
+import struct
+from array import array
+
+from .alphabet import TYPES, Alphabet, AlphabetError
+from .batch import Batch
+
+
+class OperatorError(ValueError):
+    pass
+
+
+# "a:i32=1 b:i16*taps c:ints" -> [(name, type, count text or "", default text or None)]
+def fields(text):
+    out = []
+    for part in text.split():
+        name, _, rest = part.partition(":")
+        rest, eq, default = rest.partition("=")
+        kind, _, count = rest.partition("*")
+        out.append((name, kind, count, default if eq else None))
+    return out
+
+
+class Operator:
+    IN = ()
+    OUT = ()
+    PARAMS = ""
+    STATE = ""
+    VERSION = 1
+    ONE_TO_ONE = False
+    FLOATS = False
+    CATEGORY = "your own"
+
+    timer = 0
+
+    # Alphabets of the ports, as texts, for an operator with these parameters whose inputs are
+    # connected to streams with alphabets `ins`. Raise OperatorError where they do not fit.
+    @classmethod
+    def ports(cls, ins, params):
+        return cls.IN, cls.OUT
+
+    # params: dict name -> value. ins, outs: tuples of Alphabet. size: most elements per batch.
+    def __init__(self, params, ins, outs, size):
+        self.ins = ins
+        self.size = size
+        self.outs = tuple([Batch(a, size) for a in outs])
+        self.y = self.outs[0] if outs else None
+        self.configure(params, True)
+        for name, kind, count, _ in fields(self.STATE):
+            if count:
+                k = int(count) if count.isdigit() else getattr(self, count)
+                setattr(self, name, array(TYPES[kind][0], bytes(TYPES[kind][1] * k)))
+            else:
+                setattr(self, name, 0.0 if kind[0] == "f" else 0)
+        self.start()
+
+    # Set parameters (all of them at first, some of them later) and derive from them.
+    def configure(self, params, first=False):
+        known = []
+        for name, kind, _, default in fields(self.PARAMS):
+            known.append(name)
+            if name in params:
+                setattr(self, name, params[name])
+            elif first:
+                if default is None:
+                    raise OperatorError("parameter '%s' is missing" % name)
+                setattr(self, name, default if kind == "text" else int(default))
+        for name in params:
+            if name not in known:
+                raise OperatorError("unknown parameter '%s': has %s" % (name, " ".join(known) or "none"))
+        self.setup()
+
+    def setup(self):
+        pass
+
+    def start(self):
+        pass
+
+    def hole(self, port):
+        return True
+
+    def fire(self):
+        self.timer = 0
+        return 0
+
+    # Bytes of a snapshot.
+    def state_size(self):
+        total = 0
+        for name, kind, count, _ in fields(self.STATE):
+            total += TYPES[kind][1] * (len(getattr(self, name)) if count else 1)
+        return total
+
+    # Pack the state at buf[pos:]; returns the position behind it.
+    def snapshot(self, buf, pos):
+        for name, kind, count, _ in fields(self.STATE):
+            code, width, _, _ = TYPES[kind]
+            value = getattr(self, name)
+            if count:
+                struct.pack_into("<%d%s" % (len(value), code), buf, pos, *value)
+                pos += width * len(value)
+            else:
+                struct.pack_into("<" + code, buf, pos, value)
+                pos += width
+        return pos
+
+    # Take the state from a snapshot of `version`. Raises OperatorError where it does not fit.
+    def restore(self, data, version):
+        if version != self.VERSION:
+            data = self.convert(data, version)
+            if data is None:
+                raise OperatorError(
+                    "checkpoint of version %d, operator of version %d, and no conversion" % (version, self.VERSION)
+                )
+        if len(data) != self.state_size():
+            raise OperatorError("checkpoint of %d bytes, operator needs %d" % (len(data), self.state_size()))
+        pos = 0
+        for name, kind, count, _ in fields(self.STATE):
+            code, width, _, _ = TYPES[kind]
+            if count:
+                value = getattr(self, name)
+                for i in range(len(value)):
+                    value[i] = struct.unpack_from("<" + code, data, pos)[0]
+                    pos += width
+            else:
+                setattr(self, name, struct.unpack_from("<" + code, data, pos)[0])
+                pos += width
+
+    # Bytes of this version made from those of an older one, or None.
+    def convert(self, data, version):
+        return None

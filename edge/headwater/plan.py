@@ -1,0 +1,91 @@
+# The plan: a process as a board loads it, without the builder.
+#
+# Plain numbered lists: vertices, edges, placement. Everything a host sends or stores names
+# vertices and edges by these numbers. `Plan.hash` names the version of the process.
+
+UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
+STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
+LOCAL, PEER, PEERS2 = 0, 1, 2
+LEVELS = ("local", "peer", "peers=2")
+BLOCK, SPILL, DROP_OLDEST, DROP_NEWEST = 0, 1, 2, 3
+POLICIES = ("block", "spill", "drop_oldest", "drop_newest")
+FLASH, GATEWAY, LAKE = 0, 1, 2
+DURABLE = ("flash", "gateway", "lake")
+OUTSIDE = -1  # Edge.dst of an edge to the lake
+
+
+class Vertex:
+    # index     number of the vertex in the plan
+    # name      as the author wrote it
+    # kind      name of the operator type, or "" for a source
+    # version   of the operator type's state
+    # params    dict name -> value
+    # ins, outs tuples of Alphabet
+    # rate_mhz  for a source: samples in a thousand seconds, 0 when it is irregular (a button)
+    # hosts     host numbers, best first: hosts[0] runs it, the others hold its checkpoints and
+    #           may take it over. Host 0 is the gateway.
+    # log_bytes for a source: most bytes of log it may fill; 0: what there is
+    def __init__(self, index, name, kind, version, params, ins, outs, rate_mhz, hosts, log_bytes):
+        self.index = index
+        self.name = name
+        self.kind = kind
+        self.version = version
+        self.params = params
+        self.ins = ins
+        self.outs = outs
+        self.rate_mhz = rate_mhz
+        self.hosts = hosts
+        self.log_bytes = log_bytes
+
+
+class Edge:
+    # index      number of the edge in the plan
+    # src, sport producer vertex and its output port
+    # dst, dport consumer vertex and its input port; dst is OUTSIDE for an edge to the lake
+    # delay_us   0, or D of a feedback edge
+    # cap        bound of the transfer state in elements (the largest of a port's edges counts)
+    # policy     BLOCK or SPILL inside; at the lake also DROP_OLDEST, DROP_NEWEST
+    # lake       table stream name, like "cardio/ecg", or ""
+    # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
+    # within_ms  of an edge to the lake: delay bound, 0 when none is asked
+    # cyclic     True where the edge lies inside a cycle (a strongly connected component)
+    def __init__(self, index, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, cyclic):
+        self.index = index
+        self.src = src
+        self.sport = sport
+        self.dst = dst
+        self.dport = dport
+        self.delay_us = delay_us
+        self.cap = cap
+        self.policy = policy
+        self.lake = lake
+        self.durable = durable
+        self.within_ms = within_ms
+        self.cyclic = cyclic
+
+
+class Plan:
+    # name, strategy, every (interval in elements), level, batch (most elements per batch),
+    # vertices, edges, order (vertices so that producers come first, feedback aside),
+    # hosts (names by number; 0 is "gateway"), hash (8 bytes of SHA-256 over the encoding)
+    def __init__(self, name, strategy, every, level, batch, vertices, edges, order, hosts, hash_):
+        self.name = name
+        self.strategy = strategy
+        self.every = every
+        self.level = level
+        self.batch = batch
+        self.vertices = vertices
+        self.edges = edges
+        self.order = order
+        self.hosts = hosts
+        self.hash = hash_
+
+    # Edges into vertex v, by input port.
+    def ins(self, v):
+        out = [e for e in self.edges if e.dst == v]
+        out.sort(key=lambda e: e.dport)
+        return out
+
+    # Edges out of port `port` of vertex v, in plan order.
+    def outs(self, v, port):
+        return [e for e in self.edges if e.src == v and e.sport == port]
