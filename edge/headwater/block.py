@@ -1,0 +1,367 @@
+# A block: one batch as bytes. The same bytes stand in the flash log, in a frame and in a checkpoint.
+#
+# A head (entries, stream time, generation time), then the columns one after the other: the first
+# value, then the differences in an adaptive Rice code whose width follows the eight values before,
+# so that neither side looks ahead. Where that would be longer than the plain values, they stand
+# plain. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
+# BlockError; the work and the memory are bounded by the batch that is filled. Bytes: SPEC.md.
+
+import struct
+
+from .alphabet import TYPES
+from .batch import SPAN_US
+
+_HOLE = 1
+_IRREGULAR = 2
+_UNSYNC = 4
+_FLAGS = 4  # bits of the first number that are flags; the fourth is reserved
+_ORDER2 = 32  # column head: differences of differences
+_RAW = 64  # column head: plain little-endian values
+_K_MASK = 31
+_RUN = 8  # values that share one width
+_ESCAPE = 12  # so many zeros announce a value written in full
+_HEAD = 38  # bytes of the longest head
+_OVERSHOOT = 88  # a run may pass the plain size by this much before it is noticed
+
+
+class BlockError(ValueError):
+    pass
+
+
+# Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position behind it.
+def put_varint(buf, pos, v):
+    while v > 127:
+        buf[pos] = v & 127 | 128
+        v >>= 7
+        pos += 1
+    buf[pos] = v
+    return pos + 1
+
+
+# -> (value, position behind it). Raises BlockError unless it is the shortest form of 64 bits.
+def get_varint(data, pos, end):
+    v = 0
+    shift = 0
+    while pos < end:
+        b = data[pos]
+        pos += 1
+        v |= (b & 127) << shift
+        if b < 128:
+            if shift and not b:
+                raise BlockError("number not in its shortest form")
+            if v >> 64:
+                raise BlockError("number above 64 bits")
+            return v, pos
+        shift += 7
+        if shift > 63:
+            raise BlockError("number above 64 bits")
+    raise BlockError("cut short")
+
+
+# Most bytes that encode() writes or touches for n entries; `irregular` adds room for offsets.
+def bound(alphabet, n, irregular=True):
+    room = _HEAD + _OVERSHOOT + 11 * len(alphabet.codes) + alphabet.width * n
+    return room + 4 * n + 11 if irregular else room
+
+
+# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position behind them, or -1 where
+# buf has no room (what lies behind pos is then undefined).
+def encode(batch, i0, n, buf, pos):
+    try:
+        flags = (_HOLE if batch.hole else 0) | (_UNSYNC if batch.unsync else 0)
+        dt = batch.dt
+        if dt < 0 and not batch.hole:
+            flags |= _IRREGULAR
+        pos = put_varint(buf, pos, n << _FLAGS | flags)
+        pos = put_varint(buf, pos, batch.xi + i0)
+        pos = put_varint(buf, pos, batch.ts_of(i0))
+        if batch.hole:
+            return put_varint(buf, put_varint(buf, pos, batch.hole), batch.back)
+        if dt >= 0:
+            pos = put_varint(buf, pos, dt)
+        elif n > 1:
+            pos = _put_column(batch.at, i0, n, "i", 32, buf, pos)
+        cols = batch.cols
+        types = batch.alphabet.types
+        for c in range(len(cols)):
+            t = TYPES[types[c]]
+            col = cols[c]
+            if t[2] is not None:
+                v = col[i0]
+                if t[1] < 8:
+                    pos = put_varint(buf, pos, v + v if v >= 0 else ~(v + v))
+                else:
+                    if pos + 8 > len(buf):
+                        return -1
+                    struct.pack_into("<" + t[0], buf, pos, v)
+                    pos += 8
+            if n > 1 or t[2] is None:
+                pos = _put_column(col, i0, n, t[0], 0 if t[2] is None else 8 * t[1], buf, pos)
+        return pos
+    except IndexError:
+        return -1
+
+
+# All values of a column but the first (floats: all), as differences or plain. bits: width of the
+# integers, 0 for floats.
+def _put_column(x, i0, n, code, bits, buf, pos):
+    end = i0 + n
+    i = i0 + 1
+    start = pos
+    if bits:
+        # Some thirty places of the column tell which order of difference is shorter, and the first width.
+        a = b = x[i] - x[i0]
+        if a < 0:
+            a = b = -a
+        step = (n >> 5) + 1
+        k = 1
+        for j in range(i0 + 2, end, step):
+            v = x[j] - x[j - 1]
+            q = v - x[j - 1] + x[j - 2]
+            a += v if v >= 0 else -v
+            b += q if q >= 0 else -q
+            k += 1
+        order = 0
+        if b < a:
+            order = -1
+            a = b
+        a //= k
+        k = 0
+        while a:
+            a >>= 1
+            k += 1
+        if k > _K_MASK:
+            k = _K_MASK
+        buf[pos] = k | _ORDER2 if order else k
+        pos += 1
+        full = pos + (n - 1) * (bits >> 3)
+        acc = 0
+        nb = 0
+        p = x[i0]
+        d = 0
+        while i < end and pos <= full:
+            j = i + _RUN
+            if j > end:
+                j = end
+            s = 0
+            k1 = k + 1
+            mask = (1 << k) - 1
+            limit = _ESCAPE << k
+            for i in range(i, j):
+                v = x[i]
+                e = v - p
+                p = v
+                z = e - d
+                d = e & order
+                if z < 0:
+                    z = ~(z + z)
+                else:
+                    z += z
+                s += z
+                if z < limit:
+                    v = z >> k
+                    acc |= (z & mask) * 2 + 1 << nb + v
+                    nb += v + k1
+                else:
+                    acc |= z * 2 + 1 << nb + _ESCAPE
+                    nb += bits + _ESCAPE + 3
+                while nb > 7:
+                    buf[pos] = acc & 255
+                    pos += 1
+                    acc >>= 8
+                    nb -= 8
+            i += 1
+            s = s * 5 >> 6
+            k = 0
+            while s:
+                s >>= 1
+                k += 1
+        if nb:
+            buf[pos] = acc
+            pos += 1
+        if pos <= full:
+            return pos
+        i = i0 + 1
+    else:
+        i = i0
+    pos = start
+    buf[pos] = _RAW
+    pos += 1
+    width = struct.calcsize(code)
+    code = "<" + code
+    if pos + width * (end - i) > len(buf):
+        raise IndexError
+    while i < end:
+        struct.pack_into(code, buf, pos, x[i])
+        pos += width
+        i += 1
+    return pos
+
+
+# -> (stream time of the first entry, entries) of the block at pos, without decoding it.
+def peek(data, pos=0):
+    end = len(data)
+    n, pos = get_varint(data, pos, end)
+    xi, pos = get_varint(data, pos, end)
+    n >>= _FLAGS
+    if not n or not xi:
+        raise BlockError("no entries, or numbered from 0")
+    return xi, n
+
+
+# Fill the batch from the block at data[pos:end]. Returns the position behind the block; raises
+# BlockError, and leaves the batch empty, where the bytes are no block that fits the batch.
+def decode(data, pos, end, batch):
+    batch.n = 0
+    if end > len(data):
+        raise BlockError("cut short")
+    n, pos = get_varint(data, pos, end)
+    xi, pos = get_varint(data, pos, end)
+    ts, pos = get_varint(data, pos, end)
+    flags = n & (1 << _FLAGS) - 1
+    n >>= _FLAGS
+    if not 0 < n <= batch.size:
+        raise BlockError("%d entries where 1 to %d fit" % (n, batch.size))
+    if not xi or xi + n - 1 >> 64:
+        raise BlockError("stream times outside 1 .. 2**64-1")
+    hole = back = 0
+    dt = -1
+    if flags & _HOLE:
+        if n != 1 or flags & ~(_HOLE | _UNSYNC):
+            raise BlockError("a hole that is not one entry")
+        hole, pos = get_varint(data, pos, end)
+        back, pos = get_varint(data, pos, end)
+        if not 0 < hole < 256 or back > ts:
+            raise BlockError("a hole without reason, or from before time 0")
+    else:
+        if flags & ~(_IRREGULAR | _UNSYNC):
+            raise BlockError("unknown flags")
+        if flags & _IRREGULAR:
+            at = batch.at
+            at[0] = 0
+            if n > 1:
+                pos = _get_column(data, pos, end, at, n, "i", 4, 0, SPAN_US)
+            last = 0
+            for i in range(n):
+                d = at[i]
+                if d < last:
+                    raise BlockError("times that fall")
+                last = d
+        else:
+            dt, pos = get_varint(data, pos, end)
+            last = dt * (n - 1)
+        if ts + last >> 64:
+            raise BlockError("times above 64 bits")
+        cols = batch.cols
+        types = batch.alphabet.types
+        for c in range(len(cols)):
+            code, width, low, high = TYPES[types[c]]
+            col = cols[c]
+            if low is not None:
+                if width < 8:
+                    v, pos = get_varint(data, pos, end)
+                    v = ~(v >> 1) if v & 1 else v >> 1
+                    if not low <= v <= high:
+                        raise BlockError("a value outside its type")
+                else:
+                    if pos + 8 > end:
+                        raise BlockError("cut short")
+                    v = struct.unpack_from("<" + code, data, pos)[0]
+                    pos += 8
+                col[0] = v
+            if n > 1 or low is None:
+                pos = _get_column(data, pos, end, col, n, code, width, low, high)
+    batch.xi = xi
+    batch.ts = ts
+    batch.dt = dt
+    batch.hole = hole
+    batch.back = back
+    batch.unsync = 1 if flags & _UNSYNC else 0
+    batch.n = n
+    return pos
+
+
+# The other direction of _put_column. low, high: limits of the values, low None for floats.
+def _get_column(data, pos, end, x, n, code, width, low, high):
+    if pos >= end:
+        raise BlockError("cut short")
+    k = data[pos]
+    pos += 1
+    i = 0 if low is None else 1
+    if k == _RAW:
+        if pos + width * (n - i) > end:
+            raise BlockError("cut short")
+        code = "<" + code
+        while i < n:
+            x[i] = struct.unpack_from(code, data, pos)[0]
+            pos += width
+            i += 1
+        return pos
+    if k & ~(_ORDER2 | _K_MASK) or low is None:
+        raise BlockError("unknown column head")
+    order = -1 if k & _ORDER2 else 0
+    k &= _K_MASK
+    bits = 8 * width + 2
+    acc = 0
+    nb = 0
+    p = x[0]
+    d = 0
+    while i < n:
+        j = i + _RUN
+        if j > n:
+            j = n
+        s = 0
+        k1 = k + 1
+        mask = (1 << k) - 1
+        need = k1 + _ESCAPE
+        for i in range(i, j):
+            while nb < need:
+                if pos < end:
+                    acc |= data[pos] << nb
+                pos += 1
+                nb += 8
+            q = 0
+            v = acc | 8192
+            while not v & 1:
+                v >>= 1
+                q += 1
+            if q < _ESCAPE:
+                z = (acc >> q + 1 & mask) | q << k
+                q += k1
+                acc >>= q
+                nb -= q
+            else:
+                if q > _ESCAPE:
+                    raise BlockError("no such code")
+                acc >>= _ESCAPE + 1
+                nb -= _ESCAPE + 1
+                while nb < bits:
+                    if pos < end:
+                        acc |= data[pos] << nb
+                    pos += 1
+                    nb += 8
+                z = acc & (1 << bits) - 1
+                acc >>= bits
+                nb -= bits
+            s += z
+            if z & 1:
+                d += ~(z >> 1)
+            else:
+                d += z >> 1
+            p += d
+            if not low <= p <= high:
+                raise BlockError("a value outside its type")
+            x[i] = p
+            d &= order
+        i += 1
+        s = s * 5 >> 6
+        k = 0
+        while s:
+            s >>= 1
+            k += 1
+    pos -= nb >> 3
+    if pos > end:
+        raise BlockError("cut short")
+    if acc & (1 << (nb & 7)) - 1:
+        raise BlockError("bits behind the last value")
+    return pos
