@@ -31,7 +31,10 @@
 #              A feedback port's elements change state only: no output, no timer.
 #   hole(port) one hole on that port, in order, as one step: change state (reset, hold, count);
 #              return True to pass the hole on to every output port (the default), else False.
-#   timer      0, or the ts at which `fire` is due. It belongs in STATE ("timer:i64").
+#   timer      0, or the ts at which `fire` is due. It belongs in STATE ("timer:i64"). A type that
+#              arms timers says TIMED = True: it is given only elements below its timer, and one
+#              element at a time while the timer is 0, so that no batch runs past a timer that
+#              one of its own elements arms (a timer may only move on, or go off, inside a batch).
 #   fire()     the frontier reached self.timer: write at most one output at index 0 of each port,
 #              set the next timer (or 0), return how many on port 0.
 
@@ -65,6 +68,7 @@ class Operator:
     VERSION = 1
     ONE_TO_ONE = False
     FLOATS = False
+    TIMED = False
     CATEGORY = "your own"
 
     timer = 0
