@@ -1,0 +1,71 @@
+"""How the tests run.
+
+`tests/micropython/test_*.py` hold plain functions that run twice: once here, and once each on 32-bit
+MicroPython with a 64 KiB heap (a first line `# heap: 256k` asks for more). All tests run in the root
+of the repository, so `open("tests/data/...")` works under both.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from headwater_tools import micropython
+from headwater_tools.house import ROOT
+from hypothesis import settings
+
+BOARD = Path(__file__).parent / "micropython"
+
+settings.register_profile("headwater", derandomize=True, deadline=None, max_examples=60, database=None)
+settings.load_profile("headwater")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.chdir(ROOT)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.parent == BOARD and file_path.name.startswith("test_") and file_path.suffix == ".py":
+        return BoardFile.from_parent(parent, path=file_path, name=file_path.name + "@micropython")
+    return None
+
+
+class BoardFile(pytest.File):
+    """The same file, as MicroPython runs it: one process for each test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        source = self.path.read_text()
+        first = source.split("\n", 1)[0]
+        heap = first.partition(":")[2].strip() if first.startswith("# heap:") else micropython.HEAP
+        for node in ast.parse(source, str(self.path)).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                yield BoardTest.from_parent(self, name=node.name, heap=heap, line=node.lineno)
+
+
+class BoardFailure(Exception):
+    """What MicroPython printed where a test did not return."""
+
+
+class BoardTest(pytest.Item):
+    def __init__(self, *, heap: str, line: int, **more: object) -> None:
+        super().__init__(**more)  # type: ignore[arg-type]
+        self.heap = heap
+        self.line = line
+
+    def runtest(self) -> None:
+        inside = self.path.name
+        images = (micropython.image(), micropython.build({inside: self.path}))
+        done = micropython.start(images, self.path.stem + ":" + self.name, heap=self.heap)
+        if done.returncode:
+            raise BoardFailure((done.stdout + done.stderr).strip() or "exit code %d" % done.returncode)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: object = None) -> str:
+        if isinstance(excinfo.value, BoardFailure):
+            return "on MicroPython, heap %s:\n%s" % (self.heap, excinfo.value)
+        return str(super().repr_failure(excinfo))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, self.line - 1, "%s on MicroPython" % self.name

