@@ -1,8 +1,8 @@
 """How the tests run.
 
 `tests/micropython/test_*.py` hold plain functions that run twice: once here, and once each on 32-bit
-MicroPython with a 64 KiB heap (a first line `# heap: 256k` asks for more). All tests run in the root
-of the repository, so `open("tests/data/...")` works under both.
+MicroPython with a 64 KiB heap (a first line `# heap: 256k` asks for more; `-k board` chooses these).
+All tests run in the root of the repository, so `open("tests/data/...")` works under both.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class BoardFile(pytest.File):
         heap = first.partition(":")[2].strip() if first.startswith("# heap:") else micropython.HEAP
         for node in ast.parse(source, str(self.path)).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield BoardTest.from_parent(self, name=node.name, heap=heap, line=node.lineno)
+                yield BoardTest.from_parent(
+                    self, name=node.name + "[board]", function=node.name, heap=heap, line=node.lineno
+                )
 
 
 class BoardFailure(Exception):
@@ -50,15 +52,16 @@ class BoardFailure(Exception):
 
 
 class BoardTest(pytest.Item):
-    def __init__(self, *, heap: str, line: int, **more: object) -> None:
+    def __init__(self, *, function: str, heap: str, line: int, **more: object) -> None:
         super().__init__(**more)  # type: ignore[arg-type]
+        self.function = function
         self.heap = heap
         self.line = line
 
     def runtest(self) -> None:
         inside = self.path.name
         images = (micropython.image(), micropython.build({inside: self.path}))
-        done = micropython.start(images, self.path.stem + ":" + self.name, heap=self.heap)
+        done = micropython.start(images, self.path.stem + ":" + self.function, heap=self.heap)
         if done.returncode:
             raise BoardFailure((done.stdout + done.stderr).strip() or "exit code %d" % done.returncode)
 
@@ -68,4 +71,4 @@ class BoardTest(pytest.Item):
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, self.line - 1, "%s on MicroPython" % self.name
+        return self.path, self.line - 1, "%s on MicroPython" % self.function

@@ -30,7 +30,7 @@ def begin():
     del sys.path[:]
     images = sys.argv[1].split(",")
     for i in range(len(images)):
-        mount(images[i], "/rom%d" % i)
+        mount(images[i], "/rom%d" % i)  # noqa: F821
     module, _, name = sys.argv[2].partition(":")
     del sys.argv[:2]
     sys.argv[0] = module

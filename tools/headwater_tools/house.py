@@ -41,7 +41,7 @@ LIBRARIES = "usr/lib/i386-linux-gnu"
 MICROPYTHON = CACHE / ("micropython-%d.%d.%d" % MICROPYTHON_VERSION)
 
 # Suites by which the machine's own Debian mirror is recognised among its package sources.
-DEBIAN_SUITES = ("bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable")
+DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testing unstable".split())
 
 
 def main(argv: Sequence[str]) -> None:
@@ -211,7 +211,7 @@ def _pip_from_debian(python: str) -> None:
         _fetch_packages(Path(folder), ("python3-pip-whl",))
         wheels = sorted(Path(folder).glob("usr/share/python-wheels/pip-*.whl"))
         if not wheels:
-            raise Trouble("Debian's python3-pip-whl holds no wheel of pip: install python3-venv, then run hw again")
+            raise Trouble("Debian's python3-pip-whl has no wheel: install python3-venv, then run hw again")
         _run(
             [python, str(wheels[0] / "pip"), "install", "--quiet", "--no-index", "--no-deps", str(wheels[0])],
             "installing pip into %s" % VENV,
@@ -271,7 +271,7 @@ def _suitable(command: list[str]) -> bool:
 
 
 def _fetch_packages(target: Path, names: Sequence[str]) -> None:
-    """Fetch packages for 32 bit from the machine's own Debian mirror and unpack them into `target`."""
+    """Fetch 32-bit packages from the machine's own Debian mirror and unpack them into `target`."""
     import shutil
     import tempfile
 
@@ -322,7 +322,9 @@ def _mirrors() -> list[dict[str, str]]:
                 suites = entry.pop("suites", "").split()
                 if entry.get("enabled", "yes").lower() in ("no", "false", "0"):
                     continue
-                if "deb" not in entry.get("types", "").split() or "main" not in entry.get("components", "").split():
+                if "deb" not in entry.get("types", "").split():
+                    continue
+                if "main" not in entry.get("components", "").split():
                     continue
                 if any(suite in DEBIAN_SUITES for suite in suites):
                     keep = {k: v for k, v in entry.items() if k in ("uris", "signed-by", "trusted")}
@@ -366,7 +368,7 @@ def _one_line_entries(text: str) -> list[dict[str, str]]:
 
 
 def _apt_configuration(folder: Path, source: dict[str, str]) -> Path:
-    """A private world for apt: one source, our architecture, nothing read from or written to the system's."""
+    """A private world for apt: one source, our architecture, lists and cache in `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -383,8 +385,8 @@ def _apt_configuration(folder: Path, source: dict[str, str]) -> Path:
     (folder / "status").touch()
     config = folder / "apt.conf"
     config.write_text(
-        "#clear APT::Update;\n#clear DPkg;\n#clear APT::Architectures;\n#clear Acquire::IndexTargets::deb::DEP-11;\n"
-        "#clear Acquire::IndexTargets::deb::DEP-11-icons;\n"
+        "#clear APT::Update;\n#clear DPkg;\n#clear APT::Architectures;\n"
+        "#clear Acquire::IndexTargets::deb::DEP-11;\n#clear Acquire::IndexTargets::deb::DEP-11-icons;\n"
         'APT::Architecture "%s";\nAPT::Architectures { "%s"; };\nAPT::Default-Release "";\n'
         'APT::Sandbox::User "";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
         'Dir::Etc::SourceList "%s";\nDir::Etc::SourceParts "%s";\n'
@@ -406,10 +408,18 @@ def _run(command: list[str], what: str, cure: str, cwd: Path | None = None) -> N
     env.pop("PYTHONPATH")
     try:
         done = subprocess.run(
-            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
         )
     except OSError as error:
-        raise Trouble("%s failed: cannot start %s (%s). What to do: %s" % (what, command[0], error.strerror, cure))
+        raise Trouble(
+            "%s failed: cannot start %s (%s). What to do: %s" % (what, command[0], error.strerror, cure)
+        )
     if done.returncode:
         lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
         raise Trouble("%s failed:\n  %s\nWhat to do: %s" % (what, "\n  ".join(lines), cure))

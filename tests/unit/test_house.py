@@ -1,0 +1,150 @@
+"""The house keeps its promises: commands, exit codes, JSON, images, style and types."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from headwater_tools import Trouble, bench, cli, house, micropython
+
+
+def hw(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(words)
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def answer(out: str) -> dict[str, object]:
+    found = json.loads(out.splitlines()[-1])
+    assert isinstance(found, dict)
+    return found
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hw(capsys, "--help")
+    assert code == 0
+    for name in ("test", "bench"):
+        assert "hw %s " % name in out
+
+
+def test_no_command_is_bad_use(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hw(capsys)
+    assert code == 2
+    assert out.startswith("usage: hw COMMAND")
+
+
+def test_unknown_command_is_one_message_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = hw(capsys, "teest")
+    assert (code, out) == (2, "")
+    assert err.startswith("hw: no command 'teest': hw has bench, ")
+    assert len(err.splitlines()) == 1
+
+
+def test_bad_use_with_json_ends_with_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hw(capsys, "bench", "nonsense", "--json")
+    assert code == 2
+    assert str(answer(out)["error"]).startswith("no bench 'nonsense'")
+
+
+def test_bench_without_a_name_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = hw(capsys, "bench", "--json")
+    assert code == 0
+    assert list(answer(out)) == ["benches"]
+
+
+def test_table_marks_what_misses_its_bar() -> None:
+    measures = [
+        bench.at_most("bytes a sample", 0.7, "B", 0.75),
+        bench.at_least("speed", 0.4, "of loop", 0.5),
+        bench.Measure("image", 30_123, "B"),
+    ]
+    assert bench.table("wire", measures) == [
+        "    wire            value  unit      bar",
+        "ok  bytes a sample    0.7  B        0.75",
+        "NO  speed             0.4  of loop   0.5",
+        "    image           30123  B",
+    ]
+
+
+def test_measure_speaks_json_with_null_where_there_is_no_bar() -> None:
+    assert json.dumps(bench.Measure("image", 30_123, "B").as_json()) == (
+        '{"name": "image", "value": 30123, "unit": "B", "bar": null, "ok": true}'
+    )
+
+
+def test_failing_step_says_what_failed_and_what_to_do() -> None:
+    with pytest.raises(Trouble) as trouble:
+        house._run([sys.executable, "-c", "raise SystemExit('no index')"], "installing x", "check the index")
+    assert str(trouble.value) == "installing x failed:\n  no index\nWhat to do: check the index"
+
+
+def test_debian_mirror_is_found_in_both_kinds_of_source_list() -> None:
+    stanza = "# note\nTypes: deb deb-src\nURIs: http://mirror.example/debian\nSuites: bookworm x\n"
+    assert house._stanzas(stanza) == [
+        {"types": "deb deb-src", "uris": "http://mirror.example/debian", "suites": "bookworm x"}
+    ]
+    lines = "deb-src z z z\n"
+    lines += "deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bookworm main contrib # us"
+    assert house._one_line_entries(lines) == [
+        {
+            "types": "deb", "uris": "http://mirror.example/debian", "suites": "bookworm",
+            "components": "main contrib ", "arch": "amd64", "signed-by": "/k.gpg",
+        }
+    ]  # fmt: skip
+
+
+def test_every_group_has_a_lock_with_hashes() -> None:
+    for path in house.LOCKS.values():
+        entries = [line for line in path.read_text().splitlines() if line[:1].isalnum()]
+        assert entries
+        assert all("==" in entry and entry.endswith("\\") for entry in entries)
+
+
+def test_board_image_holds_no_module_that_only_hosts_need() -> None:
+    board = micropython.modules(tests=False)
+    assert "headwater/batch.py" in board
+    assert not {"headwater/%s.py" % name for name in micropython.HOST_ONLY} & set(board)
+
+
+def test_board_modules_import_nothing_that_only_hosts_have() -> None:
+    for inside, source in micropython.modules(tests=False).items():
+        for line in source.read_text().splitlines():
+            words = line.split()
+            if words[:1] == ["from"] and words[1].startswith("."):
+                assert words[1].lstrip(".") not in micropython.HOST_ONLY, (inside, line)
+
+
+def test_micropython_returns_what_a_script_prints() -> None:
+    done = micropython.run("import sys\nprint(sys.argv[1], sys.maxsize)", ["x"])
+    assert (done.returncode, done.stdout) == (0, "x 2147483647\n")
+
+
+def test_micropython_has_no_more_heap_than_it_is_given() -> None:
+    done = micropython.run("bytearray(70_000)", heap="64k")
+    assert done.returncode == 1
+    assert "MemoryError" in done.stderr
+    assert micropython.run("bytearray(70_000)", heap="128k").returncode == 0
+
+
+def test_source_that_does_not_compile_is_one_clear_error() -> None:
+    with pytest.raises(Trouble, match="script.py does not compile for MicroPython"):
+        micropython.run("def")
+
+
+def test_style_holds_everywhere() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--quiet", "--output-format", "concise"]
+    done = subprocess.run([*command, ".", "hw"], cwd=house.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_types_hold_in_tools() -> None:
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=house.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_hw_runs_from_any_folder(tmp_path: Path) -> None:
+    done = subprocess.run([house.ROOT / "hw", "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: hw COMMAND")
