@@ -281,7 +281,7 @@ def _fetch_packages(target: Path, names: Sequence[str]) -> None:
     sources = _mirrors()
     if not sources:
         raise Trouble(
-            "apt on this machine names no Debian mirror (looked in /etc/apt/sources.list and sources.list.d): "
+            "apt on this machine names no Debian mirror (see /etc/apt/sources.list and sources.list.d): "
             "add one, for example with `apt edit-sources`"
         )
     failures = []
