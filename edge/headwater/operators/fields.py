@@ -1,0 +1,88 @@
+# What the types of the library ask of their ports, and the limits of what they store.
+#
+# Generic types take streams of any integer alphabet: they work on every field, or on the one named
+# by their parameter `field`, which may stay empty where the stream has only one.
+
+from ..alphabet import TYPES, Alphabet
+from ..operator import OperatorError
+
+
+def alphabet(a):
+    return a if isinstance(a, Alphabet) else Alphabet(a)
+
+
+# The alphabets of the inputs, which must be `count` (or, with `more`, at least that many).
+def inputs(kind, ins, count, more=False):
+    if len(ins) < count or (len(ins) > count and not more):
+        raise OperatorError(
+            "%s has %d input port%s%s and is connected to %d stream%s"
+            % (kind, count, "" if count == 1 else "s", " or more" if more else "", len(ins), "" if len(ins) == 1 else "s")
+        )
+    for p in range(len(ins)):
+        if ins[p] is None:
+            raise OperatorError("input port %d of %s is disabled, and %s needs it: connect it" % (p, kind, kind))
+    return [alphabet(a) for a in ins]
+
+
+# Refuse fields that are not integers, or wider than `bits`.
+def integers(kind, a, port=0, bits=64):
+    for name, t in zip(a.names, a.types):
+        if t[0] == "f":
+            raise OperatorError(
+                "input port %d of %s: field '%s' is %s, and %s computes in integers: scale it to an integer type "
+                "at its source" % (port, kind, name, t, kind)
+            )
+        if TYPES[t][1] * 8 > bits:
+            raise OperatorError(
+                "input port %d of %s: field '%s' is %s; at most %d bits: shift it down first" % (port, kind, name, t, bits)
+            )
+    return a
+
+
+# Index of the field to work on.
+def index(kind, a, field, port=0, bits=64):
+    if not field:
+        if len(a.names) > 1:
+            raise OperatorError(
+                "input port %d of %s has the fields %s: say which, like field='%s'"
+                % (port, kind, ", ".join(a.names), a.names[0])
+            )
+        field = a.names[0]
+    if field not in a.names:
+        raise OperatorError(
+            "input port %d of %s has no field '%s': it has %s" % (port, kind, field, ", ".join(a.names))
+        )
+    i = a.names.index(field)
+    integers(kind, Alphabet(field + ":" + a.types[i]), port, bits)
+    return i
+
+
+# (smallest, largest) of field i.
+def limits(a, i):
+    return TYPES[a.types[i]][2:4]
+
+
+# Refuse a parameter outside low..high.
+def within(kind, name, value, low, high):
+    if not low <= value <= high:
+        raise OperatorError("%s: %s is %d; it must be %d to %d" % (kind, name, value, low, high))
+
+
+# Set the layout of the state, which `what` decides; at run time it must stay as it is.
+def fixed(kind, op, state, what):
+    if op.STATE and op.STATE != state:
+        raise OperatorError("%s: %s cannot change at run time: it decides the size of the state" % (kind, what))
+    op.STATE = state
+
+
+# The integer r with r * r <= v < (r + 1) * (r + 1). By Newton's steps: from any guess the first one
+# lands at or above the root, and from there they fall.
+def isqrt(v, guess=1):
+    if v <= 0:
+        return 0
+    r = (guess + v // guess) >> 1 or 1
+    q = v // r
+    while q < r:
+        r = (r + q) >> 1
+        q = v // r
+    return r

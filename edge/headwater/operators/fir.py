@@ -1,0 +1,108 @@
+# Fir: a filter with integer coefficients, out = (sum of c[k] * x[i-k]) >> shift, rounded, saturated.
+#
+# The loop is source generated from the coefficients alone: the delay line lies in locals, zeros cost
+# nothing, and where the coefficients are symmetric two samples share one multiplication. Before the
+# first sample, and after a hole, the delay line holds the next sample in every place, so that a
+# constant signal has no transient.
+#
+# Small integers all the way, and therefore no allocation, as long as the sum of the coefficients'
+# magnitudes times the largest input stays below 2**30; beyond that it is exact and slower.
+
+from ..alphabet import TYPES
+from ..operator import Operator
+from . import fields
+
+
+# Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first).
+def source(coeffs, shift, low, high, in_low, in_high):
+    taps = len(coeffs)
+    names = ["v"] + ["d%d" % k for k in range(taps - 1)]
+    terms = []
+    if taps > 2 and list(coeffs) == list(reversed(coeffs)):
+        for k in range(taps // 2):
+            terms.append((coeffs[k], "(%s + %s)" % (names[k], names[taps - 1 - k])))
+        if taps & 1:
+            terms.append((coeffs[taps // 2], names[taps // 2]))
+    else:
+        terms = list(zip(coeffs, names))
+    total = "%d" % (1 << shift >> 1)
+    for c, name in terms:
+        if c == 1:
+            total += " + " + name
+        elif c:
+            total += " + %d * %s" % (c, name)
+    if shift:
+        total = "(%s) >> %d" % (total, shift)
+    # The extremes that the sum can reach say whether it must be saturated.
+    half = 1 << shift >> 1
+    least = sum([c * (in_low if c > 0 else in_high) for c in coeffs])
+    most = sum([c * (in_high if c > 0 else in_low) for c in coeffs])
+    line = ", ".join(names[1:])
+    text = "def run(a, o, n, d):\n"
+    if line:
+        text += " %s, = d\n" % line
+    text += " for i in range(n):\n  v = a[i]\n  t = %s\n" % total
+    if (most + half) >> shift > high:
+        text += "  if t > %d:\n   t = %d\n" % (high, high)
+    if (least + half) >> shift < low:
+        text += "  if t < %d:\n   t = %d\n" % (low, low)
+    text += "  o[i] = t\n"
+    for k in range(taps - 1, 0, -1):
+        text += "  %s = %s\n" % (names[k], names[k - 1])
+    for k in range(taps - 1):
+        text += " d[%d] = d%d\n" % (k, k)
+    return text
+
+
+class Fir(Operator):
+    PARAMS = "coeffs:ints shift:u8=0"
+    ONE_TO_ONE = True
+    CATEGORY = "filters"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.integers("Fir", fields.inputs("Fir", ins, 1)[0])
+        return (a.text,), (a.text,)
+
+    def setup(self):
+        fields.within("Fir", "number of coefficients", len(self.coeffs), 1, 64)
+        fields.within("Fir", "shift", self.shift, 0, 31)
+        for c in self.coeffs:
+            fields.within("Fir", "coefficient", c, -(1 << 31), (1 << 31) - 1)
+        kept = len(self.coeffs) - 1
+        a = self.ins[0]
+        state = "primed:u8"
+        self.code = []
+        made = {}
+        for i in range(len(a.types)):
+            t = a.types[i]
+            if t not in made:
+                low, high = TYPES[t][2:4]
+                space = {}
+                exec(source(self.coeffs, self.shift, low, high, low, high), space)
+                made[t] = space["run"]
+            self.code.append(made[t])
+            if kept:
+                state += " line%d:%s*%d" % (i, t, kept)
+        fields.fixed("Fir", self, state, "the number of coefficients")
+        self.kept = kept
+
+    def run(self, x, n):
+        kept = self.kept
+        if not n:
+            return 0
+        first = not self.primed
+        self.primed = 1
+        for i in range(len(self.code)):
+            a = x.cols[i]
+            line = getattr(self, "line%d" % i) if kept else ()
+            if first:
+                v = a[0]
+                for k in range(kept):
+                    line[k] = v
+            self.code[i](a, self.y.cols[i], n, line)
+        return n
+
+    def hole(self, port):
+        self.primed = 0
+        return True

@@ -1,0 +1,279 @@
+# Operators with several inputs: SumJoin, Attenuate, Union, Hold. The elements come merged in
+# (ts, port, xi) order: x.port[i] is the port of element i, x.cols[p] holds the columns of port p.
+
+from array import array
+
+from ..alphabet import TYPES
+from ..operator import Operator, OperatorError
+from . import fields
+
+
+# The integral of the sum of two signals over a sliding window of `us`: for each element of either
+# input, the sum of the elements of both in (ts - us, ts]. Times the sample interval it is the
+# integral. Saturates at the 32 bits of its output.
+#
+# The window holds at most `keep` elements; where more fall into it, the oldest leave early: it then
+# covers the newest `keep`. A hole empties it: what was missed belongs to no sum.
+class SumJoin(Operator):
+    PARAMS = "us:u32 keep:u16=256 field:text="
+    CATEGORY = "joins"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a, b = fields.inputs("SumJoin", ins, 2)
+        fields.index("SumJoin", a, params.get("field", ""), 0, 32)
+        fields.index("SumJoin", b, params.get("field", ""), 1, 32)
+        return (a.text, b.text), ("sum:i32",)
+
+    def setup(self):
+        a, b = self.ins
+        self.fields = (
+            fields.index("SumJoin", a, self.field, 0, 32),
+            fields.index("SumJoin", b, self.field, 1, 32),
+        )
+        fields.within("SumJoin", "us", self.us, 1, (1 << 29) - 1)
+        fields.within("SumJoin", "keep", self.keep, 1, 4096)
+        types = (a.types[self.fields[0]], b.types[self.fields[1]])
+        wide = types[0]
+        if types[1] != wide:
+            # The narrowest signed type that holds both.
+            for wide in ("i8", "i16", "i32", "i64"):
+                if all([TYPES[wide][2] <= TYPES[t][2] and TYPES[t][3] <= TYPES[wide][3] for t in types]):
+                    break
+        # last: ts of the newest element. span: from the oldest in the window to it. gap[k]: from the
+        # element before k to k. The oldest is at `head`, `count` are in the window.
+        state = "last:i64 total:i64 span:u32 head:u16 count:u16 value:%s*keep gap:u32*keep" % wide
+        fields.fixed("SumJoin", self, state, "the field")
+        if self.keep != getattr(self, "kept", self.keep):
+            raise OperatorError("SumJoin: keep cannot change at run time: it decides the size of the state")
+        self.kept = self.keep
+
+    def run(self, x, n):
+        if not n:
+            return 0
+        us = self.us
+        keep = self.kept
+        value = self.value
+        gap = self.gap
+        total = self.total
+        span = self.span
+        head = self.head
+        count = self.count
+        port = x.port
+        c0 = x.cols[0][self.fields[0]]
+        c1 = x.cols[1][self.fields[1]]
+        k0 = k1 = 0
+        o = self.y.cols[0]
+        oat = self.y.at
+        dt = x.dt
+        at = x.at
+        before = self.last - x.ts if count else 0
+        if before < -us:
+            before = -us
+        for i in range(n):
+            off = i * dt if dt >= 0 else at[i]
+            if port[i]:
+                v = c1[k1]
+                k1 += 1
+            else:
+                v = c0[k0]
+                k0 += 1
+            d = off - before
+            before = off
+            if d >= us:
+                count = 0
+            elif count:
+                span += d
+                while span >= us or count == keep:
+                    total -= value[head]
+                    head += 1
+                    if head == keep:
+                        head = 0
+                    count -= 1
+                    if not count:
+                        break
+                    span -= gap[head]
+            if not count:
+                total = span = d = 0
+            k = head + count
+            if k >= keep:
+                k -= keep
+            value[k] = v
+            gap[k] = d
+            count += 1
+            total += v
+            o[i] = -2147483648 if total < -2147483648 else 2147483647 if total > 2147483647 else total
+            oat[i] = i
+        self.last = x.ts + before
+        self.total = total
+        self.span = span
+        self.head = head
+        self.count = count
+        return n
+
+    def hole(self, port):
+        self.count = 0
+        return True
+
+
+# Elements of port 0, every field shifted down by `shift` while the newest value fed back on port 1
+# exceeds `threshold`. Port 1 is for a feedback edge: it changes state and causes no output.
+class Attenuate(Operator):
+    PARAMS = "threshold:i32 shift:u8=1"
+    STATE = "fed:i32"
+    CATEGORY = "joins"
+    FEEDBACK = (1,)
+
+    @classmethod
+    def ports(cls, ins, params):
+        a, b = fields.inputs("Attenuate", ins, 2)
+        fields.integers("Attenuate", a)
+        fields.index("Attenuate", b, "", 1, 32)
+        return (a.text, b.text), (a.text,)
+
+    def setup(self):
+        fields.within("Attenuate", "shift", self.shift, 0, 31)
+
+    def start(self):
+        self.fed = -2147483648
+
+    def run(self, x, n):
+        threshold = self.threshold
+        port = x.port
+        back = x.cols[1][0]
+        at = self.y.at
+        j = 0
+        for f in range(len(x.cols[0])):
+            c = x.cols[0][f]
+            o = self.y.cols[f]
+            fed = self.fed
+            shift = self.shift if fed > threshold else 0
+            j = k = 0
+            for i in range(n):
+                if port[i]:
+                    fed = back[k]
+                    k += 1
+                    shift = self.shift if fed > threshold else 0
+                else:
+                    o[j] = c[j] >> shift
+                    at[j] = i
+                    j += 1
+        if n:
+            self.fed = 2147483647 if fed > 2147483647 else fed
+        return j
+
+    def hole(self, port):
+        return port == 0
+
+
+# Streams of one alphabet as one stream, in the order of the merge.
+class Union(Operator):
+    ONE_TO_ONE = True
+    CATEGORY = "joins"
+
+    @classmethod
+    def ports(cls, ins, params):
+        ins = fields.inputs("Union", ins, 2, True)
+        for p in range(1, len(ins)):
+            if ins[p].text != ins[0].text:
+                raise OperatorError(
+                    "input port %d of Union is '%s' and port 0 is '%s': give all of them one alphabet, with Map"
+                    % (p, ins[p].text, ins[0].text)
+                )
+        return tuple([a.text for a in ins]), (ins[0].text,)
+
+    def setup(self):
+        self.next = array("H", bytes(2 * len(self.ins)))
+
+    def run(self, x, n):
+        port = x.port
+        nxt = self.next
+        cols = x.cols
+        for f in range(len(self.y.cols)):
+            o = self.y.cols[f]
+            for p in range(len(nxt)):
+                nxt[p] = 0
+            for i in range(n):
+                p = port[i]
+                k = nxt[p]
+                o[i] = cols[p][f][k]
+                nxt[p] = k + 1
+        return n
+
+
+# Each element of port 0 together with the newest element of every other port: the fields of all
+# ports, in order; none until every port has had one. A hole on another port forgets its element.
+class Hold(Operator):
+    CATEGORY = "joins"
+
+    @classmethod
+    def ports(cls, ins, params):
+        ins = fields.inputs("Hold", ins, 2, True)
+        names = []
+        for p in range(len(ins)):
+            for name in ins[p].names:
+                if name in names:
+                    raise OperatorError(
+                        "input port %d of Hold has the field '%s', and so has a port before it: rename it with Map"
+                        % (p, name)
+                    )
+                names.append(name)
+        return tuple([a.text for a in ins]), (" ".join([a.text for a in ins]),)
+
+    def setup(self):
+        state = "known:u32"
+        for p in range(1, len(self.ins)):
+            for f in range(len(self.ins[p].types)):
+                state += " last%d_%d:%s" % (p, f, self.ins[p].types[f])
+        self.STATE = state
+
+    def run(self, x, n):
+        port = x.port
+        at = self.y.at
+        ports = len(self.ins)
+        full = (1 << ports) - 2
+        outs = self.y.cols
+        start = self.known
+        known = start
+        # Which elements of port 0 cause an output, and which of its elements they are.
+        j = 0
+        for i in range(n):
+            p = port[i]
+            if p:
+                known |= 1 << p
+            elif known == full:
+                at[j] = i
+                j += 1
+        self.known = known
+        o = 0
+        for f in range(len(self.ins[0].types)):
+            c = x.cols[0][f]
+            m = k = 0
+            for i in range(n):
+                if not port[i]:
+                    if m < j and at[m] == i:
+                        outs[o][m] = c[k]
+                        m += 1
+                    k += 1
+            o += 1
+        for q in range(1, ports):
+            for f in range(len(self.ins[q].types)):
+                c = x.cols[q][f]
+                name = "last%d_%d" % (q, f)
+                last = getattr(self, name)
+                m = k = 0
+                for i in range(n):
+                    if port[i] == q:
+                        last = c[k]
+                        k += 1
+                    elif m < j and at[m] == i:
+                        outs[o][m] = last
+                        m += 1
+                setattr(self, name, last)
+                o += 1
+        return j
+
+    def hole(self, port):
+        if port:
+            self.known &= ~(1 << port)
+        return port == 0

@@ -1,0 +1,211 @@
+# Operators that look at one element, or at it and the one before: Affine, Magnitude, Difference,
+# Decimate, DeadBand. What they store saturates at the limits of the field's type.
+
+from ..alphabet import TYPES
+from ..operator import Operator, OperatorError
+from . import fields
+
+
+# out = ((x * num // den) >> shift) + offset, every field; // and >> round towards minus infinity.
+class Affine(Operator):
+    PARAMS = "num:i32=1 den:i32=1 shift:u8=0 offset:i32=0"
+    ONE_TO_ONE = True
+    CATEGORY = "arithmetic"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.integers("Affine", fields.inputs("Affine", ins, 1)[0])
+        return (a.text,), (a.text,)
+
+    def setup(self):
+        if not self.den:
+            raise OperatorError("Affine: den is 0; it must be another number")
+        fields.within("Affine", "shift", self.shift, 0, 31)
+
+    def run(self, x, n):
+        num = self.num
+        den = self.den << self.shift  # (v // a) >> b == v // (a << b)
+        offset = self.offset
+        a = self.ins[0]
+        for f in range(len(x.cols)):
+            low, high = TYPES[a.types[f]][2:4]
+            c = x.cols[f]
+            o = self.y.cols[f]
+            for i in range(n):
+                v = c[i] * num // den + offset
+                o[i] = low if v < low else high if v > high else v
+        return n
+
+
+# The length of a vector: the integer square root of the sum of the squares of all its fields, or of
+# those named, like "x y". The sum is exact; below 2**30 it costs no allocation.
+class Magnitude(Operator):
+    PARAMS = "of:text="
+    ONE_TO_ONE = True
+    CATEGORY = "arithmetic"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("Magnitude", ins, 1)[0]
+        wide = False
+        for name in params.get("of", "").split() or a.names:
+            i = fields.index("Magnitude", a, name, 0, 32)
+            wide = wide or TYPES[a.types[i]][1] > 2
+        return (a.text,), ("magnitude:u32" if wide else "magnitude:u16",)
+
+    def setup(self):
+        a = self.ins[0]
+        self.use = [a.names.index(name) for name in self.of.split() or a.names]
+
+    def run(self, x, n):
+        o = self.y.cols[0]
+        top = TYPES[self.outs[0].alphabet.types[0]][3]
+        use = self.use
+        a = x.cols[use[0]]
+        b = x.cols[use[1]] if len(use) > 1 else None
+        c = x.cols[use[2]] if len(use) > 2 else None
+        more = range(3, len(use))
+        r = 1
+        for i in range(n):
+            s = a[i]
+            s *= s
+            if b:
+                v = b[i]
+                s += v * v
+            if c:
+                v = c[i]
+                s += v * v
+            for k in more:
+                v = x.cols[use[k]][i]
+                s += v * v
+            # The integer root as in fields.isqrt, from the root before; written out, since it runs per
+            # element.
+            if s:
+                r = (r + s // r) >> 1 or 1
+                q = s // r
+                while q < r:
+                    r = (r + q) >> 1
+                    q = s // r
+                o[i] = top if r > top else r
+            else:
+                o[i] = 0
+        return n
+
+
+# out = x - the element before it, every field, one type wider and signed where there is one. The
+# first element, and the first after a hole, gives 0.
+class Difference(Operator):
+    ONE_TO_ONE = True
+    CATEGORY = "arithmetic"
+    _WIDER = {"i8": "i16", "u8": "i16", "i16": "i32", "u16": "i32", "i32": "i64", "u32": "i64"}
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.integers("Difference", fields.inputs("Difference", ins, 1)[0], 0, 32)
+        return (a.text,), (" ".join([m + ":" + cls._WIDER[t] for m, t in zip(a.names, a.types)]),)
+
+    def setup(self):
+        a = self.ins[0]
+        state = "primed:u8"
+        for f in range(len(a.types)):
+            state += " last%d:%s" % (f, a.types[f])
+        self.STATE = state
+
+    def run(self, x, n):
+        if not n:
+            return 0
+        for f in range(len(x.cols)):
+            c = x.cols[f]
+            o = self.y.cols[f]
+            last = getattr(self, "last%d" % f) if self.primed else c[0]
+            for i in range(n):
+                v = c[i]
+                o[i] = v - last
+                last = v
+            setattr(self, "last%d" % f, last)
+        self.primed = 1
+        return n
+
+    def hole(self, port):
+        self.primed = 0
+        return True
+
+
+# Every k-th element; of 1, 2, 3, ... these are k, 2k, ... A hole does not change the count.
+class Decimate(Operator):
+    PARAMS = "k:u16"
+    STATE = "seen:u16"
+    CATEGORY = "selection"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("Decimate", ins, 1)[0]
+        return (a.text,), (a.text,)
+
+    def setup(self):
+        fields.within("Decimate", "k", self.k, 1, 65535)
+
+    def run(self, x, n):
+        at = self.y.at
+        k = self.k
+        first = k - 1 - self.seen
+        if first < 0:
+            first = 0  # k became smaller at run time
+        j = 0
+        for i in range(first, n, k):
+            at[j] = i
+            j += 1
+        self.seen = n - 1 - at[j - 1] if j else self.seen + n
+        for f in range(len(x.cols)):
+            c = x.cols[f]
+            o = self.y.cols[f]
+            m = 0
+            for i in range(first, n, k):
+                o[m] = c[i]
+                m += 1
+        return j
+
+
+# Elements whose field differs by more than `width` from the one let through last; all their fields.
+# The first element, and the first after a hole, goes through.
+class DeadBand(Operator):
+    PARAMS = "width:u32 field:text="
+    CATEGORY = "selection"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("DeadBand", ins, 1)[0]
+        fields.index("DeadBand", a, params.get("field", ""))
+        return (a.text,), (a.text,)
+
+    def setup(self):
+        a = self.ins[0]
+        self.at_field = fields.index("DeadBand", a, self.field)
+        fields.fixed("DeadBand", self, "primed:u8 last:" + a.types[self.at_field], "the field")
+
+    def run(self, x, n):
+        if not n:
+            return 0
+        at = self.y.at
+        c = x.cols[self.at_field]
+        width = self.width
+        last = self.last if self.primed else c[0] + width + 1
+        j = 0
+        for i in range(n):
+            d = c[i] - last
+            if d > width or -d > width:
+                last = c[i]
+                at[j] = i
+                j += 1
+        self.last = last
+        self.primed = 1
+        for f in range(len(x.cols)):
+            c = x.cols[f]
+            o = self.y.cols[f]
+            for k in range(j):
+                o[k] = c[at[k]]
+        return j
+
+    def hole(self, port):
+        self.primed = 0
+        return True
