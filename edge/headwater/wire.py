@@ -1,0 +1,285 @@
+# Frames and messages: what goes over every link.
+#
+# A frame is a header (version, sender, boot, counter, plan), messages one behind the other, and a
+# seal (seal.py). A message is its kind and the fields that MESSAGES lists for that kind; nothing
+# else knows the layout. Reading is total: any bytes give messages or one FrameError, and no more
+# memory than the frame itself accounts for. Bytes: SPEC.md.
+#
+# Codes of fields:
+#   v  number, 0 .. 2**64-1
+#   e  epoch: number, host                       -> (number, host)
+#   i  incarnation: 0, a log number, or any other 64 bits. The log numbers of sender and receiver
+#      take one byte: both ends know them from their session.
+#   b  bytes                                     -> memoryview into the frame
+#   p  numbers, at most 64: a position or name   -> list
+#   l  host numbers, at most 16                  -> list
+
+from .block import BlockError, get_varint, put_varint
+
+VERSION = 1
+OPENING = 0x10  # first byte: this bit marks a frame that opens a session (seal.py)
+TAG = 8  # bytes of the seal at the end of every frame
+FRAME_MAX = 1 << 14
+MESSAGES_MAX = 64
+NUMBERS_MAX = 64
+HOSTS_MAX = 16
+
+DATA = 1
+CR = 2
+BOUND = 3
+GAP = 4
+GOT = 5
+SAFE = 6
+EXT = 7
+HELLO = 8
+ANSWER = 9
+WHERE = 10
+CKPT = 11
+STORED = 12
+FETCH = 13
+CONFIG = 14
+PROPOSE = 15
+GRANT = 16
+DECIDED = 17
+KEPT = 18
+ASK = 19
+CLOCK = 20
+TIME = 21
+BEAT = 22
+
+MESSAGES = {
+    DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
+    CR: "vivbv",  # edge, incarnation, xi, cid, urgent
+    BOUND: "vivv",  # edge, incarnation, xi, ts
+    GAP: "vivvv",  # edge, incarnation, first, last, reason
+    GOT: "vievvv",  # edge, incarnation, epoch, xi, room, flags
+    SAFE: "vievplv",  # edge, incarnation, epoch, xi, name, holders, load
+    EXT: "viebvv",  # edge, incarnation, epoch, cid, mode, base
+    HELLO: "vievp",  # edge, incarnation, epoch, next, name
+    ANSWER: "vieevvvvpl",  # edge, incarnation, epoch, producer's epoch, first, last, bound, acked, name, holders
+    WHERE: "vev",  # vertex, epoch, host
+    CKPT: "vepvvb",  # vertex, epoch, name, size, offset, piece
+    STORED: "vepv",  # vertex, epoch, name, offset
+    FETCH: "vpv",  # vertex, name, offset
+    CONFIG: "vvb",  # vertex, number, content
+    PROPOSE: "vevpb",  # vertex, epoch, number, position, content
+    GRANT: "vvpb",  # vertex, number, position, content
+    DECIDED: "vvpb",  # vertex, number, position, content
+    KEPT: "vv",  # vertex, number
+    ASK: "vv",  # vertex, number
+    CLOCK: "v",  # t1
+    TIME: "vvvv",  # t1, t2, t3, error
+    BEAT: "vv",  # state, stamp
+}
+
+
+class FrameError(ValueError):
+    pass
+
+
+class Writer:
+    # mtu: most bytes of a frame, seal included. The buffer is made once.
+    def __init__(self, mtu):
+        if not 64 <= mtu <= FRAME_MAX:
+            raise ValueError("a frame of %d bytes: 64 to %d" % (mtu, FRAME_MAX))
+        self.mtu = mtu
+        self.buf = bytearray(mtu)
+        self.mem = memoryview(self.buf)
+        self.pos = 0
+        self.count = 0  # messages so far
+        self.start = 0  # of the message that open_data began
+        self.my_log = self.peer_log = 0
+
+    # Start a frame. plan2: two bytes. my_log, peer_log: log numbers of this host and of the
+    # receiver (0: not known).
+    def begin(self, sender, boot, counter, plan2, my_log, peer_log):
+        buf = self.buf
+        buf[0] = VERSION
+        pos = put_varint(buf, put_varint(buf, put_varint(buf, 1, sender), boot), counter)
+        buf[pos] = plan2[0]
+        buf[pos + 1] = plan2[1]
+        self.pos = pos + 2
+        self.count = 0
+        self.my_log = my_log
+        self.peer_log = peer_log
+
+    # Bytes left for messages.
+    def room(self):
+        return self.mtu - TAG - self.pos
+
+    # The frame so far.
+    def view(self):
+        return self.mem[: self.pos]
+
+    # Add one message. False, and the frame unchanged, where it does not fit.
+    def put(self, kind, *values):
+        codes = MESSAGES[kind]
+        if len(values) != len(codes):
+            raise ValueError("message %d has %d fields, not %d" % (kind, len(codes), len(values)))
+        if self.count >= MESSAGES_MAX:
+            return False
+        try:
+            pos = self._fields(kind, codes, values)
+        except IndexError:
+            return False
+        if pos > self.mtu - TAG:
+            return False
+        self.pos = pos
+        self.count += 1
+        return True
+
+    def _fields(self, kind, codes, values):
+        buf = self.buf
+        pos = self.pos
+        buf[pos] = kind
+        pos += 1
+        for c, v in zip(codes, values):
+            if c == "v":
+                pos = _put(buf, pos, v)
+            elif c == "e":
+                pos = _put(buf, _put(buf, pos, v[0]), v[1])
+            elif c == "i":
+                if v == 0:
+                    buf[pos] = 0
+                elif v == self.my_log:
+                    buf[pos] = 1
+                elif v == self.peer_log:
+                    buf[pos] = 2
+                else:
+                    buf[pos] = 3
+                    for shift in range(0, 64, 8):
+                        pos += 1
+                        buf[pos] = v >> shift & 255
+                pos += 1
+            elif c == "b":
+                n = len(v)
+                pos = put_varint(buf, pos, n)
+                if pos + n > len(buf):
+                    raise IndexError
+                self.mem[pos : pos + n] = v
+                pos += n
+            else:
+                if len(v) > (NUMBERS_MAX if c == "p" else HOSTS_MAX):
+                    raise ValueError("%d numbers in a field of message %d" % (len(v), kind))
+                pos = put_varint(buf, pos, len(v))
+                for x in v:
+                    pos = _put(buf, pos, x)
+        return pos
+
+    # Begin a DATA message. -> (buffer, position) for block.encode, or None where there is no room.
+    # What has been written counts once close_data has been called.
+    def open_data(self, edge, inc, epoch):
+        if self.count >= MESSAGES_MAX:
+            return None
+        try:
+            pos = self._fields(DATA, MESSAGES[DATA][:-1], (edge, inc, epoch)) + 2
+        except IndexError:
+            return None
+        if pos >= self.mtu - TAG:
+            return None
+        self.start = pos
+        return self.buf, pos
+
+    # End the DATA message: its block ends at pos (-1: it did not fit). False, and the frame as it
+    # was before open_data, where the message does not fit.
+    def close_data(self, pos):
+        start = self.start
+        n = pos - start
+        if n <= 0 or pos > self.mtu - TAG:
+            return False
+        buf = self.buf
+        if n < 128:  # one byte of length, not two
+            buf[start - 2] = n
+            self.mem[start - 1 : pos - 1] = bytes(self.mem[start:pos])
+            pos -= 1
+        else:
+            put_varint(buf, start - 2, n)
+        self.pos = pos
+        self.count += 1
+        return True
+
+
+# A number from the caller. Too big or negative is a defect of the caller: MicroPython would cut it
+# off silently.
+def _put(buf, pos, v):
+    if v < 0 or v >> 64:
+        raise ValueError("%d in a field of 0 .. 2**64-1" % v)
+    return put_varint(buf, pos, v)
+
+
+# -> (sender, boot, counter, plan (2 bytes), position of the first message). Reads opening frames
+# too: frame[0] & OPENING tells. Nothing here is to be trusted before the seal has been checked.
+def header(frame):
+    n = len(frame)
+    if n < 6 + TAG or n > FRAME_MAX:
+        raise FrameError("a frame of %d bytes" % n)
+    if frame[0] & ~OPENING != VERSION:
+        raise FrameError("version %d of the frame format; this host speaks %d" % (frame[0] & ~OPENING, VERSION))
+    n -= TAG
+    try:
+        sender, pos = get_varint(frame, 1, n)
+        boot, pos = get_varint(frame, pos, n)
+        counter, pos = get_varint(frame, pos, n)
+    except BlockError as e:
+        raise FrameError("header: " + e.args[0])
+    if pos + 2 > n:
+        raise FrameError("header: cut short")
+    return sender, boot, counter, bytes(frame[pos : pos + 2]), pos + 2
+
+
+# The messages at frame[pos:end] as a list of tuples (kind, field, ...).
+def messages(frame, pos, end, sender_log, receiver_log):
+    frame = memoryview(frame)
+    out = []
+    try:
+        while pos < end:
+            kind = frame[pos]
+            pos += 1
+            if kind not in MESSAGES:
+                raise FrameError("unknown message %d" % kind)
+            if len(out) >= MESSAGES_MAX:
+                raise FrameError("more than %d messages" % MESSAGES_MAX)
+            fields = [kind]
+            for c in MESSAGES[kind]:
+                if pos >= end:
+                    raise FrameError("message %d cut short" % kind)
+                v = frame[pos]
+                if v < 128:
+                    pos += 1
+                else:
+                    v, pos = get_varint(frame, pos, end)
+                if c == "v":
+                    pass
+                elif c == "e":
+                    host, pos = get_varint(frame, pos, end)
+                    v = (v, host)
+                elif c == "i":
+                    if v == 1:
+                        v = sender_log
+                    elif v == 2:
+                        v = receiver_log
+                    elif v == 3:
+                        if pos + 8 > end:
+                            raise FrameError("message %d cut short" % kind)
+                        v = int.from_bytes(bytes(frame[pos : pos + 8]), "little")
+                        pos += 8
+                    elif v:
+                        raise FrameError("message %d: unknown incarnation code %d" % (kind, v))
+                elif c == "b":
+                    if v > end - pos:
+                        raise FrameError("message %d cut short" % kind)
+                    pos += v
+                    v = frame[pos - v : pos]
+                else:
+                    if v > (NUMBERS_MAX if c == "p" else HOSTS_MAX):
+                        raise FrameError("message %d: %d numbers in a list" % (kind, v))
+                    numbers = []
+                    for _ in range(v):
+                        x, pos = get_varint(frame, pos, end)
+                        numbers.append(x)
+                    v = numbers
+                fields.append(v)
+            out.append(tuple(fields))
+    except BlockError as e:
+        raise FrameError("message %d: %s" % (kind, e.args[0]))
+    return out
