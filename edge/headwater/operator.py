@@ -17,7 +17,7 @@
 #              `convert` what becomes of older ones, or they are refused.
 #   ONE_TO_ONE True: output i is caused by input i, always as many out as in (ts pass through).
 #   FLOATS     True: computes in floats; validation keeps such operators on one float width.
-#   SILENT     (1, 2): input ports whose elements change state only, cause no output and arm no timer:
+#   FEEDBACK   (1, 2): input ports whose elements change state only, cause no output and arm no timer:
 #              feedback edges may end there, and nowhere else.
 #   CATEGORY   heading under which the documentation lists the type.
 #
@@ -70,7 +70,7 @@ class Operator:
     VERSION = 1
     ONE_TO_ONE = False
     FLOATS = False
-    SILENT = ()
+    FEEDBACK = ()
     TIMED = False
     CATEGORY = "your own"
 
