@@ -1,0 +1,210 @@
+# msgpack in one canonical form: equal objects give equal bytes, on every host.
+#
+# None, bool, int (64 bits), float (always 64 bits), str, bytes, list, dict. Every number and length
+# takes its shortest form; the keys of a dict are all texts or all integers, in ascending order.
+# `loads` takes nothing else: any other bytes, also msgpack in another form, give PackError, and no
+# length makes it reserve more than the bytes that are there.
+
+import struct
+
+DEPTH_MAX = 8  # lists and dicts inside each other
+# (bytes, text, list or dict; first code; last code; first code's length has 1 << k bytes)
+_LENGTHS = ((0xC0, 0xC4, 0xC6, 0), (0xA0, 0xD9, 0xDB, 0), (0x90, 0xDC, 0xDD, 1), (0x80, 0xDE, 0xDF, 1))
+_NAN = b"\x7f\xf8\0\0\0\0\0\0"
+
+
+class PackError(ValueError):
+    pass
+
+
+# The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes.
+def dumps(obj):
+    out = bytearray()
+    _write(out, obj, 0)
+    return bytes(out)
+
+
+def _write(out, v, depth):
+    if v is None:
+        out.append(0xC0)
+    elif v is True:
+        out.append(0xC3)
+    elif v is False:
+        out.append(0xC2)
+    elif isinstance(v, int):
+        if -32 <= v < 128:
+            out.append(v & 255)
+        elif v >= 0:
+            _size(out, v, 0xCC, 8)
+        else:
+            for k in range(4):
+                if v >= -1 << (8 << k) - 1:
+                    out.append(0xD0 + k)
+                    out.extend(struct.pack(">" + "bhiq"[k], v))
+                    return
+            raise PackError("%d takes more than 64 bits" % v)
+    elif isinstance(v, float):
+        out.append(0xCB)
+        out.extend(struct.pack(">d", v) if v == v else _NAN)
+    elif isinstance(v, str):
+        try:
+            v = v.encode()
+        except UnicodeError:
+            raise PackError("a text that is not Unicode")
+        if len(v) < 32:
+            out.append(0xA0 | len(v))
+        else:
+            _size(out, len(v), 0xD9, 4)
+        out.extend(v)
+    elif isinstance(v, (bytes, bytearray, memoryview)):
+        _size(out, len(v), 0xC4, 4)
+        out.extend(v)
+    elif isinstance(v, (list, tuple, dict)):
+        if depth >= DEPTH_MAX:
+            raise PackError("more than %d lists and dicts inside each other" % DEPTH_MAX)
+        n = len(v)
+        if isinstance(v, dict):
+            if n < 16:
+                out.append(0x80 | n)
+            else:
+                _size(out, n, 0xDD, 4)
+            kind = None
+            for k in v:
+                if kind is None:
+                    kind = type(k)
+                if type(k) is not kind or kind not in (str, int):
+                    raise PackError("keys of a dict: all texts or all integers")
+            for k in sorted(v):
+                _write(out, k, 0)
+                _write(out, v[k], depth + 1)
+        else:
+            if n < 16:
+                out.append(0x90 | n)
+            else:
+                _size(out, n, 0xDB, 4)
+            for x in v:
+                _write(out, x, depth + 1)
+    else:
+        raise PackError("cannot pack a %s" % type(v).__name__)
+
+
+# A length or positive number behind its code: 1, 2, 4 or 8 bytes, codes counting up from `code`.
+# Lists (0xDB) and dicts (0xDD) have no form of one byte.
+def _size(out, n, code, most):
+    k = 0
+    while n >> (8 << k):
+        k += 1
+    if code == 0xDB or code == 0xDD:
+        k = k or 1
+    if 1 << k > most:
+        raise PackError("%d takes more than %d bytes" % (n, most))
+    out.append(code + k)
+    out.extend(n.to_bytes(1 << k, "big"))
+
+
+# The object in these bytes, all of them.
+def loads(data):
+    data = memoryview(data)
+    v, pos = _read(data, 0, 0)
+    if pos != len(data):
+        raise PackError("%d bytes behind the object" % (len(data) - pos))
+    return v
+
+
+# Big-endian number of `width` bytes at pos.
+def _number(data, pos, width):
+    if pos + width > len(data):
+        raise PackError("cut short at byte %d" % pos)
+    return int.from_bytes(bytes(data[pos : pos + width]), "big")
+
+
+def _read(data, pos, depth):
+    b = _number(data, pos, 1)
+    at = pos
+    pos += 1
+    if b < 0x80:
+        return b, pos
+    if b >= 0xE0:
+        return b - 256, pos
+    if b == 0xC0:
+        return None, pos
+    if b == 0xC2 or b == 0xC3:
+        return b == 0xC3, pos
+    if b == 0xCB:
+        bits = _number(data, pos, 8)
+        v = struct.unpack(">d", bits.to_bytes(8, "big"))[0]
+        if v != v and bits != 0x7FF8 << 48:
+            raise PackError("not canonical at byte %d: another NaN" % at)
+        return v, pos + 8
+    if 0xCC <= b <= 0xCF:
+        k = b - 0xCC
+        v = _number(data, pos, 1 << k)
+        if v < 128 or k and not v >> (4 << k):
+            raise PackError("not canonical at byte %d: a longer number than needed" % at)
+        return v, pos + (1 << k)
+    if 0xD0 <= b <= 0xD3:
+        k = b - 0xD0
+        v = _number(data, pos, 1 << k) - (1 << (8 << k))
+        if v < -1 << (8 << k) - 1 or v >= (-1 << (4 << k) - 1 if k else -32):
+            raise PackError("not canonical at byte %d: a longer number than needed" % at)
+        return v, pos + (1 << k)
+    # What is left has a length: in the code, or behind it in 1, 2 or 4 bytes.
+    if b < 0xC0:
+        kind = 0xA0 if b >= 0xA0 else b & 0xF0
+        n = b & (31 if kind == 0xA0 else 15)
+    else:
+        for kind, first, last, k in _LENGTHS:
+            if first <= b <= last:
+                break
+        else:
+            raise PackError("unknown code %d at byte %d" % (b, at))
+        k += b - first
+        n = _number(data, pos, 1 << k)
+        pos += 1 << k
+        if kind == 0xA0 and n < 32 or kind < 0xA0 and n < 16 or k > (kind < 0xA0) and not n >> (4 << k):
+            raise PackError("not canonical at byte %d: a longer length than needed" % at)
+    if n * (2 if kind == 0x80 else 1) > len(data) - pos:
+        raise PackError("length %d at byte %d, and %d bytes left" % (n, at, len(data) - pos))
+    if kind >= 0xA0:
+        v = bytes(data[pos : pos + n])
+        pos += n
+        if kind == 0xA0:
+            v = _text(v, at)
+        return v, pos
+    if depth >= DEPTH_MAX:
+        raise PackError("more than %d lists and dicts inside each other" % DEPTH_MAX)
+    if kind == 0x90:
+        v = []
+        for _ in range(n):
+            x, pos = _read(data, pos, depth + 1)
+            v.append(x)
+        return v, pos
+    v = {}
+    last = None
+    for _ in range(n):
+        at = pos
+        key, pos = _read(data, pos, DEPTH_MAX)
+        if type(key) not in (str, int) or last is not None and (type(key) is not type(last) or key <= last):
+            raise PackError("not canonical at byte %d: keys must be texts or integers that rise" % at)
+        v[key], pos = _read(data, pos, depth + 1)
+        last = key
+    return v, pos
+
+
+# UTF-8, checked alike under both interpreters (MicroPython alone would let more pass).
+def _text(data, at):
+    try:
+        s = str(data, "utf-8")
+    except UnicodeError:
+        raise PackError("no UTF-8 at byte %d" % at)
+    if len(s) != len(data):
+        n = 0
+        for c in s:
+            c = ord(c)
+            n += 1 + (c > 0x7F) + (c > 0x7FF) + (c > 0xFFFF)
+            if c >> 11 == 27 or c > 0x10FFFF:
+                n = -1
+                break
+        if n != len(data):
+            raise PackError("no UTF-8 at byte %d" % at)
+    return s
