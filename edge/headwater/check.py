@@ -1,0 +1,1192 @@
+"""Validation: everything that is wrong with a process, at once, each with its place and its cure.
+A board never imports this module.
+
+`check(process)` goes through the rules in the order of this file. Each writes down what it finds
+and leaves the rest to the others, so that one mistake is told once and hides none of the others.
+Errors refuse the process; warnings say what the author should know. Where there is no error the
+report holds the plan.
+"""
+
+import inspect
+import math
+
+from . import plan as plans
+from . import process as builder
+from .alphabet import TYPES, Alphabet, AlphabetError, is_name
+from .operator import Operator, OperatorError, fields
+from .process import GATEWAY, Host, near
+
+ERROR, WARNING = "error", "warning"
+
+# What a board needs beside the buffers that the process decides: interpreter, runtime, link.
+RUNTIME_KB = 46
+SECTOR_BYTES = 4096
+CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
+CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
+GATEWAY_HEAP_KB = 262144
+INTS_MAX = 1024
+TEXT_MAX = 256
+LEVEL_HOLDERS = (0, 1, 2)
+
+
+class Problem:
+    """One thing that is wrong: where (file, line, and in words), what, and what to do."""
+
+    def __init__(self, severity, place, where, what, cure):
+        self.severity = severity
+        self.file, self.line = place
+        self.where = where
+        self.what = what
+        self.cure = cure
+
+    def __str__(self):
+        warning = "warning: " if self.severity == WARNING else ""
+        return "%s:%d: %s%s: %s. %s." % (self.file, self.line, warning, self.where, self.what, self.cure)
+
+
+class Report:
+    """What the check found. `plan` (bytes) and `hash` are None where there is an error."""
+
+    def __init__(self, name, problems, plan, decoded):
+        self.name = name
+        self.problems = problems
+        self.plan = plan
+        self.decoded = decoded
+        self.hash = decoded.hash.hex() if decoded else None
+
+    def errors(self):
+        return [p for p in self.problems if p.severity == ERROR]
+
+    def warnings(self):
+        return [p for p in self.problems if p.severity == WARNING]
+
+
+class _Vertex:
+    """A declared vertex and what the check finds out about it."""
+
+    def __init__(self, declared):
+        self.declared = declared
+        self.where = declared.where
+        self.source = not declared.kind
+        self.name = ""
+        self.label = ""
+        self.cls = declared.cls
+        self.inputs = {}  # port -> its first wire
+        self.outputs = {}  # port -> wires
+        self.params = {}
+        self.bound = self.source  # parameters are right
+        self.ins = ()  # alphabets; None for a disabled port
+        self.outs = None  # alphabets; None where they cannot be known
+        self.most_hz = None  # bound of the rate of its outputs; None: unknown
+        self.exact_hz = None  # rate of its outputs, where it is exact
+        self.irregular = False
+        self.state_bytes = 0
+        self.floats = False
+        self.host = None
+        self.hosts = ()
+
+
+def check(process):
+    return _Check(process).run()
+
+
+def outputs(declared):
+    """How many output ports a vertex has, for unpacking while the process is still being written."""
+    work = _Check(declared.process)
+    work.connections()
+    work.order_vertices()
+    work.types()
+    for v in work.vertices:
+        if v.declared is declared and v.outs is not None:
+            return len(v.outs)
+    raise builder.ProcessError(
+        "the outputs of %s cannot be counted yet: name them with .out(0), .out(1), ..." % declared.kind
+    )
+
+
+class _Check:
+    def __init__(self, process):
+        self.process = process
+        self.problems = []
+        self.vertices = [_Vertex(d) for d in process.vertices]
+        self.of = {id(v.declared): v for v in self.vertices}
+        self.hosts = []
+        self.order = []
+        self.strategy = self.level = None
+
+    def run(self):
+        self.names()
+        self.settings()
+        self.connections()
+        self.order_vertices()
+        self.types()
+        self.unused_outputs()
+        self.edges()
+        self.placement()
+        self.rates()
+        self.buffers()
+        self.feedback()
+        self.lake_delays()
+        self.floats()
+        self.resources()
+        self.advice()
+        if not [p for p in self.problems if p.severity == ERROR]:
+            return self.number()
+        return Report(self.process.name, self.sorted(), None, None)
+
+    def sorted(self):
+        return sorted(self.problems, key=lambda p: (p.file, p.line, p.severity != ERROR))
+
+    def error(self, place, where, what, cure):
+        self.problems.append(Problem(ERROR, place, where, what, cure))
+
+    def warn(self, place, where, what, cure):
+        self.problems.append(Problem(WARNING, place, where, what, cure))
+
+    def port(self, wire):
+        """The words for an edge: where it ends, or for the lake what it is called there."""
+        if wire.vertex is None:
+            return "lake stream '%s'" % wire.lake
+        return "%s, port %s" % (self.of[id(wire.vertex)].label, wire.port)
+
+    def producer(self, wire):
+        return self.of[id(wire.stream.vertex)]
+
+    def consumer(self, wire):
+        return self.of[id(wire.vertex)]
+
+    # -- names ---------------------------------------------------------------------------------
+
+    def names(self):
+        p = self.process
+        if not (isinstance(p.name, str) and is_name(p.name)):
+            self.error(p.where, "process", "name %r" % (p.name,), NAME_CURE)
+        taken = {}
+        for v in self.vertices:
+            name = v.declared.name
+            if name is None:
+                continue
+            v.name = name
+            v.label = "vertex '%s'" % name
+            if not (isinstance(name, str) and is_name(name)):
+                self.error(v.where, v.label, "name %r" % (name,), NAME_CURE)
+            elif name in taken:
+                self.error(
+                    v.where,
+                    v.label,
+                    "the name stands already at line %d" % taken[name].where[1],
+                    "Give one of the two another name",
+                )
+            else:
+                taken[name] = v
+        for v in self.vertices:
+            if v.declared.name is None:
+                base = v.declared.kind.lower()[:28]
+                count = 1
+                while (base if count == 1 else base + str(count)) in taken:
+                    count += 1
+                v.name = base if count == 1 else base + str(count)
+                taken[v.name] = v
+                v.label = "vertex '%s'" % v.name
+        lakes = {}
+        for wire in p.wires:
+            if wire.vertex is not None:
+                continue
+            if not (isinstance(wire.lake, str) and plans.is_lake_name(wire.lake)):
+                self.error(wire.where, "lake stream %r" % (wire.lake,), "not a name", LAKE_NAME_CURE)
+            elif wire.lake in lakes:
+                self.error(
+                    wire.where,
+                    self.port(wire),
+                    "the name stands already at line %d" % lakes[wire.lake].where[1],
+                    "Give each stream in the lake its own name",
+                )
+            else:
+                lakes[wire.lake] = wire
+
+    # -- settings of the process ---------------------------------------------------------------
+
+    def number_in(self, place, where, what, value, low, high, kinds=(int,)):
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            self.error(place, where, "%s is %r, not a number" % (what, value), "Give %s" % _span(low, high))
+        elif not low <= value <= high:
+            self.error(place, where, "%s is %s" % (what, value), "Give %s" % _span(low, high))
+        else:
+            return True
+        return False
+
+    def choice(self, place, where, what, value, choices):
+        if value in choices:
+            return choices.index(value)
+        self.error(
+            place, where, "unknown %s %r%s" % (what, value, near(value, choices)), "Use one of %s" % ", ".join(choices)
+        )
+        return None
+
+    def settings(self):
+        p = self.process
+        self.strategy = self.choice(p.where, "process", "checkpoints", p.checkpoints, plans.STRATEGIES)
+        self.level = self.choice(p.where, "process", "level", p.level, plans.LEVELS)
+        ok = self.number_in(p.where, "process", "every", p.every, 1, plans.EVERY_MAX)
+        ok = self.number_in(p.where, "process", "batch", p.batch, 1, plans.BATCH_MAX) and ok
+        self.number_in(p.where, "process", "batch_ms", p.batch_ms, 1, plans.BATCH_MS_MAX)
+        self.number_in(p.where, "process", "link_ms", p.link_ms, 0, plans.BATCH_MS_MAX)
+        if ok and p.batch > p.every:
+            self.error(
+                p.where,
+                "process",
+                "batch=%d is longer than the checkpoint interval every=%d" % (p.batch, p.every),
+                "Give every=%d or more, or batch=%d or less" % (p.batch, p.every),
+            )
+        self.sized = ok
+        if not [v for v in self.vertices if v.source]:
+            self.error(p.where, "process", "no source", "Begin with p.source(name, alphabet, rate_hz=..., on=...)")
+        for what, have, most in (
+            ("vertices", len(self.vertices), plans.VERTICES_MAX),
+            ("edges", len(p.wires), plans.EDGES_MAX),
+        ):
+            if have > most:
+                self.error(
+                    p.where, "process", "%d %s; at most %d" % (have, what, most), "Split it into several processes"
+                )
+
+    # -- edges: every input port has one, every output port at least one --------------------------
+
+    def connections(self):
+        for wire in self.process.wires:
+            v = self.producer(wire)
+            if not isinstance(wire.stream.port, int) or isinstance(wire.stream.port, bool) or wire.stream.port < 0:
+                self.error(
+                    wire.where, v.label, "output port %r" % (wire.stream.port,), "Ports are numbered 0, 1, 2, ..."
+                )
+                continue
+            v.outputs.setdefault(wire.stream.port, []).append(wire)
+            if wire.vertex is None:
+                continue
+            if wire.vertex.process is not wire.stream.vertex.process:
+                self.error(wire.where, v.label, "goes to another process", "Connect streams of one process")
+                continue
+            y = self.consumer(wire)
+            if y.source:
+                self.error(
+                    wire.where,
+                    y.label,
+                    "a source is raw and has no inputs",
+                    "Put an operator behind it, and connect to that",
+                )
+            elif not isinstance(wire.port, int) or isinstance(wire.port, bool) or wire.port < 0:
+                self.error(wire.where, y.label, "input port %r" % (wire.port,), "Ports are numbered 0, 1, 2, ...")
+            elif wire.port in y.inputs:
+                self.error(
+                    wire.where,
+                    self.port(wire),
+                    "has two edges, from '%s' (line %d) and from '%s'"
+                    % (self.producer(y.inputs[wire.port]).name, y.inputs[wire.port].where[1], v.name),
+                    "Merge the two with Union, or connect one of them elsewhere",
+                )
+            elif wire.port in y.declared.disabled:
+                self.error(wire.where, self.port(wire), "is disabled and has an edge", "Drop one of the two")
+            else:
+                y.inputs[wire.port] = wire
+
+    # -- cycles --------------------------------------------------------------------------------
+
+    def forward(self):
+        """Inner edges without feedback that are the one edge of their port."""
+        for v in self.vertices:
+            for port in sorted(v.inputs):
+                if v.inputs[port].delay_ms is None:
+                    yield v.inputs[port]
+
+    def inner(self):
+        for v in self.vertices:
+            for port in sorted(v.inputs):
+                yield v.inputs[port]
+
+    def path(self, start, end, wires):
+        """Vertices of a shortest path from `start` to `end`, both included, or None."""
+        before = {id(start): None}
+        seen = [start]
+        for v in seen:
+            if v is end:
+                out = []
+                while v is not None:
+                    out.append(v)
+                    v = before[id(v)]
+                return out[::-1]
+            for wire in wires:
+                if self.producer(wire) is v and id(self.consumer(wire)) not in before:
+                    before[id(self.consumer(wire))] = v
+                    seen.append(self.consumer(wire))
+        return None
+
+    def order_vertices(self):
+        """Producers first, feedback aside, else as declared."""
+        wires = list(self.forward())
+        left = list(self.vertices)
+        while left:
+            for v in left:
+                if not [w for w in wires if self.consumer(w) is v and self.producer(w) in left]:
+                    break
+            else:
+                self.loop(left, wires)
+                self.order += left
+                break
+            left.remove(v)
+            self.order.append(v)
+        if self.strategy == plans.ECOC:
+            wires = list(self.inner())
+            for wire in wires:
+                back = self.path(self.consumer(wire), self.producer(wire), wires)
+                if back is not None and wire.delay_ms is not None:
+                    self.error(
+                        wire.where,
+                        "process",
+                        'checkpoints="ecoc" on the cycle %s' % _cycle(back),
+                        'Use checkpoints="extended"',
+                    )
+
+    def loop(self, left, wires):
+        told = []
+        for wire in wires:
+            v = self.consumer(wire)
+            if v in told or v not in left:
+                continue
+            back = self.path(v, self.producer(wire), wires)
+            if back is not None:
+                told += back
+                self.error(
+                    wire.where,
+                    self.port(wire),
+                    "the cycle %s has no feedback edge" % _cycle(back),
+                    "Close it with p.feedback(stream, operator, port=..., delay_ms=...)",
+                )
+
+    # -- operator types, parameters, alphabets -----------------------------------------------------
+
+    def types(self):
+        for v in self.vertices:
+            if v.source:
+                self.source(v)
+            elif v.cls is None:
+                kind = v.declared.kind
+                self.error(
+                    v.where,
+                    v.label,
+                    "unknown operator type '%s'%s" % (kind, near(kind, builder.library())),
+                    "Import a type of the library, or make one of your class with operator(YourClass)",
+                )
+            else:
+                v.bound = self.bind(v)
+        # A feedback port's alphabet is known only when the loop is: go round until nothing changes.
+        # What is wrong is told in the last round.
+        known = {}
+        for _ in range(len(self.vertices) + 2):
+            had = {key: [a.text for a in outs] for key, outs in known.items()}
+            for v in self.order:
+                if not v.source and v.bound:
+                    self.ports(v, known, False)
+            known = {id(v): v.outs for v in self.order if v.outs is not None}
+            if had == {key: [a.text for a in outs] for key, outs in known.items()}:
+                break
+        for v in self.order:
+            if not v.source and v.bound:
+                self.ports(v, known, True)
+
+    def source(self, v):
+        d = v.declared
+        try:
+            v.outs = (Alphabet(d.alphabet),)
+        except AlphabetError as e:
+            self.error(v.where, v.label, str(e), 'Write the alphabet like "t:u32 mV:i16"')
+        except AttributeError:
+            self.error(v.where, v.label, "alphabet %r" % (d.alphabet,), 'Write the alphabet like "t:u32 mV:i16"')
+        for what, value in (("rate_hz", d.rate_hz), ("most_hz", d.most_hz)):
+            if value is not None:
+                self.number_in(v.where, v.label, what, value, 0.001, plans.RATE_MHZ_MAX // 1000, (int, float))
+        if d.log_kb is not None:
+            self.number_in(v.where, v.label, "log_kb", d.log_kb, 1, plans.LOG_BYTES_MAX // 1024)
+
+    def bind(self, v):
+        """Parameters by position and name, checked against PARAMS; True when they are right."""
+        declared = fields(v.cls.PARAMS)
+        names = [name for name, _, _, _ in declared]
+        d = v.declared
+        given = dict(zip(names, d.args))
+        errors = len(self.problems)
+        if len(d.args) > len(names):
+            self.error(
+                v.where,
+                v.label,
+                "%d parameters by position; %s has %s" % (len(d.args), d.kind, _words(names)),
+                "Drop what is too many",
+            )
+        for name in d.params:
+            if name in given:
+                self.error(v.where, v.label, "parameter '%s' is given twice" % name, "Drop one of the two")
+            elif name not in names:
+                self.error(
+                    v.where,
+                    v.label,
+                    "unknown parameter '%s'%s" % (name, near(name, names)),
+                    "%s has %s" % (d.kind, _words(names)),
+                )
+            given[name] = d.params[name]
+        for name, kind, _, default in declared:
+            if name not in given:
+                if default is None:
+                    self.error(
+                        v.where, v.label, "parameter '%s' is missing" % name, "Give %s(%s=...)" % (d.kind, name)
+                    )
+                continue
+            ok, value = self.value(v, name, kind, given[name])
+            if ok:
+                v.params[name] = value
+        return len(self.problems) == errors
+
+    def value(self, v, name, kind, value):
+        where = "%s, parameter '%s'" % (v.label, name)
+        if kind == "text":
+            if isinstance(value, str) and len(value) <= TEXT_MAX:
+                return True, value
+            self.error(v.where, where, "%r is not a text" % (value,), "Give a text of at most %d letters" % TEXT_MAX)
+        elif kind == "ints":
+            if isinstance(value, (list, tuple)) and len(value) <= INTS_MAX:
+                for item in value:
+                    if not self.number_in(v.where, where, "an entry", item, TYPES["i64"][2], TYPES["i64"][3]):
+                        return False, None
+                return True, list(value)
+            self.error(
+                v.where, where, "%r is not a list of integers" % (value,), "Give at most %d integers" % INTS_MAX
+            )
+        elif kind == "expr":
+            if isinstance(value, str):
+                return True, value  # parsed when the input's fields are known
+            self.error(v.where, where, "%r is not an expression" % (value,), 'Write it as a text, like "mV * 2 + 1"')
+        elif kind in ("f32", "f64"):
+            if self.number_in(v.where, where, "it", value, -math.inf, math.inf, (int, float)):
+                return True, float(value)
+        elif self.number_in(v.where, where, "it", value, TYPES[kind][2], TYPES[kind][3]):
+            return True, value
+        return False, None
+
+    def ports(self, v, known, tell):
+        """Alphabets of the ports of an operator, from those of its inputs. With `tell`, what does not
+        fit is written down."""
+        v.outs = None
+        cls = v.cls
+        count = max(list(v.inputs) + list(v.declared.disabled) + [-1]) + 1
+        own = cls.ports.__func__ is not Operator.ports.__func__
+        if not own or cls.IN:
+            wanted = len(cls.IN)
+            for port in sorted(v.inputs):
+                if tell and port >= wanted:
+                    self.error(
+                        v.inputs[port].where,
+                        self.port(v.inputs[port]),
+                        "%s has %d input port%s" % (v.declared.kind, wanted, "" if wanted == 1 else "s"),
+                        "Connect to port %s" % _words([str(i) for i in range(wanted)]),
+                    )
+            count = max(count, wanted) if not own else count
+            count = wanted
+        missing = [i for i in range(count) if i not in v.inputs and i not in v.declared.disabled]
+        for port in missing:
+            if tell:
+                self.error(
+                    v.where,
+                    "%s, port %d" % (v.label, port),
+                    "the input port has no edge",
+                    "Connect a stream, or give None to disable it",
+                )
+        if missing:
+            if not own:
+                v.outs = _alphabets(cls.OUT)
+            return
+        ins = []
+        for port in range(count):
+            wire = v.inputs.get(port)
+            if wire is None:
+                ins.append(None)
+                continue
+            outs = known.get(id(wire.stream.vertex)) if wire.delay_ms is not None else None
+            outs = outs or self.producer(wire).outs
+            if outs is not None and wire.stream.port < len(outs):
+                ins.append(outs[wire.stream.port].text)
+            elif wire.delay_ms is not None and not tell:
+                ins.append(cls.IN[port] if port < len(cls.IN) else ins[0] if ins else None)
+            else:
+                return  # its producer's mistake, told there
+        params = self.filled(v)
+        expressions = self.expressions(v, ins, params, tell)
+        if expressions is None:
+            return
+        try:
+            wants, gives = cls.ports(tuple(ins), params)
+            wants = _alphabets(wants)
+            outs = _alphabets(gives)
+        except (OperatorError, AlphabetError) as e:
+            if tell:
+                self.error(v.where, v.label, str(e), "Look up %s and give it what it takes" % v.declared.kind)
+            return
+        except Exception as e:  # the author's own class: whatever it raises is its mistake
+            if tell:
+                self.error(
+                    v.where,
+                    v.label,
+                    "ports of %s fail: %s: %s" % (v.declared.kind, type(e).__name__, e),
+                    "Let ports(ins, params) return two tuples of alphabets, or raise OperatorError",
+                )
+            return
+        v.outs = outs
+        if not tell:
+            return
+        if len(wants) != count:
+            self.error(
+                v.where,
+                v.label,
+                "%s takes %d inputs and is given %d" % (v.declared.kind, len(wants), count),
+                "Connect each input port once",
+            )
+            return
+        fit = True
+        for port in range(count):
+            if ins[port] is not None and wants[port].text != ins[port]:
+                fit = False
+                wire = v.inputs[port]
+                self.error(
+                    wire.where,
+                    self.port(wire),
+                    "takes '%s', and '%s' gives '%s'" % (wants[port].text, self.producer(wire).name, ins[port]),
+                    "Put a Map between them, or connect a stream with that alphabet",
+                )
+        if fit:
+            v.ins = tuple([None if text is None else Alphabet(text) for text in ins])
+            self.instance(v, params)
+
+    def filled(self, v):
+        params = dict(v.params)
+        for name, kind, _, default in fields(v.cls.PARAMS):
+            if name not in params and default is not None:
+                params[name] = default if kind == "text" else int(default)
+        return params
+
+    def expressions(self, v, ins, params, tell):
+        return params
+
+    def instance(self, v, params):
+        """Make one, as a host would: it may refuse its parameters, and it knows the size of its state."""
+        try:
+            made = v.cls(params, v.ins, v.outs, self.process.batch if self.sized else 1)
+            v.state_bytes = made.state_size()
+        except Exception as e:  # the same: what a type raises on its parameters is for the author
+            what = str(e) if isinstance(e, OperatorError) else "%s: %s" % (type(e).__name__, e)
+            self.error(v.where, v.label, what, "Look up the parameters of %s" % v.declared.kind)
+            v.outs = None
+            return
+        v.floats = v.cls.FLOATS or any([a.floats() for a in v.outs + tuple([a for a in v.ins if a])])
+
+    def unused_outputs(self):
+        for v in self.vertices:
+            if v.outs is None:
+                continue
+            for port in sorted(v.outputs):
+                if port >= len(v.outs):
+                    for wire in v.outputs[port]:
+                        self.error(
+                            wire.where,
+                            "%s, output port %d" % (v.label, port),
+                            "%s has %d output port%s"
+                            % (v.declared.kind or "a source", len(v.outs), "" if len(v.outs) == 1 else "s"),
+                            "Take port %s" % _words([str(i) for i in range(len(v.outs))]),
+                        )
+            for port in range(len(v.outs)):
+                used = port in v.outputs
+                if used and port in v.declared.unused:
+                    self.error(
+                        v.outputs[port][0].where,
+                        "%s, output port %d" % (v.label, port),
+                        "is disabled and has an edge",
+                        "Drop one of the two",
+                    )
+                elif not used and port not in v.declared.unused:
+                    self.error(
+                        v.where,
+                        "%s, output port %d" % (v.label, port),
+                        "nobody uses it",
+                        "Connect it, send it to the lake, or say .unused(%d)" % port,
+                    )
+            for what, have, most in (
+                ("input", len(v.ins), plans.PORTS_MAX),
+                ("output", len(v.outs), plans.OUT_PORTS_MAX),
+            ):
+                if have > most:
+                    self.error(
+                        v.where,
+                        v.label,
+                        "%d %s ports; at most %d" % (have, what, most),
+                        "Split the operator into several",
+                    )
+
+    # -- what an edge says of itself -----------------------------------------------------------------
+
+    def edges(self):
+        for wire in self.process.wires:
+            v = self.producer(wire)
+            where = self.port(wire)
+            policy = self.choice(wire.where, where, "policy on_full", wire.policy or "block", plans.POLICIES)
+            if policy is not None and policy > plans.SPILL and wire.vertex is not None:
+                self.error(
+                    wire.where,
+                    where,
+                    'on_full="%s" inside the process' % wire.policy,
+                    'Only edges to the lake may drop: use "block" or "spill"',
+                )
+            elif policy == plans.SPILL and v.source:
+                self.error(
+                    wire.where,
+                    where,
+                    'on_full="spill" on a stream of source \'%s\', which is in its log already' % v.name,
+                    'Leave on_full away, or use "drop_oldest" on its edge to the lake',
+                )
+            if wire.vertex is not None:
+                continue
+            durable = self.choice(wire.where, where, "durable", wire.durable, plans.DURABLE)
+            if durable == plans.FLASH and (self.level or 0) > plans.LOCAL and not wire.accept_loss:
+                self.error(
+                    wire.where,
+                    where,
+                    'durable="flash" with level="%s": a result that is safe on one board alone dies with it'
+                    % self.process.level,
+                    'Use durable="gateway", or accept_loss=True',
+                )
+            self.number_in(wire.where, where, "within_ms", wire.within_ms, 0, plans.WITHIN_MS_MAX)
+
+    # -- hosts and placement -------------------------------------------------------------------------
+
+    def placement(self):
+        p = self.process
+        declared = {}
+        for host in p.hosts:
+            where = "host '%s'" % (host.name,)
+            if not (isinstance(host.name, str) and is_name(host.name)):
+                self.error(host.where, where, "name %r" % (host.name,), NAME_CURE)
+                continue
+            if host.name in declared:
+                self.error(
+                    host.where,
+                    where,
+                    "is declared already at line %d" % declared[host.name].where[1],
+                    "Give one of the two another name",
+                )
+                continue
+            ok = self.number_in(host.where, where, "flash_kb", host.flash_kb, 16, 1 << 24)
+            ok = self.number_in(host.where, where, "heap_kb", host.heap_kb, 32, 1 << 24) and ok
+            if host.floats not in (32, 64):
+                self.error(host.where, where, "floats=%r" % (host.floats,), "Give 32 or 64")
+                ok = False
+            host.sound = ok
+            declared[host.name] = host
+        gateway = declared.pop(GATEWAY, None)
+        if gateway is None:
+            gateway = Host(GATEWAY, 1 << 24, GATEWAY_HEAP_KB, 64, p.where)
+            gateway.sound = True
+        self.hosts = [gateway] + list(declared.values())
+        if not declared:
+            for name in p.mentioned:
+                if name != GATEWAY and isinstance(name, str) and is_name(name):
+                    host = Host(name, builder.FLASH_KB, builder.HEAP_KB, 32, p.where)
+                    host.sound = True
+                    self.hosts.append(host)
+        if len(self.hosts) > plans.HOSTS_MAX:
+            self.error(
+                p.where,
+                "process",
+                "%d hosts; at most %d" % (len(self.hosts), plans.HOSTS_MAX),
+                "Split it into several processes",
+            )
+        for v in self.order:
+            self.place(v)
+
+    def find_host(self, v, name):
+        names = [host.name for host in self.hosts]
+        if name in names:
+            return names.index(name)
+        cure = "Use one of %s" % ", ".join(names) if len(names) > 1 else "Declare it with p.host(name)"
+        self.error(v.where, v.label, "unknown host %r%s" % (name, near(name, names)), cure)
+        return None
+
+    def place(self, v):
+        d = v.declared
+        if d.host is not None:
+            v.host = self.find_host(v, d.host)
+        elif v.source:
+            self.error(v.where, v.label, "a source stands where its sensor is", 'Say where: on="..."')
+        else:
+            for port in sorted(v.inputs):
+                if v.inputs[port].delay_ms is None:
+                    v.host = self.producer(v.inputs[port]).host
+                    break
+        if v.source:
+            if d.backups:
+                self.error(
+                    v.where,
+                    v.label,
+                    "a source cannot move: no backup host has its sensor",
+                    "Leave backup away; to survive its host, put a second source on another one",
+                )
+            v.hosts = () if v.host is None else (v.host,)
+            return
+        if v.host is None:
+            return
+        if d.backups is not None:
+            backups = []
+            for name in d.backups:
+                h = self.find_host(v, name)
+                if h is None:
+                    continue
+                if h == v.host:
+                    self.error(
+                        v.where, v.label, "is backed up by its own host '%s'" % name, "Name another host as backup"
+                    )
+                elif h in backups:
+                    self.error(v.where, v.label, "backup '%s' stands twice" % name, "Drop one of the two")
+                backups.append(h)
+        else:
+            width = self.hosts[v.host].floats
+            backups = [h for h in range(len(self.hosts)) if h != v.host]
+            if v.floats and not self.process.allow_drift:
+                backups = [h for h in backups if self.hosts[h].floats == width]
+            # as many as the level asks for, and one to spare
+            backups = backups[: LEVEL_HOLDERS[self.level or 0] + 1 if self.level else 0]
+        v.hosts = (v.host,) + tuple(backups)
+        if self.level is not None and len(backups) < LEVEL_HOLDERS[self.level] and (
+            d.backups is None or None not in [self.known(name) for name in d.backups]
+        ):
+            self.error(
+                v.where,
+                v.label,
+                'level="%s" needs %d more host%s for its checkpoints; there %s %d'
+                % (
+                    self.process.level,
+                    LEVEL_HOLDERS[self.level],
+                    "" if LEVEL_HOLDERS[self.level] == 1 else "s",
+                    "is" if len(backups) == 1 else "are",
+                    len(backups),
+                ),
+                "Name more backup hosts%s, or lower the level"
+                % (" with floats=%d" % self.hosts[v.host].floats if v.floats else ""),
+            )
+
+    def known(self, name):
+        return name if name in [host.name for host in self.hosts] else None
+
+    # -- rates and latencies -------------------------------------------------------------------------
+    #
+    # What validation reckons with. The rate of a source is its rate_hz, or at most most_hz. A type
+    # that is ONE_TO_ONE passes the rate on; any other gives at most one output for each element of
+    # its inputs without feedback (and one more for each timer that an element arms), divided by the
+    # count of a type in SPARING.
+    #
+    #   latency(edge) = wait + link
+    #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two
+    #          operators that can only ever run on one host
+    #   link = link_ms, 0 where both ends can only ever run on one host
+
+    def rates(self):
+        for v in self.order:
+            if v.source:
+                rate = v.declared.rate_hz
+                v.exact_hz = rate if _number(rate) and rate > 0 else None
+                v.most_hz = v.exact_hz if rate is not None else v.declared.most_hz
+                v.irregular = rate is None
+                v.interval = self.process.every if self.sized else 1
+                continue
+            wires = [v.inputs[port] for port in sorted(v.inputs) if v.inputs[port].delay_ms is None]
+            feeders = [self.producer(wire) for wire in wires]
+            v.irregular = True
+            if v.cls is not None and v.cls.ONE_TO_ONE and len(feeders) == 1:
+                v.exact_hz = feeders[0].exact_hz
+                v.irregular = feeders[0].irregular
+            per = SPARING.get(v.declared.kind)
+            per = v.params.get(per) if per else 1
+            per = per if isinstance(per, int) and per > 0 else 1
+            timers = 2 if v.cls is not None and v.cls.TIMED else 1
+            most = [u.most_hz for u in feeders]
+            v.most_hz = None if None in most or not most else sum(most) * timers / per
+            v.interval = -(-sum([getattr(u, "interval", 1) for u in feeders]) * timers // per) or 1
+
+    def latency_ms(self, wire):
+        p = self.process
+        x = self.producer(wire)
+        ends = set(x.hosts) | (set(self.consumer(wire).hosts) if wire.vertex is not None else {-1})
+        if len(ends) == 1 and not x.source:
+            return 0
+        wait = p.batch_ms
+        if x.exact_hz:
+            wait = min(wait, math.ceil(1000 * p.batch / x.exact_hz))
+        return wait + (p.link_ms if len(ends) > 1 else 0)
+
+    def longest_ms(self, start, end):
+        """Latency of the slowest way from `start` to `end` without feedback, or None."""
+        best = {id(start): 0}
+        for v in self.order:
+            if id(v) not in best:
+                continue
+            for port in sorted(v.outputs):
+                for wire in v.outputs[port]:
+                    if wire.vertex is not None and wire.delay_ms is None:
+                        y = self.consumer(wire)
+                        best[id(y)] = max(best.get(id(y), 0), best[id(v)] + self.latency_ms(wire))
+        return best.get(id(end))
+
+    # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
+
+    def need(self, wire):
+        """The smallest cap of an edge. A lake edge: a batch on its way and one being made. Inside:
+        what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
+        checkpoints each `every` elements that it takes; `ecoc`, `extended`: a request comes with
+        each `every` elements of a source, and a merge brings those of all its inputs."""
+        p = self.process
+        if wire.vertex is None or self.strategy == plans.UNSAFE:
+            return 2 * p.batch
+        if self.strategy == plans.UNCOORDINATED:
+            return p.every + p.batch
+        return self.producer(wire).interval + p.batch
+
+    def cap(self, wire):
+        if wire.cap is not None:
+            return wire.cap
+        need = self.need(wire)
+        if wire.vertex is None:
+            need = max(need, self.process.every)
+        if wire.delay_ms is not None:
+            need = max(need, self.feedback_need(wire) or 0)
+        return need + self.process.batch
+
+    def buffers(self):
+        for wire in self.process.wires:
+            where = self.port(wire)
+            if wire.cap is not None and not self.number_in(wire.where, where, "cap", wire.cap, 1, plans.CAP_MAX):
+                continue
+            if not self.sized:
+                continue
+            need = self.need(wire)
+            if wire.cap is None and self.cap(wire) > plans.CAP_MAX:
+                self.error(
+                    wire.where,
+                    where,
+                    "one interval is up to %d elements here; a buffer holds at most %d" % (need, plans.CAP_MAX),
+                    "Lower every=",
+                )
+            elif wire.cap is not None and wire.cap < need:
+                self.error(
+                    wire.where,
+                    where,
+                    "cap=%d cannot hold %s"
+                    % (
+                        wire.cap,
+                        "two batches of %d" % self.process.batch
+                        if need == 2 * self.process.batch
+                        else "one checkpoint interval and the batch that is under way",
+                    ),
+                    "Give cap=%d or more%s" % (need, "" if need == 2 * self.process.batch else ", or lower every="),
+                )
+
+    # -- feedback: silent, and late enough -------------------------------------------------------------
+    #
+    #   loop = latency(feedback edge) + slowest way from its consumer back to its producer
+    #   D   >= 2 * loop
+    #   cap >= rate * (D + latency(feedback edge)) + one interval + a batch
+
+    def loop_ms(self, wire):
+        way = self.longest_ms(self.consumer(wire), self.producer(wire))
+        if way is None:
+            # closed by other feedback edges only: all edges of the cycle at once
+            wires = list(self.inner())
+            way = 0
+            back = self.path(self.consumer(wire), self.producer(wire), wires)
+            if back is not None:
+                inside = [w for w in wires if w is not wire and self.path(self.consumer(w), self.producer(w), wires)]
+                way = sum([self.latency_ms(w) for w in inside])
+        return self.latency_ms(wire) + way
+
+    def feedback_need(self, wire):
+        rate = self.producer(wire).most_hz
+        if rate is None or not _number(wire.delay_ms):
+            return None
+        return math.ceil(rate * (wire.delay_ms + self.latency_ms(wire)) / 1000) + self.need(wire)
+
+    def feedback(self):
+        for wire in self.inner():
+            if wire.delay_ms is None:
+                continue
+            where = self.port(wire)
+            y = self.consumer(wire)
+            if y.cls is not None and wire.port not in y.cls.FEEDBACK:
+                silent = [str(i) for i in y.cls.FEEDBACK]
+                self.error(
+                    wire.where,
+                    where,
+                    "feedback into a port that is not silent",
+                    "%s takes feedback at port %s" % (y.declared.kind, _words(silent))
+                    if silent
+                    else "%s has no silent port: use a type that has one, like Attenuate" % y.declared.kind,
+                )
+            if not self.number_in(
+                wire.where, where, "delay_ms", wire.delay_ms, 1, plans.DELAY_US_MAX // 1000
+            ) or not self.sized:
+                continue
+            if len(self.order) != len(self.vertices) or not _number(self.process.batch_ms, self.process.link_ms):
+                continue
+            loop = self.loop_ms(wire)
+            if wire.delay_ms < 2 * loop:
+                self.error(
+                    wire.where,
+                    where,
+                    "feedback delay of %d ms; the loop takes up to %d ms with batching" % (wire.delay_ms, loop),
+                    "Give delay_ms=%d or more (twice that), or lower batch_ms or link_ms" % (2 * loop),
+                )
+            need = self.feedback_need(wire)
+            if need is None:
+                self.error(
+                    wire.where,
+                    where,
+                    "nothing bounds the rate of '%s', so that no buffer is known to be large enough"
+                    % self.producer(wire).name,
+                    "Give rate_hz or most_hz to the sources above it",
+                )
+            elif isinstance(wire.cap, int) and self.need(wire) <= wire.cap < need:
+                self.error(
+                    wire.where,
+                    where,
+                    "cap=%d cannot hold what is on its way for %d ms and one interval" % (wire.cap, wire.delay_ms),
+                    "Give cap=%d or more" % need,
+                )
+
+    # -- the delay that an author asks for -------------------------------------------------------------
+
+    def lake_delays(self):
+        """Well-formedness, rule 5: no delay bound below what the way takes when all is well."""
+        if not self.sized or not _number(self.process.batch_ms, self.process.link_ms):
+            return
+        for wire in self.process.wires:
+            if wire.vertex is not None or not _number(wire.within_ms) or not wire.within_ms:
+                continue
+            v = self.producer(wire)
+            ways = [self.longest_ms(u, v) for u in self.vertices if u.source]
+            least = max([w for w in ways if w is not None] or [0]) + self.latency_ms(wire)
+            if wire.within_ms < least:
+                self.error(
+                    wire.where,
+                    self.port(wire),
+                    "within_ms=%d; batches and links take up to %d ms" % (wire.within_ms, least),
+                    "Give within_ms=%d or more, or lower batch, batch_ms or link_ms" % least,
+                )
+
+    # -- floats ------------------------------------------------------------------------------------
+
+    def floats(self):
+        if self.process.allow_drift:
+            return
+        for v in self.vertices:
+            widths = sorted(set([self.hosts[h].floats for h in v.hosts if h is not None]), key=str)
+            if v.floats and len(widths) > 1:
+                self.error(
+                    v.where,
+                    v.label,
+                    "computes in floats, and its hosts have floats of different width (%s)"
+                    % ", ".join(["%s: %s" % (self.hosts[h].name, self.hosts[h].floats) for h in v.hosts]),
+                    "Name hosts of one width, compute in integers, or say Process(..., allow_drift=True)",
+                )
+
+    # -- what a host has, and what it needs ------------------------------------------------------------
+    #
+    #   checkpoint(v) = head + state + for each port: head + cap * (width + 4)   [transfer state's bound]
+    #   reserve(host) = 2 sectors + sum of 2 * checkpoint(v), v hosted or held   [protocol: the ring log]
+    #   flash        >= reserve + for each source: its log_kb, or one interval
+    #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
+
+    def port_caps(self, v):
+        for port in range(len(v.outs or ())):
+            caps = [self.cap(wire) for wire in v.outputs.get(port, ())]
+            yield v.outs[port], max([c for c in caps if isinstance(c, int)] or [self.process.batch])
+
+    def checkpoint_bytes(self, v):
+        total = CHECKPOINT_HEAD_BYTES + CHECKPOINT_PORT_BYTES * len(v.ins) + v.state_bytes
+        for alphabet, cap in self.port_caps(v):
+            total += CHECKPOINT_PORT_BYTES + cap * (alphabet.width + 4)
+        return total
+
+    def buffer_bytes(self, v, host):
+        """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
+        batch = self.process.batch
+        total = v.state_bytes
+        for alphabet, cap in self.port_caps(v):
+            cap = min(cap, 4 * batch) if v.source else cap
+            chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
+            total += batch * (alphabet.width + 4) + cap * (alphabet.width + 4 * v.irregular) + 24 * chunks
+        for port in sorted(v.inputs):
+            x = self.producer(v.inputs[port])
+            if x.host != host and x.outs and v.inputs[port].stream.port < len(x.outs):
+                alphabet = x.outs[v.inputs[port].stream.port]
+                total += 5 * batch * (alphabet.width + 4 * x.irregular)
+        return total
+
+    def resources(self):
+        if not self.sized:
+            return
+        for h, host in enumerate(self.hosts):
+            if not host.sound or h == 0:
+                continue
+            where = "host '%s'" % host.name
+            held = [v for v in self.vertices if h in v.hosts and not v.source]
+            runs = [v for v in self.vertices if v.host == h]
+            reserve = 2 * SECTOR_BYTES + 2 * sum([self.checkpoint_bytes(v) for v in held])
+            log = 0
+            for v in runs:
+                if v.source and v.outs:
+                    least = (self.process.every + self.process.batch) * (v.outs[0].width + 4)
+                    kb = v.declared.log_kb
+                    log += kb * 1024 if isinstance(kb, int) else max(least, SECTOR_BYTES)
+                    if isinstance(kb, int) and kb * 1024 < least:
+                        self.error(
+                            v.where,
+                            v.label,
+                            "log_kb=%d cannot hold one checkpoint interval" % kb,
+                            "Give log_kb=%d or more, or lower every=" % _kb(least),
+                        )
+            if reserve + log > host.flash_kb * 1024:
+                self.error(
+                    host.where,
+                    where,
+                    "flash_kb=%d; the log needs %d KB in reserve for the checkpoints of %s, and %d KB for samples"
+                    % (host.flash_kb, _kb(reserve), _words([v.name for v in held]), _kb(log)),
+                    "Give it flash_kb=%d, move operators away, or lower every= or caps" % _kb(reserve + log),
+                )
+            heap = sum([self.buffer_bytes(v, h) for v in runs])
+            spare = max([self.buffer_bytes(v, h) for v in held if v.host != h] or [0])
+            if RUNTIME_KB * 1024 + heap + spare > host.heap_kb * 1024:
+                self.error(
+                    host.where,
+                    where,
+                    "heap_kb=%d; the runtime takes %d KB, the buffers of %s %d KB%s"
+                    % (
+                        host.heap_kb,
+                        RUNTIME_KB,
+                        _words([v.name for v in runs]),
+                        _kb(heap),
+                        ", what it may take over %d KB" % _kb(spare) if spare else "",
+                    ),
+                    "Give it heap_kb=%d, move operators away, or lower every=, batch= or caps"
+                    % (RUNTIME_KB + _kb(heap + spare)),
+                )
+
+    # -- what the author should know -------------------------------------------------------------------
+
+    def advice(self):
+        p = self.process
+        if self.strategy == plans.UNSAFE:
+            self.warn(
+                p.where,
+                "process",
+                'checkpoints="unsafe": a restart loses what operators hold',
+                'Use "extended" where that matters',
+            )
+        elif self.level == plans.LOCAL and [v for v in self.vertices if not v.source]:
+            self.warn(
+                p.where,
+                "process",
+                'level="local": the permanent death of a host loses its operators',
+                'Use level="peer" to survive it',
+            )
+        for h, host in enumerate(self.hosts):
+            if h and not [v for v in self.vertices if h in v.hosts]:
+                self.warn(
+                    host.where, "host '%s'" % host.name, "nothing runs there", "Place something on it, or drop it"
+                )
+
+    # -- the plan ------------------------------------------------------------------------------------
+
+    def number(self):
+        p = self.process
+        vertices = []
+        for i, v in enumerate(self.order):
+            rate = v.declared.rate_hz if v.source else None
+            vertices.append(
+                plans.Vertex(
+                    i,
+                    v.name,
+                    v.declared.kind,
+                    0 if v.source else v.cls.VERSION,
+                    v.params,
+                    v.ins,
+                    v.outs,
+                    round(rate * 1000) if rate else 0,
+                    v.hosts,
+                    (v.declared.log_kb or 0) * 1024,
+                )
+            )
+        edges = []
+        for wire in p.wires:
+            lake = wire.vertex is None
+            edges.append(
+                plans.Edge(
+                    0,
+                    self.order.index(self.producer(wire)),
+                    wire.stream.port,
+                    plans.OUTSIDE if lake else self.order.index(self.consumer(wire)),
+                    0 if lake else wire.port,
+                    0 if wire.delay_ms is None else round(wire.delay_ms * 1000),
+                    self.cap(wire),
+                    plans.POLICIES.index(wire.policy or "block"),
+                    wire.lake,
+                    plans.DURABLE.index(wire.durable) if lake else 0,
+                    wire.within_ms if lake else 0,
+                    False,
+                )
+            )
+        edges.sort(key=lambda e: (e.src, e.sport, e.dst == plans.OUTSIDE, e.dst, e.dport, e.lake))
+        names = [host.name for host in self.hosts]
+        written = plans.Plan(
+            p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
+        )
+        data = builder.dumps(written)
+        try:
+            decoded = plans.loads(data)
+        except plans.PlanError as e:
+            self.error(p.where, "process", str(e), "Make it smaller")
+            return Report(p.name, self.sorted(), None, None)
+        return Report(p.name, self.sorted(), data, decoded)
+
+
+NAME_CURE = "Use a letter, then letters, digits and _, at most 32 in all"
+LAKE_NAME_CURE = "Use names with / between them, like cardio/ecg, at most 64 letters"
+
+# Types that give at most one output for so many inputs, and the parameter that says how many.
+SPARING = {"Decimate": "k", "Tumbling": "count"}
+
+
+def _number(*values):
+    return all([isinstance(v, (int, float)) and not isinstance(v, bool) for v in values])
+
+
+def _span(low, high):
+    if low == -math.inf:
+        return "a number"
+    return "%s to %s" % (low, high)
+
+
+def _words(names):
+    return ", ".join(names) if names else "none"
+
+
+def _kb(size_bytes):
+    return -(-size_bytes // 1024)
+
+
+def _cycle(vertices):
+    return " -> ".join([v.name for v in vertices] + [vertices[0].name])
+
+
+def _alphabets(texts):
+    return tuple([Alphabet(text) for text in texts])

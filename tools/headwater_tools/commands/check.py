@@ -1,0 +1,104 @@
+"""`hw check FILE`: validates a process file; every problem at once, with where and why."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from headwater.check import Problem, Report, check
+from headwater.plan import DURABLE, LEVELS, STRATEGIES, Plan
+
+from ..processes import ProcessFileError, load
+
+SUMMARY = "validate a process file: every problem at once, with its place and its cure"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a Python file that leaves one Process in a variable")
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    answer: dict[str, Any] = {"file": args.file, "ok": False, "process": None, "hash": None}
+    if Path(args.file).is_dir():
+        raise IsADirectoryError(21, "is a folder: name a process file", args.file)
+    try:
+        report = check(load(args.file))
+    except ProcessFileError as error:
+        print(error.problem)
+        return 1, {**answer, "problems": [_plain(error.problem)]}
+    for problem in report.problems:
+        print(problem)
+    answer["process"] = report.name if isinstance(report.name, str) else repr(report.name)
+    answer["problems"] = [_plain(problem) for problem in report.problems]
+    if report.decoded is None:
+        print(_count(len(report.errors()), "error"), end="")
+        print(", " + _count(len(report.warnings()), "warning") if report.warnings() else "")
+        return 1, answer
+    _describe(report)
+    return 0, {**answer, "ok": True, "hash": report.hash, **_counts(report)}
+
+
+def _plain(problem: Problem) -> dict[str, Any]:
+    return {
+        "severity": problem.severity,
+        "file": problem.file,
+        "line": problem.line,
+        "where": problem.where,
+        "what": problem.what,
+        "cure": problem.cure,
+    }
+
+
+def _count(n: int, what: str) -> str:
+    return "%d %s%s" % (n, what, "" if n == 1 else "s")
+
+
+def _counts(report: Report) -> dict[str, Any]:
+    plan = report.decoded
+    return {
+        "vertices": len(plan.vertices),
+        "edges": len(plan.edges),
+        "hosts": len(plan.hosts),
+        "plan_bytes": len(report.plan),
+        "checkpoints": STRATEGIES[plan.strategy],
+        "level": LEVELS[plan.level],
+        "every": plan.every,
+    }
+
+
+def _describe(report: Report) -> None:
+    plan: Plan = report.decoded
+    print(
+        "process '%s', version %s: %d vertices, %d edges, %d hosts, plan of %d bytes; checkpoints %s every %d, "
+        "level %s"
+        % (
+            plan.name,
+            report.hash,
+            len(plan.vertices),
+            len(plan.edges),
+            len(plan.hosts),
+            len(report.plan),
+            STRATEGIES[plan.strategy],
+            plan.every,
+            LEVELS[plan.level],
+        )
+    )
+    rows = [("vertex", "type", "runs on", "backed up by", "gives", "to")]
+    for v in plan.vertices:
+        names = [plan.hosts[h] for h in v.hosts]
+        gives = "; ".join(a.text for a in v.outs)
+        rows.append((v.name, v.kind or "source", names[0], ", ".join(names[1:]) or "-", gives, _readers(plan, v.index)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+
+
+def _readers(plan: Plan, vertex: int) -> str:
+    out = []
+    for e in plan.edges:
+        if e.src == vertex and e.lake:
+            out.append("lake %s (%s)" % (e.lake, DURABLE[e.durable]))
+        elif e.src == vertex:
+            out.append(plan.vertices[e.dst].name + (" (feedback)" if e.delay_us else ""))
+    return ", ".join(out) or "-"
