@@ -17,6 +17,7 @@
 
 from hashlib import sha256
 
+from . import pack
 from .alphabet import Alphabet, AlphabetError, is_name
 
 FORMAT = 1
@@ -242,8 +243,6 @@ def _edge(i, row, vertices, taken, lakes):
 
 # The plan in `data`. Total: gives a plan whose every number is in range, or raises PlanError.
 def loads(data):
-    from . import pack
-
     if len(data) > BYTES_MAX:
         raise PlanError("plan: %d bytes; at most %d" % (len(data), BYTES_MAX))
     try:

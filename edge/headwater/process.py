@@ -20,7 +20,7 @@ those that its vertices name.
 import difflib
 import sys
 
-from . import operators, plan
+from . import operators, pack, plan
 from .operator import Operator
 
 GATEWAY = "gateway"
@@ -345,8 +345,6 @@ def _alphabets(vertices):
 
 def dumps(p):
     """The canonical encoding of a plan.Plan."""
-    from . import pack
-
     texts = _alphabets(p.vertices)
     rows = []
     for v in p.vertices:
