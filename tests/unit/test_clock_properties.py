@@ -147,3 +147,27 @@ def test_regular_exchanges_measure_drift_and_keep_the_error_small(there: int, ba
         world.wait(60 * SECOND, ppm * 1000)
     assert abs(clock.drift_ppb - ppm * 1000) <= 3000
     assert clock.error_us(world.mono) <= 40_000 + 60 * 2 * DRIFT_PPM + 200
+
+
+@given(st.integers(-DRIFT_PPM, DRIFT_PPM), st.integers(-DRIFT_PPM, DRIFT_PPM))
+def test_truth_lies_within_the_error_when_the_measured_drift_turns_round(before: int, after: int) -> None:
+    world = World()
+    clock = Clock(DRIFT_PPM, SLEW_PPM)
+    clock.start(world.mono, 0)
+    for _ in range(10):
+        world.wait(60 * SECOND, before * 1000)
+        world.exchange(clock, 500, 0, 500, 0, before * 1000)
+    world.wait(100_000 * SECOND, after * 1000)
+    assert abs(clock.site(world.mono) - world.truth) <= clock.error_us(world.mono)
+
+
+@given(st.integers(-DRIFT_PPM, DRIFT_PPM), st.integers(-DRIFT_PPM, DRIFT_PPM))
+def test_measured_drift_follows_the_temperature(before: int, after: int) -> None:
+    world = World()
+    clock = Clock(DRIFT_PPM, SLEW_PPM)
+    clock.start(world.mono, 0)
+    for ppm in (before, after):
+        for _ in range(10):
+            world.wait(60 * SECOND, ppm * 1000)
+            world.exchange(clock, 500, 0, 500, 0, ppm * 1000)
+    assert abs(clock.drift_ppb - after * 1000) <= 500
