@@ -91,17 +91,42 @@ def check(process):
 
 
 def outputs(declared):
-    """How many output ports a vertex has, for unpacking while the process is still being written."""
+    """The alphabets of a vertex's output ports, while the process is still being written."""
     work = _Check(declared.process)
+    work.names()
+    work.settings()
     work.connections()
     work.order_vertices()
     work.types()
     for v in work.vertices:
         if v.declared is declared and v.outs is not None:
-            return len(v.outs)
+            return v.outs
     raise builder.ProcessError(
-        "the outputs of %s cannot be counted yet: name them with .out(0), .out(1), ..." % declared.kind
+        "the outputs of %s cannot be told yet: name them with .out(0), .out(1), ..." % declared.kind
     )
+
+
+class Needs:
+    """The least that validation asks of a process: `cap` of each wire, `delay_ms` of each feedback
+    wire, `flash_kb` of each host by name."""
+
+    def __init__(self, process):
+        work = _Check(process)
+        work.names()
+        work.settings()
+        work.connections()
+        work.order_vertices()
+        work.types()
+        work.placement()
+        work.rates()
+        self.cap = {}
+        self.delay_ms = {}
+        for wire in process.wires:
+            self.cap[wire] = work.need(wire)
+            if wire.delay_ms is not None:
+                self.delay_ms[wire] = 2 * work.loop_ms(wire)
+                self.cap[wire] = work.feedback_need(wire) or self.cap[wire]
+        self.flash_kb = {host.name: _kb(sum(work.flash_bytes(h))) for h, host in enumerate(work.hosts) if h}
 
 
 class _Check:
@@ -113,6 +138,7 @@ class _Check:
         self.hosts = []
         self.order = []
         self.strategy = self.level = None
+        self.sized = False  # every and batch are numbers to reckon with
 
     def run(self):
         self.names()
@@ -475,70 +501,58 @@ class _Check:
         fit is written down."""
         v.outs = None
         cls = v.cls
-        count = max(list(v.inputs) + list(v.declared.disabled) + [-1]) + 1
         own = cls.ports.__func__ is not Operator.ports.__func__
-        if not own or cls.IN:
-            wanted = len(cls.IN)
-            for port in sorted(v.inputs):
-                if tell and port >= wanted:
-                    self.error(
-                        v.inputs[port].where,
-                        self.port(v.inputs[port]),
-                        "%s has %d input port%s" % (v.declared.kind, wanted, "" if wanted == 1 else "s"),
-                        "Connect to port %s" % _words([str(i) for i in range(wanted)]),
-                    )
-            count = max(count, wanted) if not own else count
-            count = wanted
-        missing = [i for i in range(count) if i not in v.inputs and i not in v.declared.disabled]
-        for port in missing:
-            if tell:
+        count = len(cls.IN)
+        if own and not count:
+            count = max(list(v.inputs) + list(v.declared.disabled) + list(cls.FEEDBACK) + [-1]) + 1
+        errors = len(self.problems)
+        for port in sorted(v.inputs):
+            if tell and port >= count:
                 self.error(
-                    v.where,
-                    "%s, port %d" % (v.label, port),
-                    "the input port has no edge",
-                    "Connect a stream, or give None to disable it",
+                    v.inputs[port].where,
+                    self.port(v.inputs[port]),
+                    "%s has %d input port%s" % (v.declared.kind, count, "" if count == 1 else "s"),
+                    "Connect to port %s" % _words([str(i) for i in range(count)]),
                 )
-        if missing:
-            if not own:
-                v.outs = _alphabets(cls.OUT)
-            return
         ins = []
+        open_ = []  # ports whose alphabet is not known: loops that are not closed, or not yet followed
         for port in range(count):
             wire = v.inputs.get(port)
-            if wire is None:
-                ins.append(None)
-                continue
-            outs = known.get(id(wire.stream.vertex)) if wire.delay_ms is not None else None
-            outs = outs or self.producer(wire).outs
-            if outs is not None and wire.stream.port < len(outs):
-                ins.append(outs[wire.stream.port].text)
-            elif wire.delay_ms is not None and not tell:
-                ins.append(cls.IN[port] if port < len(cls.IN) else ins[0] if ins else None)
-            else:
-                return  # its producer's mistake, told there
+            ins.append(None)
+            if wire is None and port not in v.declared.disabled:
+                if tell:
+                    self.error(
+                        v.where,
+                        "%s, port %d" % (v.label, port),
+                        "the input port has no edge",
+                        "Connect a stream, or give None to disable it",
+                    )
+                open_.append(port)
+            elif wire is not None:
+                outs = self.producer(wire).outs
+                if wire.delay_ms is not None:
+                    outs = known.get(id(self.producer(wire)))
+                if outs is not None and wire.stream.port < len(outs):
+                    ins[port] = outs[wire.stream.port].text
+                elif wire.delay_ms is not None:
+                    open_.append(port)
+                else:
+                    return  # its producer's mistake, told there
+        if not own:
+            v.outs = _alphabets(cls.OUT)
+        for port in open_:
+            if port not in cls.FEEDBACK:
+                return
         params = self.filled(v)
-        expressions = self.expressions(v, ins, params, tell)
-        if expressions is None:
-            return
-        try:
-            wants, gives = cls.ports(tuple(ins), params)
-            wants = _alphabets(wants)
-            outs = _alphabets(gives)
-        except (OperatorError, AlphabetError) as e:
-            if tell:
-                self.error(v.where, v.label, str(e), "Look up %s and give it what it takes" % v.declared.kind)
-            return
-        except Exception as e:  # the author's own class: whatever it raises is its mistake
-            if tell:
-                self.error(
-                    v.where,
-                    v.label,
-                    "ports of %s fail: %s: %s" % (v.declared.kind, type(e).__name__, e),
-                    "Let ports(ins, params) return two tuples of alphabets, or raise OperatorError",
-                )
-            return
-        v.outs = outs
-        if not tell:
+        # What is fed back is guessed until it is known: the stream itself, or one integer.
+        for guess in (ins[0], "fed:i32") if open_ else (None,):
+            for port in open_:
+                ins[port] = cls.IN[port] if port < len(cls.IN) else guess
+            wants, gives = self.call_ports(v, ins, params, tell)
+            if gives is not None:
+                break
+        v.outs = gives
+        if gives is None or not tell or open_ or len(self.problems) > errors:
             return
         if len(wants) != count:
             self.error(
@@ -548,10 +562,8 @@ class _Check:
                 "Connect each input port once",
             )
             return
-        fit = True
         for port in range(count):
             if ins[port] is not None and wants[port].text != ins[port]:
-                fit = False
                 wire = v.inputs[port]
                 self.error(
                     wire.where,
@@ -559,9 +571,24 @@ class _Check:
                     "takes '%s', and '%s' gives '%s'" % (wants[port].text, self.producer(wire).name, ins[port]),
                     "Put a Map between them, or connect a stream with that alphabet",
                 )
-        if fit:
+        if len(self.problems) == errors:
             v.ins = tuple([None if text is None else Alphabet(text) for text in ins])
             self.instance(v, params)
+
+    def call_ports(self, v, ins, params, tell):
+        """(input alphabets, output alphabets) as the type says, or (None, None)."""
+        try:
+            wants, gives = v.cls.ports(tuple(ins), params)
+            return _alphabets(wants), _alphabets(gives)
+        except (OperatorError, AlphabetError) as e:
+            what = str(e)
+            cure = "Look up %s and give it what it takes" % v.declared.kind
+        except Exception as e:  # the author's own class: whatever it raises is its mistake
+            what = "ports of %s fail: %s: %s" % (v.declared.kind, type(e).__name__, e)
+            cure = "Let ports(ins, params) return two tuples of alphabets, or raise OperatorError"
+        if tell:
+            self.error(v.where, v.label, what, cure)
+        return None, None
 
     def filled(self, v):
         params = dict(v.params)
@@ -570,13 +597,11 @@ class _Check:
                 params[name] = default if kind == "text" else int(default)
         return params
 
-    def expressions(self, v, ins, params, tell):
-        return params
-
     def instance(self, v, params):
         """Make one, as a host would: it may refuse its parameters, and it knows the size of its state."""
+        size = self.process.batch if self.sized else 1
         try:
-            made = v.cls(params, v.ins, v.outs, self.process.batch if self.sized else 1)
+            made = v.cls(params, v.ins, v.outs, size)
             v.state_bytes = made.state_size()
         except Exception as e:  # the same: what a type raises on its parameters is for the author
             what = str(e) if isinstance(e, OperatorError) else "%s: %s" % (type(e).__name__, e)
@@ -1003,7 +1028,7 @@ class _Check:
     #
     #   checkpoint(v) = head + state + for each port: head + cap * (width + 4)   [transfer state's bound]
     #   reserve(host) = 2 sectors + sum of 2 * checkpoint(v), v hosted or held   [protocol: the ring log]
-    #   flash        >= reserve + for each source: its log_kb, or one interval
+    #   flash        >= reserve + 2 sectors + for each source: its log_kb, or one interval
     #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
 
     def port_caps(self, v):
@@ -1032,6 +1057,21 @@ class _Check:
                 total += 5 * batch * (alphabet.width + 4 * x.irregular)
         return total
 
+    def log_bytes(self, v):
+        return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
+
+    def flash_bytes(self, h):
+        """(reserve, room for samples) that a host needs at least."""
+        reserve = 2 * SECTOR_BYTES
+        log = 2 * SECTOR_BYTES
+        for v in self.vertices:
+            if h in v.hosts and not v.source:
+                reserve += 2 * self.checkpoint_bytes(v)
+            elif v.host == h and v.outs:
+                kb = v.declared.log_kb
+                log += kb * 1024 if isinstance(kb, int) else self.log_bytes(v)
+        return reserve, log
+
     def resources(self):
         if not self.sized:
             return
@@ -1041,20 +1081,17 @@ class _Check:
             where = "host '%s'" % host.name
             held = [v for v in self.vertices if h in v.hosts and not v.source]
             runs = [v for v in self.vertices if v.host == h]
-            reserve = 2 * SECTOR_BYTES + 2 * sum([self.checkpoint_bytes(v) for v in held])
-            log = 0
             for v in runs:
-                if v.source and v.outs:
-                    least = (self.process.every + self.process.batch) * (v.outs[0].width + 4)
-                    kb = v.declared.log_kb
-                    log += kb * 1024 if isinstance(kb, int) else max(least, SECTOR_BYTES)
-                    if isinstance(kb, int) and kb * 1024 < least:
+                if v.source and v.outs and isinstance(v.declared.log_kb, int):
+                    least = self.log_bytes(v)
+                    if v.declared.log_kb * 1024 < least:
                         self.error(
                             v.where,
                             v.label,
-                            "log_kb=%d cannot hold one checkpoint interval" % kb,
+                            "log_kb=%d cannot hold one checkpoint interval" % v.declared.log_kb,
                             "Give log_kb=%d or more, or lower every=" % _kb(least),
                         )
+            reserve, log = self.flash_bytes(h)
             if reserve + log > host.flash_kb * 1024:
                 self.error(
                     host.where,

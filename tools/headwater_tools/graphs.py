@@ -1,0 +1,233 @@
+"""Random processes from a seed: valid ones, of every shape that the simulator should see.
+
+A process of one to three sources and one to eight operators: chains, diamonds, joins, unions,
+windows, feedback, several hosts, any strategy, level and durability, buffers near their minimum and
+intervals so short that a simulation of seconds sees many checkpoints.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from headwater.alphabet import TYPES, Alphabet
+from headwater.check import Needs, outputs
+from headwater.process import Process, Spec, Stream, operator
+
+Make = Callable[[random.Random], Spec]
+
+
+def _type(kind: str, **params: Callable[[random.Random], Any]) -> Make:
+    return lambda rng: operator(kind)(**{name: draw(rng) for name, draw in params.items()})
+
+
+def _span(low: int, high: int) -> Callable[[random.Random], int]:
+    return lambda rng: rng.randint(low, high)
+
+
+# Types with one input of any integers up to 32 bits, cheap and deterministic.
+SINGLE: dict[str, Make] = {
+    "Affine": _type("Affine", num=_span(-3, 3), offset=_span(-50, 50), shift=_span(0, 2)),
+    "Fir": _type("Fir", coeffs=lambda rng: [rng.randint(-2, 3) for _ in range(rng.randint(1, 5))]),
+    "ExpAverage": _type("ExpAverage", shift=_span(1, 4)),
+    "Median": _type("Median", k=lambda rng: rng.choice((3, 5))),
+    "Decimate": _type("Decimate", k=_span(2, 3)),
+    "Difference": _type("Difference"),
+}
+# The same, for streams of one field.
+ONE_FIELD: dict[str, Make] = {
+    "Average": _type("Average", count=_span(2, 8)),
+    "AverageOfTime": lambda rng: operator("Average")(us=rng.randint(100_000, 900_000), keep=16),
+    "DeadBand": _type("DeadBand", width=_span(0, 40)),
+}
+FIELDS_MAX = 4
+
+
+class _Graph:
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random("headwater process %d" % seed)
+        boards = rng.randint(1, 4)
+        self.cyclic = rng.random() < 0.3
+        every = rng.randint(20, 60)
+        self.process = Process(
+            "random%d" % seed,
+            checkpoints=rng.choice(("uncoordinated", "extended", "extended") if self.cyclic else STRATEGIES),
+            every=every,
+            level=rng.choice(("local", "peer", "peers=2") if boards > 1 else ("local", "peer")),
+            batch=rng.randint(4, min(16, every)),
+            batch_ms=rng.choice((200, 500, 1000)),
+            link_ms=rng.choice((100, 250)),
+        )
+        self.hosts = ["board%d" % (i + 1) for i in range(boards)]
+        for host in self.hosts:
+            self.process.host(host, heap_kb=4096)
+        self.streams: list[Stream] = []
+        self.alphabets: list[Alphabet] = []
+        self.used: set[int] = set()
+        self.silent: list[int] = []  # Attenuates whose feedback port is still open
+
+    def add(self, stream: Stream) -> None:
+        self.streams.append(stream)
+        self.alphabets.append(outputs(stream.vertex)[stream.port])
+
+    def sources(self) -> None:
+        rng = self.rng
+        for i in range(rng.randint(1, 3)):
+            text = rng.choice(("v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"))
+            regular = rng.random() < 0.75
+            self.streams.append(
+                self.process.source(
+                    "s%d" % (i + 1),
+                    text,
+                    rate_hz=rng.choice((5, 10, 20, 30, 50)) if regular else None,
+                    most_hz=None if regular else 10,
+                    on=rng.choice(self.hosts),
+                )
+            )
+            self.alphabets.append(Alphabet(text))
+
+    def choose(self, fits: Callable[[Alphabet], bool], other: int | None = None) -> int | None:
+        """A stream that fits; one that nobody uses yet rather than one that somebody does."""
+        found = [i for i, a in enumerate(self.alphabets) if i != other and fits(a)]
+        fresh = [i for i in found if i not in self.used]
+        if not found:
+            return None
+        return self.rng.choice(fresh if fresh and self.rng.random() < 0.6 else found)
+
+    def stream(self, i: int) -> Stream:
+        self.used.add(i)
+        stream = self.streams[i]
+        if stream.vertex.kind and self.rng.random() < 0.2:
+            stream = stream.buffered(on_full="spill")
+        return stream
+
+    def operators(self) -> None:
+        rng = self.rng
+        wanted = rng.randint(2 if self.cyclic else 1, 8)
+        if self.cyclic:
+            self.attenuate()
+        while sum(1 for s in self.streams if s.vertex.kind) < wanted:
+            draw = rng.random()
+            if draw < 0.15:
+                self.sum_join()
+            elif draw < 0.3:
+                self.union()
+            elif draw < 0.4:
+                self.hold()
+            else:
+                self.single()
+
+    def place(self, spec: Spec) -> Spec:
+        """Most stay where their input is produced; the rest go anywhere, some with backups of their own."""
+        rng = self.rng
+        if rng.random() < 0.5:
+            return spec
+        host = rng.choice([*self.hosts, "gateway"])
+        backups = [h for h in [*self.hosts, "gateway"] if h != host]
+        if self.process.level != "local" and rng.random() < 0.4:
+            rng.shuffle(backups)
+            return spec.on(host, backup=backups)
+        return spec.on(host)
+
+    def single(self) -> None:
+        i = self.choose(_narrow)
+        if i is None:
+            return
+        one = len(self.alphabets[i].names) == 1
+        kinds = {**SINGLE, **ONE_FIELD} if one else SINGLE
+        spec = kinds[self.rng.choice(sorted(kinds))](self.rng)
+        self.add(self.place(spec)(self.stream(i)))
+
+    def sum_join(self) -> None:
+        i = self.choose(_single)
+        j = self.choose(_single, i)
+        if i is not None and j is not None:
+            spec = operator("SumJoin")(us=self.rng.randint(100_000, 900_000), keep=16)
+            self.add(self.place(spec)(self.stream(i), self.stream(j)))
+
+    def union(self) -> None:
+        i = self.choose(lambda a: True)
+        assert i is not None
+        j = self.choose(lambda a: a.text == self.alphabets[i].text, i)
+        if j is not None:
+            self.add(self.place(operator("Union")())(self.stream(i), self.stream(j)))
+
+    def hold(self) -> None:
+        i = self.choose(lambda a: len(a.names) < FIELDS_MAX)
+        if i is None:
+            return
+        taken = set(self.alphabets[i].names)
+        j = self.choose(lambda a: len(a.names) < FIELDS_MAX and not taken & set(a.names), i)
+        if j is not None:
+            self.add(self.place(operator("Hold")())(self.stream(i), self.stream(j)))
+
+    def attenuate(self) -> None:
+        i = self.choose(_single)
+        if i is None:
+            return
+        spec = operator("Attenuate")(threshold=self.rng.randint(0, 60), shift=self.rng.randint(1, 3))
+        self.silent.append(len(self.streams))
+        self.streams.append(self.place(spec)(self.stream(i)))
+        self.alphabets.append(self.alphabets[i])
+
+    def feedback(self) -> None:
+        """Close the loops, from as far down as may be."""
+        for i in self.silent:
+            behind = {i}
+            for wire in self.process.wires:
+                if wire.vertex is not None and any(self.streams[k].vertex is wire.stream.vertex for k in behind):
+                    behind |= {k for k, s in enumerate(self.streams) if s.vertex is wire.vertex}
+            ends = [k for k in sorted(behind) if _single(self.alphabets[k])]
+            k = self.rng.choice(ends[-2:])
+            self.process.feedback(self.streams[k], self.streams[i], port=1, delay_ms=1)
+            self.used.add(k)
+
+    def lakes(self) -> None:
+        rng = self.rng
+        for i, stream in enumerate(self.streams):
+            if i in self.used and rng.random() < 0.7 and i + 1 < len(self.streams):
+                continue
+            self.process.lake(
+                "random/o%d" % (i + 1),
+                stream,
+                durable=rng.choice(("flash", "gateway", "gateway", "lake")),
+                on_full=rng.choice(("block", "block", "spill")) if stream.vertex.kind else None,
+                accept_loss=True,
+            )
+
+    def sizes(self) -> None:
+        """Delays, buffers and logs, at or near the least that will do."""
+        rng = self.rng
+        needs = Needs(self.process)
+        for wire, least in needs.delay_ms.items():
+            wire.delay_ms = least + rng.randint(0, 500)
+        needs = Needs(self.process)
+        for wire, least in needs.cap.items():
+            if rng.random() < 0.7:
+                wire.cap = least + rng.choice((0, 0, 1, self.process.batch))
+        needs = Needs(self.process)
+        for host in self.process.hosts:
+            host.flash_kb = max(64, needs.flash_kb[host.name] + rng.choice((0, 16, 64)))
+
+
+STRATEGIES = ("uncoordinated", "ecoc", "extended")
+
+
+def _narrow(a: Alphabet) -> bool:
+    return all(TYPES[t][1] <= 4 for t in a.types)
+
+
+def _single(a: Alphabet) -> bool:
+    return len(a.names) == 1 and _narrow(a)
+
+
+def random_process(seed: int) -> Process:
+    """The process of a seed: always the same, always valid."""
+    graph = _Graph(seed)
+    graph.sources()
+    graph.operators()
+    graph.feedback()
+    graph.lakes()
+    graph.sizes()
+    return graph.process
