@@ -332,7 +332,7 @@ def _get_column(data, pos, end, x, n, code, width, low, high):
                 nb -= q
             else:
                 if q > _ESCAPE:
-                    raise BlockError("no such code")
+                    raise BlockError("cut short" if pos > end else "no such code")
                 acc >>= _ESCAPE + 1
                 nb -= _ESCAPE + 1
                 while nb < bits:

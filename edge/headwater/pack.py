@@ -8,8 +8,6 @@
 import struct
 
 DEPTH_MAX = 8  # lists and dicts inside each other
-# (bytes, text, list or dict; first code; last code; first code's length has 1 << k bytes)
-_LENGTHS = ((0xC0, 0xC4, 0xC6, 0), (0xA0, 0xD9, 0xDB, 0), (0x90, 0xDC, 0xDD, 1), (0x80, 0xDE, 0xDF, 1))
 _NAN = b"\x7f\xf8\0\0\0\0\0\0"
 
 
@@ -153,12 +151,17 @@ def _read(data, pos, depth):
         kind = 0xA0 if b >= 0xA0 else b & 0xF0
         n = b & (31 if kind == 0xA0 else 15)
     else:
-        for kind, first, last, k in _LENGTHS:
-            if first <= b <= last:
-                break
+        if b >= 0xDC:
+            kind = 0x90 if b < 0xDE else 0x80
+            k = 1 + (b & 1)
+        elif b >= 0xD9:
+            kind = 0xA0
+            k = b - 0xD9
+        elif 0xC4 <= b <= 0xC6:
+            kind = 0xC0
+            k = b - 0xC4
         else:
             raise PackError("unknown code %d at byte %d" % (b, at))
-        k += b - first
         n = _number(data, pos, 1 << k)
         pos += 1 << k
         if kind == 0xA0 and n < 32 or kind < 0xA0 and n < 16 or k > (kind < 0xA0) and not n >> (4 << k):

@@ -56,7 +56,7 @@ MESSAGES = {
     SAFE: "vievplv",  # edge, incarnation, epoch, xi, name, holders, load
     EXT: "viebvv",  # edge, incarnation, epoch, cid, mode, base
     HELLO: "vievp",  # edge, incarnation, epoch, next, name
-    ANSWER: "vieevvvvpl",  # edge, incarnation, epoch, producer's epoch, first, last, bound, acked, name, holders
+    ANSWER: "vieevvvvpl",  # edge, incarnation, epoch, own epoch, first, last, bound, acked, name, holders
     WHERE: "vev",  # vertex, epoch, host
     CKPT: "vepvvb",  # vertex, epoch, name, size, offset, piece
     STORED: "vepv",  # vertex, epoch, name, offset
@@ -213,8 +213,9 @@ def header(frame):
     n = len(frame)
     if n < 6 + TAG or n > FRAME_MAX:
         raise FrameError("a frame of %d bytes" % n)
-    if frame[0] & ~OPENING != VERSION:
-        raise FrameError("version %d of the frame format; this host speaks %d" % (frame[0] & ~OPENING, VERSION))
+    version = frame[0] & ~OPENING
+    if version != VERSION:
+        raise FrameError("version %d of the frame format; this host speaks %d" % (version, VERSION))
     n -= TAG
     try:
         sender, pos = get_varint(frame, 1, n)
