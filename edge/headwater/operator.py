@@ -51,6 +51,19 @@ class OperatorError(ValueError):
     pass
 
 
+# True for a value that a parameter of this kind can have; an expression is checked where it is used.
+def _fits(kind, value):
+    if kind == "expr":
+        return True
+    if kind == "text":
+        return type(value) is str
+    if kind == "ints":
+        return type(value) in (list, tuple) and all([type(v) is int for v in value])
+    if kind[0] == "f":
+        return type(value) in (int, float)
+    return type(value) is int and TYPES[kind][2] <= value <= TYPES[kind][3]
+
+
 # "a:i32=1 b:i16*taps c:ints" -> [(name, type, count text or "", default text or None)]
 def fields(text):
     out = []
@@ -97,21 +110,36 @@ class Operator:
                 setattr(self, name, 0.0 if kind[0] == "f" else 0)
         self.start()
 
-    # Set parameters (all of them at first, some of them later) and derive from them.
+    # Set parameters (all of them at first, some of them later) and derive from them. Where they are
+    # refused the operator stays as it was.
     def configure(self, params, first=False):
-        known = []
-        for name, kind, _, default in fields(self.PARAMS):
-            known.append(name)
-            if name in params:
-                setattr(self, name, params[name])
-            elif first:
-                if default is None:
-                    raise OperatorError("parameter '%s' is missing" % name)
-                setattr(self, name, default if kind == "text" else int(default))
+        declared = fields(self.PARAMS)
+        known = [d[0] for d in declared]
         for name in params:
             if name not in known:
                 raise OperatorError("unknown parameter '%s': has %s" % (name, " ".join(known) or "none"))
-        self.setup()
+        old = []
+        for name, kind, _, default in declared:
+            if name in params:
+                value = params[name]
+                if not _fits(kind, value):
+                    raise OperatorError("parameter '%s' is %r, which is not %s" % (name, value, kind))
+            elif not first:
+                continue
+            elif default is None:
+                raise OperatorError("parameter '%s' is missing" % name)
+            else:
+                value = default if kind == "text" else int(default)
+            old.append((name, getattr(self, name, None)))
+            setattr(self, name, value)
+        try:
+            self.setup()
+        except OperatorError:
+            for name, value in old:
+                setattr(self, name, value)
+            if not first:
+                self.setup()
+            raise
 
     def setup(self):
         pass

@@ -55,7 +55,7 @@ def source(coeffs, shift, low, high, in_low, in_high):
 
 
 class Fir(Operator):
-    PARAMS = "coeffs:ints shift:u8=0"
+    PARAMS = "coeffs:ints shift:u8=12"
     ONE_TO_ONE = True
     CATEGORY = "filters"
 

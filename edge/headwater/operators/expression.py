@@ -1,0 +1,211 @@
+# Where, Map, Route: operators made of expressions (see expr.py). Their loops are generated source.
+#
+# `names` and `values` are the author's own parameters of the expressions, like limit in
+# "rate > limit"; each can be changed at run time by its name. Holes go through.
+
+from .. import expr
+from ..alphabet import TYPES, Alphabet, AlphabetError, is_name
+from ..operator import Operator, OperatorError
+from . import fields
+
+
+class _Expression(Operator):
+    CATEGORY = "selection"
+
+    def configure(self, params, first=False):
+        if not first:
+            names = self.names.split()
+            values = list(params.get("values", self.values))
+            rest = {}
+            for name in params:
+                if name in names:
+                    values[names.index(name)] = params[name]
+                else:
+                    rest[name] = params[name]
+            rest["values"] = values
+            params = rest
+        Operator.configure(self, params, first)
+
+    # The loop is made only where an expression, not just a value, has changed.
+    def setup(self):
+        key = [self.trees(), self.names]
+        if len(self.values) != len(self.names.split()):
+            raise OperatorError("%s: %d names and %d values" % (self.KIND, len(self.names.split()), len(self.values)))
+        if getattr(self, "key", None) != key:
+            space = {}
+            exec(self.source(), space)
+            self.code = space["run"]
+            self.key = key
+
+    # name -> local, of all that an expression may name.
+    @classmethod
+    def locals(cls, a, names):
+        found = {}
+        for i in range(len(a.names)):
+            if a.types[i][0] != "f":
+                found[a.names[i]] = "v%d" % i
+        k = 0
+        for name in names.split():
+            if name in found or not is_name(name):
+                raise OperatorError("%s: parameter '%s' has the name of a field, or none" % (cls.KIND, name))
+            found[name] = "p%d" % k
+            k += 1
+        return found
+
+    # The head of every loop; `used` are the names that the expressions need.
+    def head(self, used, places):
+        text = "def run(self, x, n):\n p = self.values\n c = x.cols\n y = self.y\n o = y.cols\n at = y.at\n"
+        load = ""
+        for name in used:
+            v = places[name]
+            if v[0] == "v":
+                text += " a%s = c[%s]\n" % (v[1:], v[1:])
+                load += "  %s = a%s[i]\n" % (v, v[1:])
+            else:
+                text += " %s = p[%s]\n" % (v, v[1:])
+        return text, load
+
+    def run(self, x, n):
+        return self.code(self, x, n)
+
+
+# Elements for which the expression is true (not 0).
+class Where(_Expression):
+    PARAMS = "test:expr names:text values:ints"
+    KIND = "Where"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("Where", ins, 1)[0]
+        expr.source(params["test"], cls.locals(a, params.get("names", "")))
+        return (a.text,), (a.text,)
+
+    def trees(self):
+        return self.test
+
+    def source(self):
+        a = self.ins[0]
+        places = self.locals(a, self.names)
+        used = expr.names_in(self.test)
+        test = expr.source(self.test, places)
+        text, load = self.head(used, places)
+        keep = ""
+        for f in range(len(a.names)):
+            value = "a%d[i]" % f
+            if a.names[f] in used:
+                value = "v%d" % f
+            else:
+                text += " a%d = c[%d]\n" % (f, f)
+            text += " o%d = o[%d]\n" % (f, f)
+            keep += "   o%d[j] = %s\n" % (f, value)
+        return text + " j = 0\n for i in range(n):\n%s  if %s:\n%s   at[j] = i\n   j += 1\n return j\n" % (
+            load,
+            test,
+            keep,
+        )
+
+
+# New fields from expressions: `out` is the alphabet, `exprs` a ["list", tree ..] with one tree for
+# each field. Values saturate at the limits of their field, or wrap with wrap=1.
+class Map(_Expression):
+    PARAMS = "out:text exprs:expr names:text values:ints wrap:u8=0"
+    ONE_TO_ONE = True
+    CATEGORY = "arithmetic"
+    KIND = "Map"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("Map", ins, 1)[0]
+        try:
+            out = Alphabet(params["out"])
+        except AlphabetError as e:
+            raise OperatorError("Map: " + str(e))
+        fields.integers("Map", out)
+        trees = expr.several(params["exprs"])
+        if len(trees) != len(out.names):
+            raise OperatorError("Map: %d fields and %d expressions" % (len(out.names), len(trees)))
+        places = cls.locals(a, params.get("names", ""))
+        for tree in trees:
+            expr.source(tree, places)
+        return (a.text,), (out.text,)
+
+    def trees(self):
+        return [self.exprs, self.wrap]
+
+    def source(self):
+        places = self.locals(self.ins[0], self.names)
+        trees = expr.several(self.exprs)
+        if len(trees) != len(self.y.cols):
+            raise OperatorError("Map: %d fields and %d expressions" % (len(self.y.cols), len(trees)))
+        used = []
+        for tree in trees:
+            expr.names_in(tree, used)
+        text, body = self.head(used, places)
+        for f in range(len(trees)):
+            width, low, high = TYPES[self.y.alphabet.types[f]][1:]
+            text += " o%d = o[%d]\n" % (f, f)
+            body += "  t = %s\n" % expr.source(trees[f], places)
+            if self.wrap:
+                body += "  o%d[i] = (t - %d & %d) + %d\n" % (f, low, (1 << 8 * width) - 1, low)
+            else:
+                body += "  o%d[i] = %d if t < %d else %d if t > %d else t\n" % (f, low, low, high, high)
+        return text + " for i in range(n):\n%s return n\n" % body
+
+
+# Each element to the output port of the first expression that is true, else to the last port.
+# `tests` is a ["list", tree ..]: k expressions, k + 1 ports.
+class Route(_Expression):
+    PARAMS = "tests:expr names:text values:ints"
+    KIND = "Route"
+
+    @classmethod
+    def ports(cls, ins, params):
+        a = fields.inputs("Route", ins, 1)[0]
+        trees = expr.several(params["tests"])
+        fields.within("Route", "number of expressions", len(trees), 1, 7)
+        places = cls.locals(a, params.get("names", ""))
+        for tree in trees:
+            expr.source(tree, places)
+        return (a.text,), (a.text,) * (len(trees) + 1)
+
+    def trees(self):
+        return self.tests
+
+    def source(self):
+        a = self.ins[0]
+        places = self.locals(a, self.names)
+        trees = expr.several(self.tests)
+        if len(trees) + 1 != len(self.outs):
+            raise OperatorError("Route: the number of expressions cannot change at run time")
+        used = []
+        for tree in trees:
+            expr.names_in(tree, used)
+        text, body = self.head(used, places)
+        text += " s = self.to\n"
+        # First which way each element goes, then a port at a time, field by field.
+        for k in range(len(trees)):
+            body += "  %s %s:\n   s[i] = %d\n" % ("elif" if k else "if", expr.source(trees[k], places), k)
+        return text + " for i in range(n):\n%s  else:\n   s[i] = %d\n" % (body, len(trees))
+
+    def setup(self):
+        _Expression.setup(self)
+        self.to = bytearray(self.size)
+
+    def run(self, x, n):
+        self.code(self, x, n)
+        to = self.to
+        for k in range(len(self.outs)):
+            y = self.outs[k]
+            at = y.at
+            j = 0
+            for i in range(n):
+                if to[i] == k:
+                    at[j] = i
+                    j += 1
+            y.n = j
+            for f in range(len(y.cols)):
+                o = y.cols[f]
+                c = x.cols[f]
+                for m in range(j):
+                    o[m] = c[at[m]]
+        return self.y.n
