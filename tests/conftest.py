@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headwater_tools import micropython
+from headwater_tools import Trouble, micropython
 from headwater_tools.house import ROOT
 from hypothesis import settings
 
@@ -31,6 +31,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.parent == BOARD and file_path.name.startswith("test_") and file_path.suffix == ".py":
         return BoardFile.from_parent(parent, path=file_path, name=file_path.name + "@micropython")
     return None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What a board carries, beside the result of every run."""
+    try:
+        sizes = micropython.mpy_sizes()
+    except Trouble as trouble:
+        terminalreporter.write_line(str(trouble))
+        return
+    terminalreporter.write_line("board: %d bytes of .mpy in %d modules" % (sum(sizes.values()), len(sizes)))
 
 
 class BoardFile(pytest.File):

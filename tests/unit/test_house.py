@@ -48,6 +48,20 @@ def test_bad_use_with_json_ends_with_one_object(capsys: pytest.CaptureFixture[st
     assert str(answer(out)["error"]).startswith("no bench 'nonsense'")
 
 
+def test_interrupt_ends_with_one_line_and_130(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(words: list[str]) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise TypeError("a library that breaks while it cleans up")
+
+    monkeypatch.setattr(cli, "_command", interrupted)
+    code, out, err = hw(capsys, "test")
+    assert (code, out, err) == (130, "", "hw: interrupted\n")
+
+
 def test_bench_without_a_name_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = hw(capsys, "bench", "--json")
     assert code == 0

@@ -5,7 +5,7 @@ A command is a module in `headwater_tools.commands`:
     arguments(parser)         its arguments (--json is there already)
     run(args) -> (code, object or None)
                               0: what it promises holds, 1: it does not; the object is what --json prints
-    REST = True               optional: everything that is not --json or --help reaches run as args.rest
+    REST = True               optional: all words but --json (and --help alone) reach run as args.rest
 Bad use, bad input (`Trouble`, files that cannot be read) end with one message and exit 2.
 """
 
@@ -59,12 +59,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         code, answer = 2, {"error": text}
         print("hw: %s" % text, file=sys.stderr)
     except KeyboardInterrupt:
-        print("hw: interrupted", file=sys.stderr)
-        sys.exit(130)
+        _interrupted()
+    except Exception as error:
+        # An interrupt may break a library that is cleaning up behind it; it is an interrupt still.
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, KeyboardInterrupt):
+            cause = cause.__context__
+        if cause is None:
+            raise
+        _interrupted()
     if wants_json:
         sys.stdout.flush()
         print(json.dumps({} if answer is None else answer), flush=True)
     sys.exit(code)
+
+
+def _interrupted() -> NoReturn:
+    print("hw: interrupted", file=sys.stderr)
+    sys.exit(130)
 
 
 def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
@@ -80,9 +92,10 @@ def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     module.arguments(parser)
     if getattr(module, "REST", False):
-        own = [word for word in rest if word in ("--json", "-h", "--help")]
+        words = [word for word in rest if word != "--json"]
+        own = ["--help"] if words in (["-h"], ["--help"]) else []
         args = parser.parse_args(own)
-        args.rest = [word for word in rest if word not in own]
+        args.rest = words
     else:
         args = parser.parse_args(rest)
     result: tuple[int, dict[str, Any] | None] = module.run(args)

@@ -406,6 +406,7 @@ def _run(command: list[str], what: str, cure: str, cwd: Path | None = None) -> N
 
     env = environment()
     env.pop("PYTHONPATH")
+    env["PIP_USER"] = "0"  # someone's pip configuration may ask for it, and a venv refuses it
     try:
         done = subprocess.run(
             command,

@@ -25,6 +25,11 @@ class Counter:
     def __init__(self) -> None:
         self.counts = dict.fromkeys(OUTCOMES, 0)
         self.failed: list[str] = []
+        self.interrupted = False
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        # pytest raises its own kind to stop a run for other reasons.
+        self.interrupted = excinfo.type is KeyboardInterrupt
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for outcome in OUTCOMES:
@@ -48,6 +53,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         words = ["-n", str(workers), *words]
     counter = Counter()
     code = int(pytest.main(["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *words], [counter]))
+    if counter.interrupted:
+        raise KeyboardInterrupt
     return EXIT_CODES.get(code, 1), {**counter.counts, "failures": counter.failed}
 
 
