@@ -1,5 +1,6 @@
 """The house keeps its promises: commands, exit codes, JSON, images, style and types."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -124,10 +125,14 @@ def test_board_image_holds_no_module_that_only_hosts_need() -> None:
 
 def test_board_modules_import_nothing_that_only_hosts_have() -> None:
     for inside, source in micropython.modules(tests=False).items():
-        for line in source.read_text().splitlines():
-            words = line.split()
-            if words[:1] == ["from"] and words[1].startswith("."):
-                assert words[1].lstrip(".") not in micropython.HOST_ONLY, (inside, line)
+        package = inside.split("/")[1:-1]
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                start = package[: len(package) - node.level + 1] + (node.module or "").split(".")
+                names = {
+                    "/".join(filter(None, [*start, name])) for name in ("", *(a.name for a in node.names))
+                }
+                assert not names & set(micropython.HOST_ONLY), (inside, ast.unparse(node))
 
 
 def test_micropython_returns_what_a_script_prints() -> None:
