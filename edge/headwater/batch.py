@@ -24,6 +24,8 @@ class Batch:
         self.size = size
         self.cols = alphabet.arrays(size)
         self.at = array("i", bytes(4 * size))
+        self.mem = tuple([memoryview(c) for c in self.cols])  # the same columns, for copying slices
+        self.at_mem = memoryview(self.at)
         self.xi = 1
         self.ts = 0
         self.dt = -1

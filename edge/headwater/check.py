@@ -7,13 +7,13 @@ Errors refuse the process; warnings say what the author should know. Where there
 report holds the plan.
 """
 
-import inspect
 import math
 
 from . import plan as plans
 from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
 from .operator import Operator, OperatorError, fields
+from .operators.arguments import arguments
 from .process import GATEWAY, Host, near
 
 ERROR, WARNING = "error", "warning"
@@ -23,6 +23,7 @@ RUNTIME_KB = 46
 SECTOR_BYTES = 4096
 CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
 CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
+CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
 GATEWAY_HEAP_KB = 262144
 INTS_MAX = 1024
 TEXT_MAX = 256
@@ -438,26 +439,20 @@ class _Check:
         declared = fields(v.cls.PARAMS)
         names = [name for name, _, _, _ in declared]
         d = v.declared
-        given = dict(zip(names, d.args))
         errors = len(self.problems)
-        if len(d.args) > len(names):
-            self.error(
-                v.where,
-                v.label,
-                "%d parameters by position; %s has %s" % (len(d.args), d.kind, _words(names)),
-                "Drop what is too many",
-            )
-        for name in d.params:
-            if name in given:
-                self.error(v.where, v.label, "parameter '%s' is given twice" % name, "Drop one of the two")
-            elif name not in names:
+        try:
+            given = arguments(v.cls, d.args, d.params)
+        except OperatorError as e:
+            self.error(v.where, v.label, str(e), "%s has the parameters %s" % (d.kind, _words(names)))
+            return False
+        for name in given:
+            if name not in names:
                 self.error(
                     v.where,
                     v.label,
                     "unknown parameter '%s'%s" % (name, near(name, names)),
                     "%s has %s" % (d.kind, _words(names)),
                 )
-            given[name] = d.params[name]
         for name, kind, _, default in declared:
             if name not in given:
                 if default is None:
@@ -486,8 +481,8 @@ class _Check:
                 v.where, where, "%r is not a list of integers" % (value,), "Give at most %d integers" % INTS_MAX
             )
         elif kind == "expr":
-            if isinstance(value, str):
-                return True, value  # parsed when the input's fields are known
+            if isinstance(value, (int, str, list)) and not isinstance(value, bool):
+                return True, value  # `arguments` parsed it; the type looks at what it names
             self.error(v.where, where, "%r is not an expression" % (value,), 'Write it as a text, like "mV * 2 + 1"')
         elif kind in ("f32", "f64"):
             if self.number_in(v.where, where, "it", value, -math.inf, math.inf, (int, float)):
@@ -573,7 +568,7 @@ class _Check:
                 )
         if len(self.problems) == errors:
             v.ins = tuple([None if text is None else Alphabet(text) for text in ins])
-            self.instance(v, params)
+            self.instance(v)
 
     def call_ports(self, v, ins, params, tell):
         """(input alphabets, output alphabets) as the type says, or (None, None)."""
@@ -594,14 +589,14 @@ class _Check:
         params = dict(v.params)
         for name, kind, _, default in fields(v.cls.PARAMS):
             if name not in params and default is not None:
-                params[name] = default if kind == "text" else int(default)
+                params[name] = default if kind in ("text", "expr", "ints") else int(default)
         return params
 
-    def instance(self, v, params):
+    def instance(self, v):
         """Make one, as a host would: it may refuse its parameters, and it knows the size of its state."""
         size = self.process.batch if self.sized else 1
         try:
-            made = v.cls(params, v.ins, v.outs, size)
+            made = v.cls(v.params, v.ins, v.outs, size)
             v.state_bytes = made.state_size()
         except Exception as e:  # the same: what a type raises on its parameters is for the author
             what = str(e) if isinstance(e, OperatorError) else "%s: %s" % (type(e).__name__, e)
@@ -1075,6 +1070,15 @@ class _Check:
     def resources(self):
         if not self.sized:
             return
+        for v in self.vertices:
+            if len(v.hosts) > 1 and self.checkpoint_bytes(v) > CHECKPOINT_MAX_BYTES:
+                self.error(
+                    v.where,
+                    v.label,
+                    "a checkpoint with its transfer state takes up to %d KB; a host takes in at most %d KB"
+                    % (_kb(self.checkpoint_bytes(v)), CHECKPOINT_MAX_BYTES // 1024),
+                    "Lower every= or the caps of its outputs, or give it a smaller state",
+                )
         for h, host in enumerate(self.hosts):
             if not host.sound or h == 0:
                 continue

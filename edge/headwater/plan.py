@@ -10,7 +10,8 @@
 #              [vertex ..], [edge ..]]
 #   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
 #              [.. of each output port], rate_mhz, log_bytes]; -1 for a disabled input port;
-#              a parameter that has its default is left out
+#              a parameter that has its default is left out. In a value that is a list, a list inside
+#              it stands as false, its length, its items: trees are deeper than msgpack lists may be
 #   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms]
 #   placement [[host number, best first ..] of each vertex ..]
 # Vertices stand so that producers come first, feedback aside: src < dst or delay_us > 0.
@@ -42,6 +43,7 @@ EVERY_MAX = 1000000
 BATCH_MAX = 4096
 BATCH_MS_MAX = 60000
 CAP_MAX = 1 << 20
+TREE_DEPTH_MAX = 20
 DELAY_US_MAX = 1000000000  # a small integer on a board
 WITHIN_MS_MAX = 1000000000
 RATE_MHZ_MAX = 1000000000
@@ -175,15 +177,23 @@ def _list(what, where, value, low, high):
     return value
 
 
-# A parameter's value: an integer, a text, or a list of values (a tree).
-def _value(where, value, depth=0):
-    if type(value) in (list, tuple):
-        if depth > 24:
-            _fail("parameters", where, "nested too deep")
-        for item in value:
-            _value(where, item, depth + 1)
-    elif value is not None and type(value) not in (int, str, float, bool):
-        _fail("parameters", where, type(value))
+# The list that `flat` stands for, from pos on: n items, or with n < 0 all there are.
+def _tree(where, flat, pos, n, depth):
+    out = []
+    while n and (n > 0 or pos < len(flat)):
+        if pos >= len(flat) or depth > TREE_DEPTH_MAX:
+            _fail("parameters", where, "a list that does not end")
+        v = flat[pos]
+        pos += 1
+        if v is False:
+            if pos >= len(flat):
+                _fail("parameters", where, "a list that does not end")
+            v, pos = _tree(where, flat, pos + 1, _int("list", where, flat[pos], 0, len(flat)), depth + 1)
+        elif type(v) is not int and type(v) is not str:
+            _fail("parameters", where, type(v))
+        out.append(v)
+        n -= 1
+    return out, pos
 
 
 def _vertex(i, row, alphabets):
@@ -196,7 +206,11 @@ def _vertex(i, row, alphabets):
         _fail("parameters", where, type(params))
     for key in params:
         _text("parameter", where, key)
-        _value(where, params[key])
+        value = params[key]
+        if type(value) is list:
+            params[key] = _tree(where, value, 0, -1, 0)[0]
+        elif type(value) not in (int, str, float):
+            _fail("parameters", where, type(value))
     top = len(alphabets) - 1
     _list("input ports", where, ins, 1 if kind else 0, PORTS_MAX if kind else 0)
     _list("output ports", where, outs, 1, OUT_PORTS_MAX if kind else 1)

@@ -21,7 +21,7 @@ import difflib
 import sys
 
 from . import operators, pack, plan
-from .operator import Operator
+from .operator import Operator, OperatorError
 
 GATEWAY = "gateway"
 FLASH_KB = 512
@@ -339,6 +339,16 @@ def _alphabets(vertices):
     return texts
 
 
+def _flat(tree):
+    out = []
+    for item in tree:
+        if isinstance(item, (list, tuple)):
+            out += [False, len(item)] + _flat(item)
+        else:
+            out.append(item)
+    return out
+
+
 def dumps(p):
     """The canonical encoding of a plan.Plan."""
     texts = _alphabets(p.vertices)
@@ -346,7 +356,8 @@ def dumps(p):
     for v in p.vertices:
         ins = [-1 if a is None else texts.index(a.text) for a in v.ins]
         outs = [texts.index(a.text) for a in v.outs]
-        rows.append([v.name, v.kind, v.version, v.params, ins, outs, v.rate_mhz, v.log_bytes])
+        params = {name: _flat(value) if isinstance(value, list) else value for name, value in v.params.items()}
+        rows.append([v.name, v.kind, v.version, params, ins, outs, v.rate_mhz, v.log_bytes])
     links = []
     for e in p.edges:
         links.append([e.src, e.sport, e.dst, e.dport, e.delay_us, e.cap, e.policy, e.lake, e.durable, e.within_ms])
@@ -370,7 +381,10 @@ def operator(of):
     had = operators._own.get(of.__name__)
     if had is not None and _file(had) == _file(of):
         del operators._own[of.__name__]  # its file is loaded once more
-    return Type(of.__name__, operators.register(of))
+    try:
+        return Type(of.__name__, operators.register(of))
+    except OperatorError as e:
+        raise ProcessError(str(e)) from None
 
 
 def _file(cls):

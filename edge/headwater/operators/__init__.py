@@ -18,7 +18,7 @@ _MODULES = {
     "Average": "smooth",
     "Tumbling": "window",
     "Sliding": "window",
-    "Rate": "window",
+    "Rate": "event",
     "SumJoin": "join",
     "Attenuate": "join",
     "Union": "join",

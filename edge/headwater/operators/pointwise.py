@@ -31,9 +31,14 @@ class Affine(Operator):
             low, high = TYPES[a.types[f]][2:4]
             c = x.cols[f]
             o = self.y.cols[f]
-            for i in range(n):
-                v = c[i] * num // den + offset
-                o[i] = low if v < low else high if v > high else v
+            if den == 1:
+                for i in range(n):
+                    v = c[i] * num + offset
+                    o[i] = low if v < low else high if v > high else v
+            else:
+                for i in range(n):
+                    v = c[i] * num // den + offset
+                    o[i] = low if v < low else high if v > high else v
         return n
 
 

@@ -1,0 +1,247 @@
+# Checkpoints: when an operator's state is taken, when it may become permanent, what it lets go.
+#
+# Theory (ECOC). A checkpoint c of an operator holds its state and position. It needs no transfer
+# state if every consumer's permanent checkpoint already covers what c has put out: then a restart
+# from c owes nobody anything. So a checkpoint is first *pending*: taken when a Check-Request stands
+# at the operator's position in an input, passed on at its own place in every output. It becomes
+# *permanent* once every output edge is covered by a Safe, and only then are the inputs told Safe.
+#
+#   uncoordinated  at every interval, at once, with the whole transfer state attached
+#   ecoc           as above; a request is obeyed on every input; plain graphs only
+#   extended       ecoc, but a request may be answered by an extension: the asker waits for less
+#                  (WAIT) or not at all (NOWAIT, inside cycles) and attaches the transfer state
+#                  that its consumer then still needs
+#   unsafe         none; what was taken is acknowledged at once
+#
+# Invariants.
+#   - Safe(xi) leaves only when a checkpoint at or behind xi is stored at the plan's level.
+#   - Permanent: for every output edge, from <= the consumer's acknowledged xi, where `from` is xi_out
+#     or, with an extension, the start of the attached transfer state.
+#   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
+#   - A pending checkpoint that nobody acknowledged is never restored.
+
+from . import pack
+from .plan import ECOC, EXTENDED, OUTSIDE, PEER, PEERS2, UNCOORDINATED, UNSAFE
+from .instance import WAITING
+from .position import further, rank
+
+WAIT = 0
+NOWAIT = 1
+_SEEN = 16  # ids of requests remembered
+FORMAT = 1  # of a stored checkpoint
+
+
+# A checkpoint: where it stands, and its bytes without transfer state.
+class Checkpoint:
+    def __init__(self, cid, pos, outs, body, slot):
+        self.cid = cid
+        self.pos = pos
+        self.outs = outs  # xi of every output port
+        self.body = body
+        self.slot = slot
+        self.since = {}  # edge number -> start of the transfer state that an extension attaches
+
+
+class Checkpoints:
+    def __init__(self, host, inst):
+        self.host = host
+        self.inst = inst
+        self.strategy = host.plan.strategy
+        self.pending = []
+        self.pos = []  # of the permanent checkpoint
+        self.outs = [0] * len(inst.ports)
+        self.safe_pos = []  # of the one that is stored at the plan's level
+        self.holders = ()
+        self.seen = []
+        self.loads = {}  # output edge -> load learnt from its Safes
+        self.size = inst.op.state_size() + 40  # average bytes of a checkpoint: the local load
+        every = host.plan.every
+        self.left = every // 2 + (inst.vertex.index * 7919 + 13) % every + 1  # uncoordinated: spread
+        self.taken = 0
+        self.extended = 0
+        self.committed = 0
+        self.bytes = 0
+
+    # ---- when
+
+    # n entries were taken.
+    def after(self, n):
+        if self.strategy == UNCOORDINATED:
+            self.left -= n
+            if self.left <= 0:
+                self.left = self.host.plan.every
+                self.commit(self._take(b"", 0), True)
+        elif self.strategy == UNSAFE:
+            for e in self.inst.inputs:
+                self.host.tell_safe(e, e.cur.xi, [], (), 0)
+
+    # The Check-Requests due on input e; 1 when there were any.
+    def due(self, e):
+        did = 0
+        while e.crs and e.crs[0][0] <= e.cur.xi:
+            xi, cid, urgent = e.crs.pop(0)
+            did = 1
+            if self.strategy == UNSAFE or (self.strategy == UNCOORDINATED and not urgent):
+                continue
+            if self.safe_pos and self.safe_pos[self.inst.inputs.index(e)] >= xi:
+                self.announce()  # covered already; the Safe may have been lost
+            elif urgent:
+                self.commit(self._take(cid, 0), True)
+            else:
+                self.request(e, cid, e.cur.xi)
+        return did
+
+    def request(self, e, cid, xi):
+        k = self.inst.inputs.index(e)
+        if self.strategy == EXTENDED:
+            newest = self.pending[-1].pos if self.pending else self.pos
+            base = newest[k] if newest else 0
+            known = cid in self.seen
+            if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
+                self.extended += 1
+                mode = NOWAIT if e.edge.cyclic else WAIT
+                self.host.tell_extend(e, cid, mode, base)
+                return
+        self.plan(cid)
+
+    def plan(self, cid):
+        if cid not in self.seen:
+            self.seen.append(cid)
+            if len(self.seen) > _SEEN:
+                self.seen.pop(0)
+        for c in self.pending:
+            if c.cid == cid and c.pos == self.inst.position():
+                return
+        inst = self.inst
+        if len(self.pending) == 2:
+            old = self.pending.pop()  # replaced, and its requests with it
+            for p in inst.ports:
+                p.withdraw(old.outs[p.number], old.cid)
+            slot = old.slot
+        else:
+            slot = 1
+            if self.pending and self.pending[0].slot == 1:
+                slot = 2
+        c = self._take(cid, slot)
+        if not self._satisfied(c):
+            self.host.store.put_blob(self.host.blob(inst, slot), c.body)
+        self.pending.append(c)
+        for p in inst.ports:
+            p.request(c.outs[p.number], cid, 0)
+        self.settle()
+
+    # ---- what
+
+    def _take(self, cid, slot):
+        inst = self.inst
+        self.taken += 1
+        size = inst.op.state_size()
+        state = bytearray(size)
+        inst.op.snapshot(state, 0)
+        outs = [p.ring.last for p in inst.ports]
+        pos = inst.position()
+        flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
+        body = pack.dumps([FORMAT, inst.vertex.version, cid, pos, outs, flags, inst.changed, bytes(state)])
+        return Checkpoint(cid, pos, outs, body, slot)
+
+    # Transfer state of every port from `since` on, as blocks.
+    def _transfer(self, c, whole):
+        parts = []
+        for p in self.inst.ports:
+            end = c.outs[p.number]
+            start = end
+            for r in p.readers:
+                if whole:
+                    if not p.covered(r, end):
+                        start = min(start, r.safe)
+                elif r.edge.index in c.since:
+                    start = min(start, max(c.since[r.edge.index], r.safe))
+            parts.append([start, p.blocks(max(start, p.first()), end) if start < end else []])
+        return parts
+
+    # ---- permanent or not
+
+    def _satisfied(self, c):
+        for p in self.inst.ports:
+            for r in p.readers:
+                xi = c.since.get(r.edge.index, c.outs[p.number])
+                if not p.covered(r, min(xi, c.outs[p.number])):
+                    return False
+        return True
+
+    # Something was acknowledged or extended: make the newest pending one permanent that may be.
+    def settle(self):
+        if self.host.moving(self.inst):
+            return  # the last one is still on its way to its holders
+        for i in range(len(self.pending) - 1, -1, -1):
+            c = self.pending[i]
+            if self._satisfied(c):
+                self.commit(c, False)
+                return
+
+    def on_extend(self, r, cid, mode, base):
+        for c in self.pending:
+            if c.cid == cid:
+                k = r.edge.index
+                port = self.inst.ports[r.edge.sport]
+                xi = c.outs[r.edge.sport]
+                if mode == NOWAIT:
+                    c.since[k] = min(r.safe, xi)
+                else:
+                    c.since[k] = min(base, xi)
+                if c.since[k] < port.first():
+                    c.since[k] = min(port.first(), xi)
+        self.settle()
+
+    # Bytes that a checkpoint here and below costs, as far as known.
+    def load(self):
+        total = self.size
+        for r in [r for p in self.inst.ports for r in p.readers]:
+            if not r.edge.cyclic and r.edge.dst != OUTSIDE:
+                total += r.load
+        return total
+
+    # Make c permanent: on this host at once, at the plan's level when its holders have it.
+    def commit(self, c, whole):
+        if further(self.pos, c.pos):
+            return
+        inst = self.inst
+        if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
+            self.host.restore_from(inst, c)
+        names = [[p.record(r) for r in p.readers] for p in inst.ports]
+        tail = pack.dumps([self._transfer(c, whole), names])
+        store = self.host.store
+        store.put_blob(self.host.blob(inst, 0), [len(c.body).to_bytes(4, "little"), c.body, tail])
+        self.committed += 1
+        self.bytes += len(c.body) + len(tail)
+        self.size = (3 * self.size + len(c.body) + len(tail)) // 4
+        self.pos = c.pos
+        self.outs = c.outs
+        for old in self.pending[:]:
+            if not further(old.pos, c.pos):
+                self.pending.remove(old)
+                if old.slot and store.blob_size(self.host.blob(inst, old.slot)):
+                    store.drop_blob(self.host.blob(inst, old.slot))
+        self.host.store_at_level(inst)
+
+    # The permanent checkpoint is stored where the plan wants it: let go of what lies before.
+    def stored(self, pos, holders):
+        if further(self.safe_pos, pos):
+            return
+        self.safe_pos = pos
+        self.holders = holders
+        self.host.forget_decisions(self.inst, pos[-1])
+        self.announce()
+        self.settle()
+
+    def announce(self):
+        if not self.safe_pos:
+            return
+        load = self.load()
+        for k in range(len(self.inst.inputs)):
+            self.host.tell_safe(self.inst.inputs[k], self.safe_pos[k], self.safe_pos, self.holders, load)
+
+
+# Holders that a checkpoint needs besides the operator's own host.
+def holders_needed(level):
+    return 2 if level == PEERS2 else 1 if level == PEER else 0

@@ -1,0 +1,111 @@
+# The consumer's side of an edge: what has arrived, what was taken, what was promised.
+#
+# Invariants.
+#   - Entries are taken in order of xi, each once; a duplicate is dropped, a gap asked for again.
+#   - Nothing is taken from a producer that has not answered since this consumer began to speak
+#     (`contact`): only then does the producer refuse whoever consumed before.
+#   - A boundary holds only behind the xi that it names.
+
+from .ring import Cursor, Ring
+
+FAR = 1 << 62  # later than any ts
+
+
+class InEdge:
+    # sink: the Instance or LakeEnd that takes the entries.
+    def __init__(self, host, edge, alphabet, sink):
+        self.host = host
+        self.edge = edge
+        self.sink = sink
+        self.alphabet = alphabet
+        self.cur = Cursor()  # what the sink has taken
+        self.inc = 0
+        self.port = None  # the producer's port, where it runs on this host
+        self.ring = None  # what has arrived from elsewhere
+        self.contact = False
+        self.closed = False  # by decision: the merge goes on without it
+        self.from_ts = 0  # entries older than this were given up when the input was reopened
+        self.noted = 0  # entries that arrived too late to be taken
+        self.limit = FAR  # ts of the newest boundary
+        self.crs = []  # [xi, cid, urgent] to obey, in order
+        self.ack = False  # a Got is due
+        self.gap_us = -1  # when a gap was last asked for
+        self.producer = -1  # host of the producer
+        self.reset(0)
+
+    # Go on behind entry xi, whatever was there before.
+    def reset(self, xi):
+        self.cur = Cursor(xi)
+        if self.ring:
+            self.ring.reset(xi)
+        self.limit = 0
+        self.crs = []
+        self.contact = False
+
+    # Take from a port of this host.
+    def attach(self, port):
+        self.port = port
+        self.ring = None
+
+    # Take from another host.
+    def detach(self):
+        if self.ring is None:
+            batch = self.host.plan.batch
+            cap = max(batch, min(self.edge.cap, 4 * batch))
+            self.ring = Ring(self.alphabet, cap, min(cap, 64))
+        self.ring.reset(self.cur.xi)
+        self.port = None
+
+    # Entries there are to take.
+    def waiting(self):
+        if not self.contact:
+            return 0
+        return (self.port.ring.last if self.port else self.ring.last) - self.cur.xi
+
+    def read(self, batch, limit):
+        if self.port:
+            return self.port.read(self.cur, batch, limit)
+        return self.ring.read(self.cur, batch, limit)
+
+    # n entries were taken.
+    def taken(self, n):
+        self.cur.xi += n
+        if self.ring:
+            full = self.ring.room() == 0
+            self.ring.trim(self.cur.xi)
+            if full:
+                self.ack = True
+
+    # No entry with a ts below this is still to come, given that nothing waits.
+    def bound(self):
+        if self.closed:
+            return FAR
+        if not self.contact:
+            return 0
+        b = self.limit
+        if self.port and self.port.bound > b:
+            b = self.port.bound
+        return b + self.edge.delay_us if b else 0
+
+    # Most entries to take before the next Check-Request is due, or `limit`.
+    def until_request(self, limit):
+        if self.crs:
+            n = self.crs[0][0] - self.cur.xi
+            if n < limit:
+                return n if n > 0 else 0
+        return limit
+
+    # An urgent one is obeyed where the operator stands; any other at its place in the stream.
+    def on_request(self, xi, cid, urgent):
+        if urgent:
+            xi = min(xi, self.cur.xi)
+        for cr in self.crs:
+            if cr[0] == xi and cr[1] == cid:
+                return
+        cr = [xi, cid, urgent]
+        i = len(self.crs)
+        while i and self.crs[i - 1][0] > xi:
+            i -= 1
+        self.crs.insert(i, cr)
+        if len(self.crs) > 8:
+            self.crs.pop(0)  # a later one covers it

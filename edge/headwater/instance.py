@@ -1,0 +1,411 @@
+# A running operator: takes entries in the one order that determinism allows, a batch at a time.
+#
+# Theory. The next entry is the smallest head by (ts + D, port, xi). It goes when for every other
+# port q: q's head sorts after it, or q is empty and its boundary lies behind it (or at it, and q is
+# the higher port). A timer at T fires when the frontier reaches T, before any entry with ts >= T.
+# A decision takes effect at its position, before anything else that happens there.
+#
+# Invariants.
+#   - What is taken, and in which order, depends on the streams and decisions alone, never on when
+#     they arrive or how they are cut into batches.
+#   - At most one output per port for each entry or timer; its ts is the one of what caused it, so
+#     ts never falls on a port.
+
+from array import array
+
+from .batch import SPAN_US, Batch
+from .inputs import FAR
+
+RUNNING = 0
+WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
+FETCHING = 2  # a producer names a checkpoint further than ours: on its way
+STOPPED = 3  # a newer epoch runs elsewhere
+
+
+# What a joined run looks like to the operator: see operator.py.
+class Merged:
+    def __init__(self, size):
+        self.port = bytearray(size)
+        self.at = array("i", bytes(4 * size))
+        self.at_mem = memoryview(self.at)
+        self.cols = ()
+        self.ts = 0
+        self.dt = -1
+        self.n = 0
+        self.unsync = 0
+        self.hole = 0
+
+    def ts_of(self, i):
+        return self.ts + self.at[i]
+
+
+class Instance:
+    def __init__(self, host, vertex, op, inputs, ports):
+        self.host = host
+        self.vertex = vertex
+        self.op = op
+        self.inputs = inputs
+        self.ports = ports
+        self.status = RUNNING
+        self.epoch = (1, vertex.hosts[0])
+        self.fired = 0  # ts up to which timers have fired
+        self.decided = 0  # decisions applied
+        self.decisions = {}  # number -> (position, content): granted, not behind a checkpoint yet
+        self.changed = {}  # parameters that decisions changed
+        self.deciding = None  # (number, content) proposed, not granted yet
+        self.size = host.plan.batch
+        self.timers = op.TIMED
+        self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
+        self.ck = None  # the Checkpoints of this operator, set by the host
+        if len(inputs) == 1 and not inputs[0].edge.delay_us:
+            self.window = Batch(inputs[0].alphabet, self.size)
+            self.advance = self._single
+        else:
+            self.window = [Batch(e.alphabet, self.size) for e in inputs]
+            self.x = Merged(self.size)
+            self.advance = self._merge
+
+    def position(self):
+        pos = [e.cur.xi for e in self.inputs]
+        pos.append(self.fired)
+        pos.append(self.decided)
+        return pos
+
+    # Take what there is to take; how many entries and timers that were.
+    def step(self):
+        did = 0
+        while self.status == RUNNING:
+            self._requests()
+            if self.decisions or self.deciding:
+                if not self._decide():
+                    break
+            n = self.advance()
+            if not n:
+                break
+            did += n
+            self.ck.after(n)
+        return did
+
+    # Apply a decision that is due here; False while one is under way at this very position.
+    def _decide(self):
+        while True:
+            d = self.decisions.get(self.decided + 1)
+            if d is None or d[0] != self.position():
+                break
+            self.decided += 1
+            self.apply(d[1])
+        return self.deciding is None
+
+    # Most entries that may be taken from input e before a granted decision is due.
+    def _until_decision(self, e, limit):
+        d = self.decisions.get(self.decided + 1)
+        if d is not None:
+            n = d[0][self.inputs.index(e)] - e.cur.xi
+            if n < limit:
+                return n if n > 0 else 0
+        return limit
+
+    def apply(self, content):
+        kind = content[0]
+        if kind == "set":
+            self.op.configure(content[1])
+            self.changed.update(content[1])
+        elif kind == "close":
+            self.inputs[content[1]].closed = True
+        elif kind == "open":
+            e = self.inputs[content[1]]
+            e.closed = False
+            e.from_ts = content[3]
+            if content[2] != e.inc:
+                self.host.renumber(e, content[2])
+
+    # ---- one input: the short way
+
+    def _single(self):
+        e = self.inputs[0]
+        if e.closed:
+            return 0
+        op = self.op
+        port = e.port
+        size = self.size
+        w = None
+        if not e.contact:
+            return 0
+        if port:
+            ring = port.ring
+            w = ring.tail
+            # The batch that the producer just made, if it is the next one as a whole.
+            if w is not None and (w.xi != e.cur.xi + 1 or w.n > size):
+                w = None
+        if w is None:
+            w = self.window
+            n = e.read(w, size)
+        else:
+            n = w.n
+        if self.timers and op.timer:
+            due = op.timer
+            if (w.ts if n else e.bound()) >= due:
+                return self._fire(due)
+            if n > 1 and w.ts_of(n - 1) >= due:
+                n = _before(w, n, due)
+        if e.crs:
+            n = e.until_request(n)
+        if self.decisions:
+            n = self._until_decision(e, n)
+        for p in self.ports:
+            if p.ring.room() < n:
+                n = self._room(n)
+        if not n:
+            return 0
+        if w.hole:
+            self._hole(0, w)
+            e.taken(1)
+        elif e.from_ts and w.ts < e.from_ts:
+            n = 1
+            e.noted += 1
+            e.taken(1)
+        else:
+            if self.timers and not op.timer:
+                n = 1  # the first entry may set a timer that the second one must wait for
+            self._run(w, n)
+            e.taken(n)
+        return n
+
+    # How many of n entries the output ports have room for; where there is none at all, a port may
+    # drop if its author said so, or asks its consumers for a checkpoint.
+    def _room(self, n):
+        for p in self.ports:
+            if not p.has_room(n):
+                k = p.ring.room()
+                if k < n:
+                    n = k
+                if not n:
+                    self.host.press(p)
+                    break
+        return n
+
+    # ---- several inputs: the merge
+
+    def _merge(self):
+        inputs = self.inputs
+        op = self.op
+        ports = range(len(inputs))
+        have = []
+        off = []
+        base = FAR
+        for p in ports:
+            e = inputs[p]
+            w = self.window[p]
+            n = 0 if e.closed or not e.contact else e.read(w, self.size)
+            while n and e.from_ts and w.ts < e.from_ts and not w.hole:
+                n = self._skip(e, w, n)
+            have.append(n)
+            if n and w.ts + e.edge.delay_us < base:
+                base = w.ts + e.edge.delay_us
+        bounds = []
+        frontier = base
+        for p in ports:
+            b = FAR
+            if not have[p]:
+                b = inputs[p].bound()
+                if b < frontier:
+                    frontier = b
+            bounds.append(b)
+        if self.timers and op.timer and frontier >= op.timer:
+            return self._fire(op.timer)
+        if base == FAR:
+            return 0
+        # From here on small offsets from base.
+        limit = SPAN_US
+        if self.timers and op.timer and op.timer - base < limit:
+            limit = op.timer - base  # entries from here on wait for the timer
+        left = []
+        unsync = -1
+        for p in ports:
+            e = inputs[p]
+            w = self.window[p]
+            d = w.ts + e.edge.delay_us - base if have[p] else 0
+            off.append(d if d < SPAN_US else SPAN_US)
+            b = bounds[p] - base
+            bounds[p] = -1 if b < 0 else b if b < SPAN_US else SPAN_US
+            k = self._until_decision(e, e.until_request(have[p]))
+            left.append(k)
+        x = self.x
+        at = x.at
+        which = x.port
+        idx = [0] * len(inputs)
+        n = 0
+        room = 1  # until it is known that something can go
+        while n < room:
+            best = -1
+            t = 0
+            for p in ports:
+                i = idx[p]
+                if i < have[p]:
+                    w = self.window[p]
+                    v = off[p] + (i * w.dt if w.dt >= 0 else w.at[i])
+                    if best < 0 or v < t:
+                        best = p
+                        t = v
+            if best < 0 or t >= limit:
+                break
+            w = self.window[best]
+            if idx[best] >= left[best]:
+                break  # a Check-Request or a decision is due on that input first
+            ok = True
+            for q in ports:
+                if q != best and idx[q] >= have[q]:
+                    if have[q]:
+                        ok = False  # there may be more behind this window
+                        break
+                    b = bounds[q]
+                    if b < t or (b == t and q < best):
+                        ok = False
+                        break
+            if not ok:
+                break
+            if not n:
+                room = self._room(min(self.size, sum(left)))
+                if not room:
+                    break
+            if w.hole or (unsync >= 0 and w.unsync != unsync):
+                if n:
+                    break
+                if w.hole:
+                    self._hole(best, w)
+                    inputs[best].taken(1)
+                    return 1
+            unsync = w.unsync
+            which[n] = best
+            at[n] = t
+            idx[best] += 1
+            n += 1
+            if self.timers and not op.timer:
+                break  # as above: one entry, then look at the timer again
+        if n:
+            x.cols = [w.cols for w in self.window]
+            x.ts = base
+            x.n = n
+            x.unsync = unsync
+            self._run(x, n)
+            for p in ports:
+                if idx[p]:
+                    inputs[p].taken(idx[p])
+        return n
+
+    # Entries of a reopened input that are older than it may go back.
+    def _skip(self, e, w, n):
+        e.noted += 1
+        e.taken(1)
+        return e.read(w, self.size)
+
+    # Obey the Check-Requests that are due.
+    def _requests(self):
+        for e in self.inputs:
+            if e.crs and e.crs[0][0] <= e.cur.xi:
+                self.ck.due(e)
+
+    # ---- what comes out
+
+    def _run(self, x, n):
+        op = self.op
+        for p in self.ports:
+            p.ring.tail = None  # the operator writes into that batch again
+        m = op.run(x, n)
+        if not m and len(self.ports) == 1:
+            return
+        for p in self.ports:
+            y = op.outs[p.number]
+            if p.number:
+                m = y.n
+            if not m:
+                continue
+            y.ts = x.ts
+            y.unsync = x.unsync
+            y.hole = 0
+            y.xi = p.ring.last + 1
+            y.n = m
+            if op.ONE_TO_ONE:
+                y.dt = x.dt
+                if x.dt < 0:
+                    y.at_mem[0:m] = x.at_mem[:m]
+            else:
+                y.dt = -1
+                at = y.at
+                dt = x.dt
+                if dt >= 0:
+                    for j in range(m):
+                        at[j] *= dt
+                else:
+                    xat = x.at
+                    for j in range(m):
+                        at[j] = xat[at[j]]
+            p.append(y, m)
+
+    def _fire(self, due):
+        for p in self.ports:
+            if not p.has_room(1):
+                self.host.press(p)
+                return 0
+        op = self.op
+        for p in self.ports:
+            op.outs[p.number].n = 0
+            p.ring.tail = None
+        m = op.fire()
+        self.fired = due
+        for p in self.ports:
+            y = op.outs[p.number]
+            k = y.n if p.number else m
+            if k:
+                y.ts = due
+                y.dt = -1
+                y.at[0] = 0
+                y.hole = 0
+                y.unsync = 0
+                y.xi = p.ring.last + 1
+                y.n = k
+                p.append(y, k)
+        return 1
+
+    def _hole(self, port, w):
+        if not self.op.hole(port) or self.inputs[port].edge.delay_us:
+            return
+        for p in self.ports:
+            y = self.op.outs[p.number]
+            p.ring.tail = None
+            y.ts = w.ts
+            y.dt = -1
+            y.at[0] = 0
+            y.hole = w.hole
+            y.back = w.back
+            y.unsync = w.unsync
+            y.xi = p.ring.last + 1
+            y.n = 1
+            p.append(y, 1)
+            y.hole = 0
+
+    # Boundary of the outputs: nothing below it follows what has been emitted.
+    def bound(self):
+        b = FAR
+        for e in self.inputs:
+            if e.edge.delay_us or e.closed:
+                continue
+            v = e.bound()
+            if e.waiting() > 0:
+                w = self.window if type(self.window) is Batch else self.window[self.inputs.index(e)]
+                v = w.ts if e.read(w, 1) else 0
+            if v < b:
+                b = v
+        if self.timers and self.op.timer and self.op.timer < b:
+            b = self.op.timer
+        return b if b < FAR else 0
+
+
+# How many of n entries come before ts `due`.
+def _before(w, n, due):
+    if w.dt > 0:
+        return (due - w.ts + w.dt - 1) // w.dt
+    i = 0
+    while i < n and w.ts_of(i) < due:
+        i += 1
+    return i

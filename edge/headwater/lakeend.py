@@ -1,0 +1,78 @@
+# The gateway's end of an edge to the lake: takes entries in order, has them made durable, and says
+# Safe only for what is: in the outbox (durable="gateway", and "flash", where it lets the board's
+# log go), or in the lake itself (durable="lake").
+#
+# The outbox is the gateway's database, or the simulator's. It has
+#   put(edge, inc, batch, n), gap(edge, inc, first, last, reason)
+#   latest(edge) -> incarnation taken last, or 0
+#   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
+
+from .batch import Batch
+from .instance import RUNNING
+from .plan import LAKE
+
+
+class LakeEnd:
+    ports = ()
+    timers = False
+    bounded = False
+    status = RUNNING
+    epoch = (1, 0)
+
+    def __init__(self, host, e, outbox):
+        self.host = host
+        self.inputs = [e]
+        self.outbox = outbox
+        self.batch = Batch(e.alphabet, host.plan.batch)
+        self.told = -1
+        e.inc = outbox.latest(e.edge.index)
+        e.reset(self.begin(e.inc))
+
+    # Where the stream goes on in this incarnation.
+    def begin(self, inc):
+        self.told = -1
+        return self.outbox.durable(self.inputs[0].edge.index, inc)
+
+    def position(self):
+        return []
+
+    def step(self):
+        e = self.inputs[0]
+        did = 0
+        if e.contact:
+            while True:
+                if e.port:
+                    self._local_gaps(e)
+                if e.waiting() <= 0:
+                    break
+                n = e.read(self.batch, self.batch.size)
+                if not n:
+                    break
+                self.outbox.put(e.edge.index, e.inc, self.batch, n)
+                e.taken(n)
+                did += n
+            self.announce(False)
+        return did
+
+    # Entries xi + 1 .. last will never come; the producer said why.
+    def gap(self, first, last, reason):
+        e = self.inputs[0]
+        self.outbox.gap(e.edge.index, e.inc, e.cur.xi + 1, last, reason)
+        e.cur.xi = last
+        if e.ring:
+            e.ring.reset(last)
+
+    def _local_gaps(self, e):
+        for g in e.port.reader(e.edge).gaps:
+            if g[0] <= e.cur.xi + 1 <= g[1]:
+                self.gap(g[0], g[1], g[2])
+
+    def announce(self, again):
+        e = self.inputs[0]
+        if e.edge.durable == LAKE:
+            xi = self.outbox.lake(e.edge.index, e.inc)
+        else:
+            xi = self.outbox.durable(e.edge.index, e.inc)
+        if xi > self.told or again:
+            self.told = xi
+            self.host.tell_safe(e, xi, [], (0,), 0)

@@ -1,0 +1,365 @@
+# The producer's side of a stream: an output port, its transfer state, its readers.
+#
+# Theory. The transfer state is the run (first, last] that some consumer has not yet made safe.
+# It lies in RAM (the ring), in the flash log (sources, spilled parts, outputs with
+# durable="flash"), or both. A reader is what the port knows of the consumer of one edge.
+#
+# Invariants.
+#   - Nothing above the smallest safe xi of all readers is ever let go (except a declared gap of an
+#     edge to the lake).
+#   - A reader's epoch never falls, survives a restart, and an acknowledgement of an older epoch
+#     changes nothing.
+#   - A reader's name is the furthest checkpoint that its consumer made safe; what is let go lies at
+#     or before it.
+
+from . import block, pack
+from .batch import Batch
+from .plan import BLOCK, DROP_NEWEST, DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
+from .position import further
+from .ring import Cursor, Ring
+
+_F_READER = 0x1000  # fact: what a port knows of the consumer of an edge
+_F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe there yet
+
+GAP_FULL = 1  # dropped by the edge's declared policy
+GAP_GIVEN_UP = 2  # an operator gave up regenerating
+
+
+class Reader:
+    def __init__(self, edge):
+        self.edge = edge
+        self.local = None  # the InEdge, where the consumer runs on this host
+        self.host = -1  # host of the consumer, -1 while unknown
+        self.epoch = (0, 0)
+        self.safe = 0
+        self.name = []
+        self.holders = ()
+        self.load = 0
+        self.gaps = []  # [first, last, reason] declared on this edge, not safe yet
+        # What follows is forgotten in a restart; the consumer speaks first and says it anew.
+        self.live = False
+        self.cur = Cursor()
+        self.got = 0
+        self.room = 0
+        self.progress_us = 0
+        self.rto_us = 0
+        self.bound_sent = 0
+        self.crs_sent = 0  # serial number of the last Check-Request sent
+
+
+class OutPort:
+    # stream: number of the port's stream in the log. logged: everything goes to the log at once.
+    def __init__(self, host, vertex, number, edges, logged):
+        self.host = host
+        self.vertex = vertex
+        self.number = number
+        self.alphabet = vertex.outs[number]
+        self.stream = vertex.index * 8 + number
+        self.logged = logged
+        self.spills = logged or any([e.policy == SPILL for e in edges])
+        self.source = not vertex.kind
+        batch = host.plan.batch
+        cap = 0
+        for e in edges:
+            cap = max(cap, e.cap)
+        if self.source:
+            cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
+        cap = max(cap, batch)
+        self.ring = Ring(self.alphabet, cap, min(cap, 8 + 2 * cap // max(1, min(batch, 16))))
+        self.readers = [Reader(e) for e in edges]
+        self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
+        self.serial = 0
+        self.trim_to = 0  # every reader has this safe
+        self.bound = 0  # nothing below this ts follows entry `last`
+        self.inc = 0
+        self.sealed = 0  # entries up to this are in the log
+        self.urged_us = -1
+        self.bound_seen = 0
+        self.scratch = None
+
+    # Entries held: the lowest xi from which a reader can be served.
+    def first(self):
+        if self.spills:
+            held = self.host.store.first(self.stream)
+            if held and held - 1 < self.ring.first and self.sealed >= self.ring.first:
+                return held - 1
+        return self.ring.first
+
+    def reader(self, edge):
+        for r in self.readers:
+            if r.edge is edge:
+                return r
+
+    # Room for n more entries; makes room by spilling, or says that there is none.
+    def has_room(self, n):
+        ring = self.ring
+        if ring.room() >= n:
+            return True
+        if self.source or self.logged:
+            self._evict(n)
+        elif self.spills:
+            self._spill(n)
+        if ring.room() >= n:
+            return True
+        self._drop(n)
+        return ring.room() >= n
+
+    # What the log holds need not stay in the ring.
+    def _evict(self, n):
+        ring = self.ring
+        while ring.room() < n and ring.count:
+            upto = ring.chunk_end()
+            if upto > self.sealed and not (self.logged and self._seal_upto(upto)):
+                return
+            ring.trim(upto)
+
+    # Move the oldest chunks into the log.
+    def _spill(self, n):
+        ring = self.ring
+        while ring.room() < n and ring.count:
+            upto = ring.chunk_end()
+            if upto > self.sealed and not self._seal_upto(upto):
+                return
+            ring.trim(upto)
+
+    def _seal_upto(self, upto):
+        cur = Cursor(max(self.sealed, self.ring.first))
+        b = self._batch()
+        while cur.xi < upto:
+            n = self.ring.read(cur, b, min(b.size, upto - cur.xi))
+            if not self._log(b, n):
+                return False
+            cur.xi += n
+        return True
+
+    # Write a batch into the log, unless it is there; False where there is no room.
+    def seal(self, batch, n):
+        return batch.xi + n - 1 <= self.sealed or self._log(batch, n)
+
+    def _log(self, batch, n):
+        if self.sealed < batch.xi - 1:
+            # What lies between was safe and is gone: the log goes on at the present place.
+            self.host.store.start_stream(self.stream, batch.xi - 1, batch.ts)
+        end = block.encode(batch, 0, n, self.host.scratch, 0)
+        last_ts = batch.ts_of(n - 1)
+        if not self.host.store.append_run(self.stream, batch.xi, n, last_ts, memoryview(self.host.scratch)[:end]):
+            return False
+        self.sealed = batch.xi + n - 1
+        return True
+
+    # A full edge to the lake may drop, if its author said so; the gap is logged before it is told.
+    def _drop(self, n):
+        ring = self.ring
+        for r in self.readers:
+            e = r.edge
+            if e.dst != OUTSIDE or e.policy not in (DROP_OLDEST, DROP_NEWEST) or not ring.count:
+                continue
+            others = [q.safe for q in self.readers if q is not r]
+            limit = min(others) if others else ring.last
+            upto = min(limit, ring.last)
+            if e.policy == DROP_OLDEST:
+                upto = min(upto, max(ring.first + n, ring.chunk_end()))
+            if upto > r.safe:
+                self.declare_gap(r, r.safe + 1, upto, GAP_FULL)
+                self.trim()
+
+    # From now on the lake learns of these entries as a gap; nobody waits for them.
+    def declare_gap(self, r, first, last, reason):
+        gaps = r.gaps
+        if gaps and gaps[-1][1] + 1 == first and gaps[-1][2] == reason:
+            gaps[-1][1] = last
+        else:
+            gaps.append([first, last, reason])
+        self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(gaps))
+        if last > r.safe:
+            r.safe = last
+        if r.cur.xi >= first - 1 and r.cur.xi < last:
+            r.cur.xi = first - 1
+
+    # Take n entries that the operator just produced.
+    def append(self, batch, n):
+        ring = self.ring
+        ring.append(batch, 0, n)
+        if self.logged:
+            self.seal(batch, n)  # where the log is full, `_evict` tries again
+        ts = batch.ts_of(n - 1)
+        if ts > self.bound:
+            self.bound = ts
+        if self.trim_to > ring.first:
+            ring.trim(min(self.trim_to, ring.last))
+
+    # Let go of what every reader has safe.
+    def trim(self):
+        upto = min([r.safe for r in self.readers]) if self.readers else self.ring.last
+        if upto > self.trim_to:
+            self.trim_to = upto
+            if self.spills:
+                self.host.store.trim(self.stream, upto)
+            crs = self.crs
+            while crs and crs[0][0] <= upto:
+                crs.pop(0)
+        self.ring.trim(min(upto, self.ring.last))
+
+    # Copy the entries after the cursor into `batch`, from RAM or from the log; how many.
+    def read(self, cur, batch, limit):
+        ring = self.ring
+        if cur.xi >= ring.first:
+            return ring.read(cur, batch, limit)
+        b = self._batch()
+        body = self.host.scratch
+        size = self.host.store.read_run(self.stream, cur.xi + 1, body)
+        if not size:
+            return 0
+        block.decode(body, 0, size, b)
+        off = cur.xi + 1 - b.xi
+        n = min(limit, b.n - off)
+        _window(b, off, n, batch)
+        return n
+
+    def _batch(self):
+        if self.scratch is None:
+            self.scratch = Batch(self.alphabet, self.host.plan.batch)
+        return self.scratch
+
+    # The entries (start, end] as blocks.
+    def blocks(self, start, end):
+        out = []
+        cur = Cursor(start)
+        b = Batch(self.alphabet, self.host.plan.batch)
+        while cur.xi < end:
+            n = self.read(cur, b, min(b.size, end - cur.xi))
+            assert n, "transfer state: entries missing"
+            size = block.encode(b, 0, n, self.host.scratch, 0)
+            out.append(bytes(memoryview(self.host.scratch)[:size]))
+            cur.xi += n
+        return out
+
+    # Put a Check-Request at entry xi of the stream, for every consumer inside.
+    def request(self, xi, cid, urgent):
+        self.serial += 1
+        self.crs.append((xi, cid, urgent, self.serial))
+        if len(self.crs) > 8:
+            self.crs.pop(0)  # later ones cover it
+        for r in self.readers:
+            if r.local and r.edge.dst != OUTSIDE:
+                r.local.on_request(xi, cid, urgent)
+
+    # A pending checkpoint was replaced: its request goes with it.
+    def withdraw(self, xi, cid):
+        self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
+
+    # The consumer of edge r speaks first. False where a newer epoch was here before.
+    def on_hello(self, r, epoch, nxt):
+        if epoch < r.epoch:
+            return False
+        if epoch > r.epoch:
+            self.raise_epoch(r, epoch)
+        r.live = True
+        r.got = nxt - 1
+        r.cur = Cursor(nxt - 1)
+        r.room = 0
+        r.rto_us = 0
+        r.crs_sent = 0
+        r.bound_sent = 0
+        for g in r.gaps:
+            if g[0] <= nxt <= g[1]:
+                r.cur.xi = r.got = g[0] - 1
+        return True
+
+    # An acknowledgement for edge r; False where it is refused.
+    def on_safe(self, r, epoch, xi, name, holders, load):
+        if epoch < r.epoch:
+            return False
+        if epoch > r.epoch:
+            self.raise_epoch(r, epoch)
+        r.load = load
+        moved = xi > r.safe or further(name, r.name)
+        if moved or tuple(holders) != r.holders:
+            if xi > r.safe:
+                r.safe = xi
+            if not further(r.name, name):
+                r.name = list(name)
+                r.holders = tuple(holders)
+            while r.gaps and r.gaps[0][1] <= r.safe and r.gaps[0][1] <= xi:
+                r.gaps.pop(0)
+                self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
+            if self.source:
+                self.save(r)
+            self.trim()
+        return True
+
+    # From here on nobody older acknowledges this edge, in no life of this host.
+    def raise_epoch(self, r, epoch):
+        r.epoch = epoch
+        self.save(r)
+
+    def save(self, r):
+        self.host.store.put(_F_READER + r.edge.index, pack.dumps(self.record(r)))
+
+    def record(self, r):
+        return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
+
+    # What a restart, or a checkpoint taken elsewhere, knows of the readers.
+    def adopt(self, rec):
+        for r in self.readers:
+            if r.edge.index == rec[0] and rec[1] == self.inc:
+                if (rec[2], rec[3]) > r.epoch:
+                    r.epoch = (rec[2], rec[3])
+                r.safe = max(r.safe, rec[4])
+                if further(rec[5], r.name):
+                    r.name = rec[5]
+                    r.holders = tuple(rec[6])
+
+    # After a restart: facts of the readers, and the part of the stream that lies in the log.
+    def mount(self):
+        store = self.host.store
+        for r in self.readers:
+            data = store.get(_F_READER + r.edge.index)
+            if data:
+                self.adopt(pack.loads(data))
+            data = store.get(_F_GAPS + r.edge.index)
+            if data:
+                r.gaps = pack.loads(data)
+        if self.spills:
+            self.sealed = store.tail(self.stream)[0]
+
+    # A new incarnation: nothing of the old one is left here.
+    def restart(self):
+        self.host.store.forget(self.stream)
+        self.ring.reset(0)
+        self.sealed = self.trim_to = 0
+        self.crs = []
+        for r in self.readers:
+            r.safe = r.got = 0
+            r.cur = Cursor()
+            r.name = []
+            r.holders = ()
+            r.live = False
+            r.gaps = []
+            self.host.store.drop(_F_GAPS + r.edge.index)
+            self.save(r)
+
+    # True where an edge's condition for a checkpoint at xi_out holds.
+    def covered(self, r, xi):
+        if r.safe >= xi:
+            return True
+        e = r.edge
+        if e.dst == OUTSIDE and e.durable == FLASH:
+            return self.sealed >= xi
+        return self.spills and self.host.plan.level == LOCAL and self.sealed >= xi and self.first() <= self.trim_to
+
+
+# Copy a part of one batch into another.
+def _window(b, off, n, out):
+    out.xi = b.xi + off
+    out.n = n
+    out.dt = b.dt
+    out.hole = b.hole
+    out.back = b.back
+    out.unsync = b.unsync
+    out.ts = b.ts + off * b.dt if b.dt > 0 else b.ts
+    if not b.hole:
+        for d, s in zip(out.mem, b.mem):
+            d[0:n] = s[off : off + n]
+        if b.dt < 0:
+            out.at_mem[0:n] = b.at_mem[off : off + n]

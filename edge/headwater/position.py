@@ -1,0 +1,14 @@
+# Positions and names: where an operator stands in its run.
+#
+# A position is a list of integers: the xi taken of every input, the ts up to which timers have
+# fired, the number of decisions applied. Along the one run that determinism allows, positions are
+# totally ordered; an earlier one is a prefix of the later one's history.
+
+
+# Order of a position along its run.
+def rank(pos):
+    return (pos[-1], sum(pos[:-2]), pos[-2]) if pos else (-1, 0, 0)
+
+
+def further(a, b):
+    return rank(a) > rank(b)

@@ -1,0 +1,133 @@
+# A source: sensor and log, no inputs, no state. A sample is accepted when its record is sealed in
+# flash; until then nothing of it leaves for an operator or a link.
+#
+# Invariants.
+#   - ts never falls, across power cuts too; every boundary given out lies at or below a floor that
+#     the flash remembers, and a new life begins above it.
+#   - What could not be sampled or accepted is one hole: an entry of the stream, with from, to and why.
+#   - An incarnation ends only when the numbering was truly lost.
+
+from . import block
+from .batch import LOG_FULL, RESTART, Batch
+from .plan import DROP_OLDEST, OUTSIDE
+from .ports import GAP_FULL
+
+
+class Source:
+    def __init__(self, host, vertex, port, last_ts):
+        self.host = host
+        self.vertex = vertex
+        self.port = port
+        self.last_ts = max(last_ts, host.floor.flash_us)  # nothing at or below this may follow
+        self.sampled_to = last_ts  # ts up to which the stream is complete
+        self.why = RESTART if port.ring.last else 0  # reason of the hole that the next sample closes
+        self.hole = Batch(vertex.outs[0], 1)
+        self.accepted = 0
+        self.refused = 0
+        self.remember_requests()
+
+    # Accept a batch whose first sample was taken at `mono` of the host's clock; how many were.
+    # It carries cols, n, dt (or at); ts, xi and unsync are set here.
+    def take(self, batch, mono):
+        n = batch.n
+        clock = self.host.clock
+        ts = clock.site(mono)
+        batch.unsync = 0 if clock.synced else 1
+        if ts <= self.last_ts:
+            ts = self.last_ts + 1
+        batch.ts = ts
+        batch.hole = 0
+        port = self.port
+        if self.why and not self._close_hole(ts, batch.unsync):
+            return self._refuse(n)
+        batch.xi = port.ring.last + 1
+        if not self._seal(batch, n):
+            return self._refuse(n)
+        self.accepted += n
+        return n
+
+    def _refuse(self, n):
+        self.refused += n
+        if not self.why:
+            self.why = LOG_FULL
+        self.host.press(self.port)
+        return 0
+
+    # The hole from the last sample to this one, before this one.
+    def _close_hole(self, ts, unsync):
+        h = self.hole
+        h.xi = self.port.ring.last + 1
+        h.n = 1
+        h.dt = -1
+        h.at[0] = 0
+        h.ts = ts
+        h.hole = self.why
+        h.back = ts - self.sampled_to if self.sampled_to else 0
+        h.unsync = unsync
+        if not self._seal(h, 1):
+            return False
+        self.why = 0
+        return True
+
+    # The sensor gave nothing since the last sample: a hole, closed by the next one.
+    def fault(self, reason):
+        if not self.why:
+            self.why = reason
+
+    def _seal(self, batch, n):
+        port = self.port
+        while not port.seal(batch, n):
+            if not self._drop(port):
+                return False
+        port.has_room(n)
+        ring = port.ring
+        ring.append(batch, 0, n)
+        ts = batch.ts_of(n - 1)
+        self.last_ts = self.sampled_to = ts
+        self.host.floor.sealed(ts)
+        port.bound = ts + 1 if not batch.hole else ts
+        every = self.host.plan.every
+        first = batch.xi
+        due = (first + n - 1) // every * every
+        if due >= first:
+            port.request(due, self.host.cid(self.vertex.index, due), 0)
+        return True
+
+    # The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
+    def _drop(self, port):
+        for r in port.readers:
+            if r.edge.dst == OUTSIDE and r.edge.policy == DROP_OLDEST:
+                others = [q.safe for q in port.readers if q is not r]
+                upto = min(others + [port.ring.last, max(r.safe, port.first()) + 8 * self.host.plan.batch])
+                if upto > r.safe:
+                    port.declare_gap(r, r.safe + 1, upto, GAP_FULL)
+                    port.trim()
+                    return True
+        return False
+
+    # Time passes without a sample. An irregular source promises that nothing earlier will come.
+    def tick(self):
+        if self.vertex.rate_mhz or not self.host.clock.synced:
+            return
+        ts = self.host.site()
+        self.host.raise_floor(ts)
+        ts = self.host.floor.cap(ts)
+        if ts > self.port.bound:
+            self.port.bound = ts
+            if ts - 1 > self.last_ts:
+                self.last_ts = ts - 1
+
+    # Check-Requests are part of the stream: after a restart they stand where they stood.
+    def remember_requests(self):
+        port = self.port
+        every = self.host.plan.every
+        due = port.ring.last // every * every
+        if due > port.trim_to:
+            port.request(due, self.host.cid(self.vertex.index, due), 0)
+
+    # The numbering was lost: somebody knows entries of this incarnation that were never given here.
+    def begin_again(self):
+        port = self.port
+        port.inc = self.host.next_incarnation(self.vertex.index)
+        port.restart()
+        self.why = RESTART

@@ -1,0 +1,182 @@
+"""What must hold at every step, and at the end. Each checker looks at one kind of truth; each is itself
+proven by a defect that it catches (tests/unit/test_mutations.py)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.batch import Batch
+from headwater.plan import LOCAL, OUTSIDE, PEERS2, UNSAFE
+from headwater.position import further
+from headwater.ring import Cursor
+
+from .ideal import FAR, Ideal
+from .world import Entry, Node, World, entry
+
+_F_FLOOR = 2
+
+
+class Sameness:
+    """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
+        self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.batches: dict[str, Batch] = {}
+
+    def __call__(self, node: Node) -> None:
+        host = node.host
+        if host is None:
+            return
+        for (v, k), port in host.ports.items():
+            key = (node.number, v, k)
+            life, seen = self.seen.get(key, (-1, 0))
+            ring = port.ring
+            if life != node.boots or seen > ring.last:
+                seen = ring.first
+            start = max(seen, ring.first)
+            if start < ring.last:
+                self.look(port.vertex.name, (v, k, port.inc), ring, start, port.alphabet)
+            self.seen[key] = (node.boots, ring.last)
+
+    def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:
+        known = self.known.setdefault(stream, [])
+        batch = self.batches.get(alphabet.text)
+        if batch is None:
+            batch = self.batches[alphabet.text] = Batch(alphabet, self.world.plan.batch)  # type: ignore[no-untyped-call]
+        cur = Cursor(start)  # type: ignore[no-untyped-call]
+        while cur.xi < ring.last:
+            n = ring.read(cur, batch, batch.size)
+            for i in range(n):
+                xi = batch.xi + i
+                what = entry(batch, i)
+                while len(known) < xi:
+                    known.append(None)
+                had = known[xi - 1]
+                if had is None:
+                    known[xi - 1] = what
+                    before = known[xi - 2] if xi > 1 else None
+                    if before is not None and what[0] < before[0]:
+                        self.world.error("%s xi %d: ts falls from %d to %d" % (name, xi, before[0], what[0]))
+                elif had != what:
+                    self.world.error("%s xi %d: %r here, %r elsewhere" % (name, xi, what, had))
+                    return
+            cur.xi += n
+
+
+class Bounds:
+    """Every buffer within its bound; no boundary above the floor in flash; never more than two pending."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __call__(self, node: Node) -> None:
+        host = node.host
+        if host is None:
+            return
+        for inst in host.instances.values():
+            if len(inst.ck.pending) > 2:
+                self.world.error("%s: %d pending checkpoints" % (inst.vertex.name, len(inst.ck.pending)))
+        for source in host.sources.values():
+            data = host.store.get(_F_FLOOR)
+            floor = int.from_bytes(data, "little") if data else 0
+            last, ts = host.store.tail(source.port.stream)
+            if source.port.bound > max(floor, ts + 1):
+                self.world.error("%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor))
+
+
+class Held:
+    """What hosts that may die leave behind suffices: for every operator the furthest checkpoint that the
+    others hold lies at or behind what its producers have let go, and every name is held."""
+
+    def __init__(self, world: World, every: int = 7) -> None:
+        self.world = world
+        self.every = every
+        self.count = 0
+
+    def __call__(self, node: Node) -> None:
+        self.count += 1
+        world = self.world
+        if self.count % self.every or world.plan.strategy == UNSAFE or node.host is None:
+            return
+        for (v, k), port in node.host.ports.items():
+            for r in port.readers:
+                if r.edge.dst == OUTSIDE:
+                    if r.safe > self.safe_outside(r.edge, port.inc, r):
+                        world.error("%s: the lake acknowledged xi %d, which it has not" % (port.vertex.name, r.safe))
+                elif r.name:
+                    self.name(port, r)
+
+    def safe_outside(self, e: Any, inc: int, r: Any) -> int:
+        s = self.world.outbox.streams.get((e.index, inc))
+        told = max([g[1] for g in r.gaps] or [0])
+        return max(s.durable if s else 0, told)
+
+    def name(self, port: Any, r: Any) -> None:
+        world = self.world
+        v = r.edge.dst
+        holding = []
+        for h in world.nodes:
+            best = world.held(h, v)
+            if best and not further(r.name, best):
+                holding.append(h.number)
+        living = [n for n in holding if not world.nodes[n].dead]
+        need = 1 if world.plan.level == LOCAL else 3 if world.plan.level == PEERS2 else 2
+        deaths = len([n for n in world.nodes if n.dead])
+        if len(living) < need - deaths:
+            world.error(
+                "%s: edge to %s names %r, held only by %r of %r"
+                % (port.vertex.name, world.plan.vertices[v].name, r.name, living, r.holders)
+            )
+        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)  # type: ignore[no-untyped-call]
+        if r.safe > r.name[k]:
+            world.error("%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k]))
+
+
+def at_the_end(world: World, complete: bool) -> dict[str, int]:
+    """Compare the lake with the ideal run. Counts; errors go to the world."""
+    plan = world.plan
+    entries: dict[int, list[Entry]] = {}
+    now: dict[int, int] = {}
+    for v in plan.vertices:
+        if not v.kind:
+            incs = world.order.get(v.index, [])
+            entries[v.index] = world.accepted.get((v.index, incs[-1]), []) if incs else []
+            last = entries[v.index][-1][0] if entries[v.index] else 0
+            now[v.index] = last + 1 if last and v.rate_mhz else last
+    decisions = world.decisions()
+    far = {v: FAR for v in entries}
+    ideal = Ideal(plan, entries, far, decisions)
+    least = Ideal(plan, entries, now, decisions)
+    counts = {"accepted": 0, "delivered": 0, "lost": 0, "duplicates": 0, "divergent": 0, "out_of_order": 0, "gaps_declared": 0}
+    for v, line in entries.items():
+        counts["accepted"] += len(line)
+    for e in world.lake_edges():
+        inc = 0
+        if not plan.vertices[e.src].kind:
+            incs = world.order.get(e.src, [])
+            inc = incs[-1] if incs else 0
+        stream = world.outbox.streams.get((e.index, inc))
+        rows = stream.rows if stream else {}
+        want = ideal.lines[(e.src, e.sport)].entries
+        must = len(least.lines[(e.src, e.sport)].entries)
+        gaps = stream.gaps if stream else []
+        declared = {xi for first, last, _ in gaps for xi in range(first, last + 1)}
+        counts["delivered"] += len(rows)
+        counts["gaps_declared"] += len(gaps)
+        for xi, row in rows.items():
+            if xi > len(want):
+                world.error("%s xi %d: a row that the ideal run does not have" % (e.lake, xi))
+                counts["divergent"] += 1
+                break
+            if row != want[xi - 1]:
+                world.error("%s xi %d: %r, ideal %r" % (e.lake, xi, row, want[xi - 1]))
+                counts["divergent"] += 1
+                break
+        end = must if complete else max(rows, default=0)
+        missing = [xi for xi in range(1, end + 1) if xi not in rows and xi not in declared]
+        if missing:
+            counts["lost"] += len(missing)
+            world.error("%s: %d of %d missing, the first is xi %d" % (e.lake, len(missing), end, missing[0]))
+    return counts

@@ -1,0 +1,188 @@
+"""The ideal run: the same process on one immortal machine, an entry at a time.
+
+An independent statement of what the runtime promises: it shares the operators and nothing else. The
+real lake must hold a prefix of what comes out here with every boundary at infinity, and at least
+what comes out with the boundaries that the sources really gave.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater import operators
+from headwater.batch import Batch
+from headwater.instance import Merged
+from headwater.plan import Plan
+
+from .world import Entry
+
+FAR = 1 << 62
+
+
+class Line:
+    """One output stream: its entries, all of them kept."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+
+class Machine:
+    """One operator."""
+
+    def __init__(self, run: Ideal, v: Any) -> None:
+        self.run = run
+        self.vertex = v
+        self.op: Any = operators.find(v.kind)(v.params, v.ins, v.outs, 1)  # type: ignore[no-untyped-call]
+        self.edges = run.plan.ins(v.index)  # type: ignore[no-untyped-call]
+        self.taken = [0] * len(self.edges)
+        self.closed = [False] * len(self.edges)
+        self.from_ts = [0] * len(self.edges)
+        self.fired = 0
+        self.decided = 0
+        self.single = len(self.edges) == 1 and not self.edges[0].delay_us
+
+    def position(self) -> list[int]:
+        return [*self.taken, self.fired, self.decided]
+
+    def head(self, p: int) -> Entry | None:
+        e = self.edges[p]
+        line = self.run.lines[(e.src, e.sport)].entries
+        return line[self.taken[p]] if self.taken[p] < len(line) and not self.closed[p] else None
+
+    def bound(self, p: int) -> int:
+        e = self.edges[p]
+        return FAR if self.closed[p] else self.run.bound(e.src) + e.delay_us
+
+    def frontier(self) -> int:
+        low = FAR
+        for p, e in enumerate(self.edges):
+            h = self.head(p)
+            low = min(low, h[0] + e.delay_us if h else self.bound(p))
+        return low
+
+    def out_bound(self) -> int:
+        low = FAR
+        for p, e in enumerate(self.edges):
+            if not e.delay_us and not self.closed[p]:
+                h = self.head(p)
+                low = min(low, h[0] if h else self.run.bound(e.src))
+        if self.op.timer:
+            low = min(low, self.op.timer)
+        return low
+
+    def step(self) -> bool:
+        """Take one entry or fire one timer, if that may be."""
+        for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
+            if pos == self.position():
+                self.decided += 1
+                self.decide(content)
+                return True
+        best = -1
+        best_ts = 0
+        for p, e in enumerate(self.edges):
+            h = self.head(p)
+            if h and (best < 0 or h[0] + e.delay_us < best_ts):
+                best, best_ts = p, h[0] + e.delay_us
+        if self.op.timer and self.frontier() >= self.op.timer:
+            self.fire()
+            return True
+        if best < 0:
+            return False
+        for q in range(len(self.edges)):
+            if q != best and not self.head(q):
+                b = self.bound(q)
+                if b < best_ts or (b == best_ts and q < best):
+                    return False
+        self.take(best, best_ts)
+        return True
+
+    def decide(self, content: list[Any]) -> None:
+        if content[0] == "set":
+            self.op.configure(content[1])
+        elif content[0] == "close":
+            self.closed[content[1]] = True
+        elif content[0] == "open":
+            self.closed[content[1]] = False
+            self.from_ts[content[1]] = content[3]
+
+    def fire(self) -> None:
+        due = self.op.timer
+        for y in self.op.outs:
+            y.n = 0
+        m = self.op.fire()
+        self.fired = due
+        self.emit(m, due, 0)
+
+    def take(self, p: int, ts: int) -> None:
+        h = self.head(p)
+        assert h is not None
+        self.taken[p] += 1
+        silent = bool(self.edges[p].delay_us)
+        if h[0] < self.from_ts[p]:
+            return
+        if len(h) > 2 and h[2] == "hole":
+            if self.op.hole(p) and not silent:
+                for k in range(len(self.op.outs)):
+                    self.run.lines[(self.vertex.index, k)].entries.append(h)
+            return
+        window = Batch(self.vertex.ins[p], 1)  # type: ignore[no-untyped-call]
+        for column, value in zip(window.cols, h[2:], strict=True):
+            column[0] = value
+        window.n = 1
+        window.dt = -1
+        window.ts = ts
+        x: Any = window
+        if not self.single:
+            x = Merged(1)  # type: ignore[no-untyped-call]
+            x.port[0] = p
+            x.n = 1
+            x.ts = ts
+            x.cols = [window.cols if q == p else () for q in range(len(self.edges))]
+        for y in self.op.outs:
+            y.n = 0
+        m = self.op.run(x, 1)
+        self.emit(m, ts, h[1])
+
+    def emit(self, m: int, ts: int, unsync: int) -> None:
+        for k, y in enumerate(self.op.outs):
+            n = y.n if k else m
+            assert n <= 1, "%s: more than one output for one entry" % self.vertex.kind
+            if n:
+                self.run.lines[(self.vertex.index, k)].entries.append((ts, unsync, *y.row(0)))
+
+
+class Ideal:
+    """Run `plan` over what the sources accepted: `entries` and `bounds` by source vertex."""
+
+    def __init__(self, plan: Plan, entries: dict[int, list[Entry]], bounds: dict[int, int], decisions: Any) -> None:
+        self.plan = plan
+        self.bounds = bounds
+        self.decisions = decisions
+        self.lines: dict[tuple[int, int], Line] = {}
+        self.machines: dict[int, Machine] = {}
+        for v in plan.vertices:
+            for k in range(len(v.outs)):
+                self.lines[(v.index, k)] = Line()
+            if v.kind:
+                self.machines[v.index] = Machine(self, v)
+            else:
+                self.lines[(v.index, 0)].entries = entries.get(v.index, [])
+        self.known: dict[int, int] = {}
+        busy = True
+        while busy:
+            busy = False
+            for i in plan.order:
+                machine = self.machines.get(i)
+                self.known.clear()
+                while machine and machine.step():
+                    self.known.clear()
+                    busy = True
+
+    def bound(self, v: int) -> int:
+        """Nothing below this follows on the outputs of v."""
+        if v in self.bounds:
+            return self.bounds[v]
+        if v not in self.known:
+            self.known[v] = FAR
+            self.known[v] = self.machines[v].out_bound()
+        return self.known[v]

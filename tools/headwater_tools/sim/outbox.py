@@ -1,0 +1,98 @@
+"""Where the edges to the lake end in the simulation: an outbox that is durable a little later, and a
+lake that acknowledges later still. Both check what they are given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headwater.batch import Batch
+
+    from .world import World
+
+COMMIT_US = 40_000  # group commit of the outbox
+LAKE_US = 700_000  # from the outbox to the lake
+
+
+class Stream:
+    def __init__(self) -> None:
+        self.rows: dict[int, Any] = {}
+        self.gaps: list[tuple[int, int, int]] = []
+        self.taken = 0  # in memory
+        self.durable = 0
+        self.lake = 0
+
+
+class Outbox:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.streams: dict[tuple[int, int], Stream] = {}
+        self.last: dict[int, int] = {}
+        self.lake_open = True
+        self.life = 0
+        self.duplicates = 0
+        self.taken_order: list[tuple[int, int, int]] = []
+
+    def _stream(self, edge: int, inc: int) -> Stream:
+        return self.streams.setdefault((edge, inc), Stream())
+
+    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
+        from .world import entry
+
+        s = self._stream(edge, inc)
+        if batch.xi != s.taken + 1:
+            self.world.error("edge %d: the lake's end took xi %d after %d" % (edge, batch.xi, s.taken))
+        for i in range(n):
+            xi = batch.xi + i
+            row = entry(batch, i)
+            if xi in s.rows and s.rows[xi] != row:
+                self.world.error("edge %d xi %d: divergent rows %r and %r" % (edge, xi, s.rows[xi], row))
+            s.rows[xi] = row
+        s.taken = batch.xi + n - 1
+        self._commit_later(edge, inc)
+
+    def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
+        s = self._stream(edge, inc)
+        if first != s.taken + 1:
+            self.world.error("edge %d: gap from %d after %d" % (edge, first, s.taken))
+        s.gaps.append((first, last, reason))
+        s.taken = last
+        self._commit_later(edge, inc)
+
+    def _commit_later(self, edge: int, inc: int) -> None:
+        upto = self._stream(edge, inc).taken
+        life = self.life
+        self.world.after(COMMIT_US, lambda: self._commit(edge, inc, upto, life))
+
+    def _commit(self, edge: int, inc: int, upto: int, life: int) -> None:
+        s = self._stream(edge, inc)
+        if life == self.life and upto > s.durable:
+            s.durable = upto
+            self.last[edge] = inc
+            self.world.after(LAKE_US, lambda: self._lake(edge, inc))
+
+    def _lake(self, edge: int, inc: int) -> None:
+        if not self.lake_open:
+            self.world.after(LAKE_US, lambda: self._lake(edge, inc))
+            return
+        s = self._stream(edge, inc)
+        s.lake = s.durable
+
+    def latest(self, edge: int) -> int:
+        return self.last.get(edge, 0)
+
+    def durable(self, edge: int, inc: int) -> int:
+        return self._stream(edge, inc).durable
+
+    def lake(self, edge: int, inc: int) -> int:
+        return self._stream(edge, inc).lake
+
+    def lost_power(self) -> None:
+        """What was not committed is gone."""
+        self.life += 1
+        for s in self.streams.values():
+            for xi in range(s.durable + 1, s.taken + 1):
+                s.rows.pop(xi, None)
+            s.gaps = [g for g in s.gaps if g[1] <= s.durable]
+            s.taken = s.durable
+

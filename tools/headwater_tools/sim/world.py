@@ -1,0 +1,347 @@
+"""The simulated world: hosts with flash, clocks and sensors, links between them, and one heap of events.
+
+Everything that happens is decided by one seed. The hosts are the real ones (headwater.host) on the
+real log (headwater.log) over CutFlash; only time, links and sensors are made here.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+from headwater import block, pack
+from headwater.batch import Batch
+from headwater.clock import Clock
+from headwater.cutflash import CutFlash, PowerCut
+from headwater.host import Host
+from headwater.log import Log
+from headwater.plan import OUTSIDE, Plan, Vertex
+from headwater.position import further
+from headwater.seal import pair_key
+
+from .outbox import Outbox
+
+SECOND = 1_000_000
+TICK_US = SECOND // 4
+SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
+MASTER = b"\x5a" * 32
+
+Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
+
+
+def entry(batch: Batch, i: int) -> Entry:
+    """Entry i of a batch as something that can be compared."""
+    if batch.hole:
+        return (batch.ts, batch.unsync, "hole", batch.hole, batch.back)
+    return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
+
+
+class Store(Log):
+    """The log of a simulated host, which the world may look into: what sources accepted, what is held."""
+
+    world: World
+    number: int
+
+    def append_run(self, stream: int, xi: int, n: int, ts_last: int, body: Any) -> bool:
+        ok: bool = super().append_run(stream, xi, n, ts_last, body)
+        vertex = self.world.plan.vertices[stream // 8]
+        if ok and not vertex.kind:
+            self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
+        return ok
+
+
+    def put_blob(self, key: int, data: Any) -> None:
+        super().put_blob(key, data)
+        if key % 4 in (0, 3) and key < 0x4000:
+            whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
+            size = int.from_bytes(whole[:4], "little")
+            self.world.nodes[self.number].blobs[key] = pack.loads(bytes(whole[4 : 4 + size]))[3]  # type: ignore[no-untyped-call]
+
+    def drop_blob(self, key: int) -> None:
+        super().drop_blob(key)
+        self.world.nodes[self.number].blobs.pop(key, None)
+
+
+class Node:
+    """One simulated machine."""
+
+    def __init__(self, world: World, number: int, flash: CutFlash) -> None:
+        self.world = world
+        self.number = number
+        self.flash = flash
+        self.host: Host | None = None
+        self.dead = False  # for good
+        self.booted_us = 0
+        self.drift_ppm = 0.0
+        self.mono_base = 0
+        self.boots = 0
+        self.blobs: dict[int, list[int]] = {}  # positions of the checkpoints in its flash
+
+    def mono(self) -> int:
+        """The host's own clock: starts anew at every boot, and drifts."""
+        gone = self.world.now - self.booted_us
+        return self.mono_base + gone + int(gone * self.drift_ppm) // 1_000_000
+
+    @property
+    def up(self) -> bool:
+        return self.host is not None
+
+
+class World:
+    def __init__(self, plan: Plan, seed: int, sectors: int = 24, sector_size: int = 4096) -> None:
+        self.plan = plan
+        self.random = random.Random(seed)
+        self.now = 0
+        self.events: list[tuple[int, int, Callable[[], None]]] = []
+        self.serial = 0
+        self.trace: list[str] = []
+        self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
+        self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
+        self.outbox = Outbox(self)
+        self.nodes: list[Node] = []
+        self.loss = 0.0
+        self.duplication = 0.0
+        self.delay_us = (2_000, 30_000)
+        self.cut: set[tuple[int, int]] = set()  # links that are down, by direction
+        self.frames = 0
+        self.bytes = 0
+        self.sampling = True
+        self.checks: list[Callable[[Node], None]] = []
+        self.errors: list[str] = []
+        self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
+        for number in range(len(plan.hosts)):
+            node = Node(self, number, CutFlash(sectors * (4 if number == 0 else 1), sector_size, seed * 97 + number))
+            Log.format(node.flash, self.random.getrandbits(64))
+            node.drift_ppm = self.random.uniform(-60, 60)
+            self.nodes.append(node)
+
+    # ---- events
+
+    def at(self, when: int, action: Callable[[], None]) -> None:
+        self.serial += 1
+        heapq.heappush(self.events, (when, self.serial, action))
+
+    def after(self, delay: int, action: Callable[[], None]) -> None:
+        self.at(self.now + delay, action)
+
+    def run(self, until: int) -> None:
+        while self.events and self.events[0][0] <= until and not self.errors:
+            when, _, action = heapq.heappop(self.events)
+            self.now = when
+            action()
+        self.now = max(self.now, until)
+
+    def note(self, text: str) -> None:
+        self.trace.append("%9.3f s  %s" % (self.now / SECOND, text))
+
+    def name(self, number: int) -> str:
+        return str(self.plan.hosts[number])
+
+    # ---- hosts
+
+    def boot(self, node: Node) -> None:
+        if node.dead or node.up:
+            return
+        node.boots += 1
+        node.booted_us = self.now
+        node.mono_base = self.random.randrange(0, 5 * SECOND)
+        node.flash.revive()
+        try:
+            store = Store.__new__(Store)
+            store.world = self
+            store.number = node.number
+            Log.__init__(store, node.flash, reserve_bytes=2 * node.flash.sector_size)  # type: ignore[no-untyped-call]
+            store.mount()
+            self.recover(store, node)
+            keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
+            outbox = self.outbox if node.number == 0 else None
+            host = Host(
+                self.plan,
+                node.number,
+                store,
+                keys,
+                Clock(),
+                lambda to, frame: self.send(node.number, to, frame),
+                lambda: self.random.getrandbits(64),
+                outbox,
+            )
+            node.host = host
+            host.start(node.mono(), SITE_US + self.now if outbox else 0)
+        except PowerCut:
+            self.power_cut(node)
+            return
+        self.note("%s boots (%d)" % (self.name(node.number), host.boot_number))
+        self.checked(node)
+        life = node.boots
+        self.after(self.random.randrange(TICK_US), lambda: self.tick(node, life))
+
+    def tick(self, node: Node, life: int) -> None:
+        if node.up and node.boots == life:
+            self.call(node, lambda host: host.tick(node.mono()))
+            self.after(TICK_US, lambda: self.tick(node, life))
+
+    def call(self, node: Node, action: Callable[[Host], Any]) -> Any:
+        """Let a host do something; a power cut in one of its flash operations ends its life."""
+        assert node.host is not None
+        try:
+            result = action(node.host)
+        except PowerCut:
+            self.power_cut(node)
+            return None
+        self.checked(node)
+        return result
+
+    def checked(self, node: Node) -> None:
+        for check in self.checks:
+            check(node)
+
+    def power_cut(self, node: Node) -> None:
+        self.note("%s loses power in a flash operation" % self.name(node.number))
+        self.crash(node)
+        self.after(self.random.randrange(SECOND // 10, 3 * SECOND), lambda: self.boot(node))
+
+    def crash(self, node: Node) -> None:
+        node.host = None
+        if node.number == 0:
+            self.outbox.lost_power()
+
+    def kill(self, node: Node) -> None:
+        self.note("%s dies for good" % self.name(node.number))
+        self.crash(node)
+        node.dead = True
+
+    # ---- links
+
+    def send(self, sender: int, to: int, frame: bytes) -> None:
+        self.frames += 1
+        self.bytes += len(frame)
+        copies = 1 + (self.random.random() < self.duplication)
+        for _ in range(copies):
+            if self.random.random() < self.loss:
+                continue
+            self.after(self.random.randint(*self.delay_us), lambda: self.deliver(sender, to, frame))
+
+    def deliver(self, sender: int, to: int, frame: bytes) -> None:
+        node = self.nodes[to]
+        if node.up and (sender, to) not in self.cut and not self.nodes[sender].dead:
+            self.call(node, lambda host: host.receive(frame, node.mono()))
+
+    # ---- sensors
+
+    def start_sensors(self) -> None:
+        for v in self.plan.vertices:
+            if not v.kind:
+                self.after(self.random.randrange(SECOND), lambda v=v: self.sample(v, 0))  # type: ignore[misc]
+
+    def sample(self, v: Vertex, taken: int) -> None:
+        """The next batch of a sensor; the sensor's values go on while its board is down."""
+        if not self.sampling:
+            return
+        node = self.nodes[v.hosts[0]]
+        if node.dead:
+            return
+        if v.rate_mhz:
+            n = max(1, min(self.plan.batch, v.rate_mhz * self.plan.batch_ms // 1_000_000))
+            n = self.random.choice((n, n, max(1, n // 2)))
+            dt = max(1, 1_000_000_000 // v.rate_mhz)
+            pause = n * dt
+        else:
+            n, dt = 1, -1
+            pause = int(self.random.expovariate(1.0) * SECOND * 0.7) + 1000
+        if node.up:
+            batch = Batch(v.outs[0], max(n, 1))
+            batch.n = n
+            batch.dt = dt
+            self.fill(v, batch, taken)
+            mono = node.mono() - (pause if v.rate_mhz else 0)
+            self.call(node, lambda host: host.sample(v.index, batch, max(0, mono)))
+        self.after(pause, lambda: self.sample(v, taken + n))
+
+    def fill(self, v: Vertex, batch: Batch, taken: int) -> None:
+        pattern = self.patterns.get(v.index)
+        if pattern:
+            pattern(v.index, batch, taken)
+            return
+        for k, column in enumerate(batch.cols):
+            bits = {"b": 7, "B": 8, "h": 12, "H": 12}.get(v.outs[0].codes[k], 16)
+            for i in range(batch.n):
+                x = (taken + i) * 2654435761 + v.index * 97 + k * 131
+                wave = ((taken + i) * (3 + k) % 64 - 32) * ((1 << bits) // 160)
+                noise = (x >> 7) % max(2, (1 << bits) // 16)
+                value = wave + noise
+                column[i] = abs(value) % (1 << bits) if column.typecode in "BHIQ" else max(-(1 << bits - 1), min(value, (1 << bits - 1) - 1))
+
+    # ---- what was accepted
+
+    def incarnation(self, store: Store, v: Vertex) -> int:
+        data = store.get(0x40 + v.index)
+        return int.from_bytes(data, "little") if data else store.log_number
+
+    def accepted_block(self, v: Vertex, inc: int, body: Any) -> None:
+        known = self.accepted.setdefault((v.index, inc), [])
+        if inc not in self.order.setdefault(v.index, []):
+            self.order[v.index].append(inc)
+        batch = Batch(v.outs[0], self.plan.batch)
+        block.decode(body, 0, len(body), batch)
+        for i in range(batch.n):
+            what = entry(batch, i)
+            xi = batch.xi + i
+            if xi <= len(known):
+                if known[xi - 1] != what:
+                    self.error("source %s accepted xi %d twice with different content" % (v.name, xi))
+            elif xi == len(known) + 1:
+                known.append(what)
+            else:
+                self.error("source %s jumped from xi %d to %d" % (v.name, len(known), xi))
+
+    def recover(self, store: Store, node: Node) -> None:
+        """What a cut record turned out to hold after the restart was accepted too."""
+        body = bytearray(65536)
+        for v in self.plan.vertices:
+            if v.kind or v.hosts[0] != node.number:
+                continue
+            inc = self.incarnation(store, v)
+            known = self.accepted.setdefault((v.index, inc), [])
+            last = store.tail(v.index * 8)[0]
+            if last < len(known):
+                self.error("source %s: tail went back from %d to %d" % (v.name, len(known), last))
+            while len(known) < last and not self.errors:
+                size = store.read_run(v.index * 8, len(known) + 1, body)
+                if not size:
+                    self.error("source %s: entry %d is not in the log" % (v.name, len(known) + 1))
+                    break
+                self.accepted_block(v, inc, memoryview(body)[:size])
+
+    def error(self, text: str) -> None:
+        self.errors.append("%.3f s: %s" % (self.now / SECOND, text))
+
+    def held(self, node: Node, v: int) -> list[int] | None:
+        """Position of the furthest checkpoint of operator v in the flash of a host that is not lost."""
+        best: list[int] | None = None
+        if not node.dead:
+            for slot in (0, 3):
+                pos = node.blobs.get(v * 4 + slot)
+                if pos and (best is None or further(pos, best)):  # type: ignore[no-untyped-call]
+                    best = pos
+        return best
+
+    def decisions(self) -> dict[int, list[tuple[list[int], Any]]]:
+        """What the gateway granted, by operator, in order."""
+        out: dict[int, list[tuple[list[int], Any]]] = {}
+        host = self.nodes[0].host
+        assert host is not None
+        for v in self.plan.vertices:
+            data = host.store.get(0x300 + v.index)
+            for number in range(1, (int.from_bytes(data, "little") if data else 0) + 1):
+                have, pos, content = host._granted(v.index, number)
+                if pos is not None:
+                    out.setdefault(v.index, []).append((list(pos), content))
+        return out
+
+    # ---- end
+
+    def lake_edges(self) -> list[Any]:
+        return [e for e in self.plan.edges if e.dst == OUTSIDE]
+
