@@ -1,0 +1,154 @@
+# HeartRate and Variability: from the beats that Qrs finds, or any stream with a field rr_us, the time
+# from the beat before (0: unknown). Intervals are kept in units of 100 us, at most 6.5 s.
+
+from ..operator import Operator, OperatorError
+from . import fields
+
+
+def _beats(kind, ins):
+    a = fields.inputs(kind, ins, 1)[0]
+    if "rr_us" not in a.names:
+        raise OperatorError(
+            "input port 0 of %s has no field 'rr_us': it has %s. Connect what Qrs gives" % (kind, ", ".join(a.names))
+        )
+    fields.index(kind, a, "rr_us", 0, 32)
+    return a
+
+
+# Beats per minute, one element for each beat, over the newest `beats` intervals, or over as many of
+# them as fit into `us` (at most 64). When there is no beat for `quiet_us` it tells 0, once. A hole
+# forgets the intervals and what silence means.
+class HeartRate(Operator):
+    PARAMS = "us:u32=0 beats:u8=0 quiet_us:u32=10000000"
+    TIMED = True
+    STATE = "timer:i64 head:u8 filled:u8 span:u32 rr:u16*places"
+    CATEGORY = "heart"
+
+    @classmethod
+    def ports(cls, ins, params):
+        return (_beats("HeartRate", ins).text,), ("rate:u16",)
+
+    def setup(self):
+        if (not self.us) == (not self.beats):
+            raise OperatorError("HeartRate: give either us (a length of time) or beats")
+        fields.within("HeartRate", "beats", self.beats, 0, 64)
+        fields.within("HeartRate", "quiet_us", self.quiet_us, 1, 4294967295)
+        places = self.beats or 64
+        if getattr(self, "places", places) != places:
+            raise OperatorError("HeartRate: the number of beats cannot change at run time: it decides the size of the state")
+        self.places = places
+        self.at_field = self.ins[0].names.index("rr_us")
+
+    def run(self, x, n):
+        if not n:
+            return 0
+        c = x.cols[self.at_field]
+        o = self.y.cols[0]
+        at = self.y.at
+        rr = self.rr
+        places = self.places
+        head = self.head  # the oldest
+        filled = self.filled
+        span = self.span
+        most = self.us // 100 if self.us else 1 << 29
+        j = 0
+        for i in range(n):
+            v = c[i] // 100
+            if v <= 0:
+                filled = span = head = 0
+                continue
+            if v > 65535:
+                v = 65535
+            while filled and (filled == places or span + v > most):
+                span -= rr[head]
+                filled -= 1
+                head += 1
+                if head == places:
+                    head = 0
+            k = head + filled
+            if k >= places:
+                k -= places
+            rr[k] = v
+            filled += 1
+            span += v
+            v = (600000 * filled + (span >> 1)) // span
+            o[j] = v if v < 65535 else 65535
+            at[j] = i
+            j += 1
+        self.head = head
+        self.filled = filled
+        self.span = span
+        self.timer = x.ts_of(n - 1) + self.quiet_us
+        return j
+
+    def fire(self):
+        self.timer = 0
+        self._forget()
+        self.y.cols[0][0] = 0
+        return 1
+
+    def _forget(self):
+        self.head = self.filled = self.span = 0
+
+    def hole(self, port):
+        self.timer = 0
+        self._forget()
+        return True
+
+
+# Variability over the newest `beats` intervals, one element for each beat once there are so many:
+# rmssd_us, the root of the mean square of the differences of neighbours, and sdnn_us, the root of the
+# mean square of the distances from the (rounded down) mean. A hole begins anew.
+class Variability(Operator):
+    PARAMS = "beats:u8=32"
+    STATE = "head:u8 filled:u8 rr:u16*places"
+    CATEGORY = "heart"
+
+    @classmethod
+    def ports(cls, ins, params):
+        return (_beats("Variability", ins).text,), ("rmssd_us:u32 sdnn_us:u32",)
+
+    def setup(self):
+        fields.within("Variability", "beats", self.beats, 2, 255)
+        if getattr(self, "places", self.beats) != self.beats:
+            raise OperatorError("Variability: beats cannot change at run time: it decides the size of the state")
+        self.places = self.beats
+        self.at_field = self.ins[0].names.index("rr_us")
+
+    def run(self, x, n):
+        c = x.cols[self.at_field]
+        rmssd, sdnn = self.y.cols
+        at = self.y.at
+        rr = self.rr
+        places = self.places
+        j = 0
+        for i in range(n):
+            v = c[i] // 100
+            if v <= 0:
+                self.head = self.filled = 0
+                continue
+            rr[self.head] = v if v < 65535 else 65535
+            self.head = self.head + 1 if self.head + 1 < places else 0
+            if self.filled < places:
+                self.filled += 1
+            if self.filled < places:
+                continue
+            k = self.head  # the oldest
+            before = rr[k]
+            mean = sum(rr) // places
+            steps = spread = 0
+            for _ in range(places):
+                v = rr[k]
+                k = k + 1 if k + 1 < places else 0
+                steps += (v - before) * (v - before)
+                spread += (v - mean) * (v - mean)
+                before = v
+            rmssd[j] = 100 * fields.isqrt(steps // (places - 1), 256)
+            sdnn[j] = 100 * fields.isqrt(spread // places, 256)
+            at[j] = i
+            j += 1
+        return j
+
+    def hole(self, port):
+        self.head = self.filled = 0
+        return True
