@@ -81,6 +81,8 @@ class _Vertex:
         self.most_hz = None  # bound of the rate of its outputs; None: unknown
         self.exact_hz = None  # rate of its outputs, where it is exact
         self.irregular = False
+        self.interval = 1  # most elements between two checkpoints
+        self.interval_s = None
         self.state_bytes = 0
         self.floats = False
         self.host = None
@@ -804,8 +806,11 @@ class _Check:
     #
     # What validation reckons with. The rate of a source is its rate_hz, or at most most_hz. A type
     # that is ONE_TO_ONE passes the rate on; any other gives at most one output for each element of
-    # its inputs without feedback (and one more for each timer that an element arms), divided by the
-    # count of a type in SPARING.
+    # its inputs without feedback, and one more for each timer that an element arms. The types that
+    # `sparing` knows give fewer.
+    #
+    # interval: most elements of a stream between two checkpoints, `every` for a source. interval_s:
+    # the longest time between them, None where a source is irregular.
     #
     #   latency(edge) = wait + link
     #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two
@@ -813,13 +818,15 @@ class _Check:
     #   link = link_ms, 0 where both ends can only ever run on one host
 
     def rates(self):
+        every = self.process.every if self.sized else 1
         for v in self.order:
             if v.source:
                 rate = v.declared.rate_hz
                 v.exact_hz = rate if _number(rate) and rate > 0 else None
                 v.most_hz = v.exact_hz if rate is not None else v.declared.most_hz
                 v.irregular = rate is None
-                v.interval = self.process.every if self.sized else 1
+                v.interval = every
+                v.interval_s = every / v.exact_hz if v.exact_hz else None
                 continue
             wires = [v.inputs[port] for port in sorted(v.inputs) if v.inputs[port].delay_ms is None]
             feeders = [self.producer(wire) for wire in wires]
@@ -827,13 +834,35 @@ class _Check:
             if v.cls is not None and v.cls.ONE_TO_ONE and len(feeders) == 1:
                 v.exact_hz = feeders[0].exact_hz
                 v.irregular = feeders[0].irregular
-            per = SPARING.get(v.declared.kind)
-            per = v.params.get(per) if per else 1
-            per = per if isinstance(per, int) and per > 0 else 1
+            per, us = self.sparing(v)
             timers = 2 if v.cls is not None and v.cls.TIMED else 1
             most = [u.most_hz for u in feeders]
+            times = [u.interval_s for u in feeders]
             v.most_hz = None if None in most or not most else sum(most) * timers / per
-            v.interval = -(-sum([getattr(u, "interval", 1) for u in feeders]) * timers // per) or 1
+            v.interval = max(1, math.ceil(sum([u.interval for u in feeders]) * timers / per))
+            v.interval_s = None if None in times or not times else max(times)
+            if us:
+                v.most_hz = 1000000 / us
+                if v.interval_s is not None:
+                    v.interval = math.ceil(v.interval_s * v.most_hz) + 1
+
+    def sparing(self, v):
+        """(inputs for each output, time from one output to the next in us or 0)"""
+        if v.cls is None or not v.bound:
+            return 1, 0
+        params = self.filled(v)
+        kind = v.declared.kind
+        if kind == "Decimate":
+            return max(1, params["k"]), 0
+        if kind == "Qrs":
+            return max(1, params["hz"] // 5), 0  # no two beats within 200 ms
+        if kind == "Tumbling":
+            return max(1, params["count"]), params["us"]
+        if kind == "Sliding":
+            return max(1, params["step"]), params["step_us"]
+        if kind == "Rate":
+            return 1, params["us"]
+        return 1, 0
 
     def latency_ms(self, wire):
         p = self.process
@@ -878,7 +907,7 @@ class _Check:
             return wire.cap
         need = self.need(wire)
         if wire.vertex is None:
-            need = max(need, self.process.every)
+            need = max(need, min(self.process.every, self.producer(wire).interval))
         if wire.delay_ms is not None:
             need = max(need, self.feedback_need(wire) or 0)
         return need + self.process.batch
@@ -1202,10 +1231,6 @@ class _Check:
 
 NAME_CURE = "Use a letter, then letters, digits and _, at most 32 in all"
 LAKE_NAME_CURE = "Use names with / between them, like cardio/ecg, at most 64 letters"
-
-# Types that give at most one output for so many inputs, and the parameter that says how many.
-SPARING = {"Decimate": "k", "Tumbling": "count"}
-
 
 def _number(*values):
     return all([isinstance(v, (int, float)) and not isinstance(v, bool) for v in values])

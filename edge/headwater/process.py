@@ -25,7 +25,7 @@ from .operator import Operator, OperatorError
 
 GATEWAY = "gateway"
 FLASH_KB = 512
-HEAP_KB = 64
+HEAP_KB = 96  # an ESP32 begins with 64 and grows while its C heap has room
 BATCH = 60
 BATCH_MS = 1000
 LINK_MS = 250

@@ -5,9 +5,8 @@ A belt with electrodes takes the electrocardiogram, a wristband the acceleration
 
 from __future__ import annotations
 
+from headwater.operators.coefficients import BANDPASS
 from headwater.process import Average, Fir, HealthAnalyzer, HeartRate, Magnitude, Process, Qrs
-
-BANDPASS = [-1, -2, 1, 4, 4, 1, -2, -1]
 
 p = Process("cardio", checkpoints="ecoc", every=500)
 ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")

@@ -1,15 +1,14 @@
 """SP1: an electrocardiogram is filtered, and the heart beats found in it go to the lake.
 
-ecg -> clean (low-pass) -> beats -> lake; with raw=True the electrocardiogram goes there too.
+ecg -> clean (band-pass) -> beats -> lake; with raw=True the electrocardiogram goes there too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headwater.operators.coefficients import BANDPASS
 from headwater.process import Fir, Process, Qrs
-
-LOW_PASS = [1, 4, 6, 4, 1]
 
 
 def build(
@@ -27,7 +26,7 @@ def build(
         p.host(host, heap_kb=heap_kb)
 
     ecg = p.source("ecg", "mV:i16", rate_hz=360, on=hosts[0])
-    clean = ecg >> Fir(LOW_PASS, shift=4).named("clean").on(hosts[1])
+    clean = ecg >> Fir(BANDPASS).named("clean").on(hosts[1])
     beats = clean >> Qrs().named("beats").on(hosts[2])
     p.lake("sp1/beats", beats)
     if raw:
