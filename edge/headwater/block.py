@@ -109,11 +109,11 @@ def _put_column(x, i0, n, code, bits, buf, pos):
     i = i0 + 1
     start = pos
     if bits:
-        # Some thirty places of the column tell which order of difference is shorter, and the first width.
+        # A few places of the column tell which order of difference is shorter, and the first width.
         a = b = x[i] - x[i0]
         if a < 0:
             a = b = -a
-        step = (n >> 5) + 1
+        step = (n >> 5) + 2
         k = 1
         for j in range(i0 + 2, end, step):
             v = x[j] - x[j - 1]
@@ -313,6 +313,8 @@ def _get_column(data, pos, end, x, n, code, width, low, high):
         s = 0
         k1 = k + 1
         mask = (1 << k) - 1
+        one = 1 << k
+        k2 = k + 2
         need = k1 + _ESCAPE
         for i in range(i, j):
             while nb < need:
@@ -320,29 +322,38 @@ def _get_column(data, pos, end, x, n, code, width, low, high):
                     acc |= data[pos] << nb
                 pos += 1
                 nb += 8
-            q = 0
-            v = acc | 8192
-            while not v & 1:
-                v >>= 1
-                q += 1
-            if q < _ESCAPE:
-                z = (acc >> q + 1 & mask) | q << k
-                q += k1
-                acc >>= q
-                nb -= q
+            if acc & 1:
+                z = acc >> 1 & mask
+                acc >>= k1
+                nb -= k1
+            elif acc & 2:
+                z = acc >> 2 & mask | one
+                acc >>= k2
+                nb -= k2
             else:
-                if q > _ESCAPE:
-                    raise BlockError("cut short" if pos > end else "no such code")
-                acc >>= _ESCAPE + 1
-                nb -= _ESCAPE + 1
-                while nb < bits:
-                    if pos < end:
-                        acc |= data[pos] << nb
-                    pos += 1
-                    nb += 8
-                z = acc & (1 << bits) - 1
-                acc >>= bits
-                nb -= bits
+                q = 2
+                v = acc >> 2 | 2048
+                while not v & 1:
+                    v >>= 1
+                    q += 1
+                if q < _ESCAPE:
+                    z = (acc >> q + 1 & mask) | q << k
+                    q += k1
+                    acc >>= q
+                    nb -= q
+                else:
+                    if q > _ESCAPE:
+                        raise BlockError("cut short" if pos > end else "no such code")
+                    acc >>= _ESCAPE + 1
+                    nb -= _ESCAPE + 1
+                    while nb < bits:
+                        if pos < end:
+                            acc |= data[pos] << nb
+                        pos += 1
+                        nb += 8
+                    z = acc & (1 << bits) - 1
+                    acc >>= bits
+                    nb -= bits
             s += z
             if z & 1:
                 d += ~(z >> 1)
