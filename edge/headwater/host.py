@@ -16,7 +16,7 @@ from .inputs import InEdge
 from .instance import FETCHING, RUNNING, STOPPED, WAITING, Instance
 from .lakeend import LakeEnd
 from .clock import Floor
-from .plan import FLASH, OUTSIDE
+from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
 from .ring import Cursor
@@ -135,6 +135,9 @@ class Host:
                 if e.dst == OUTSIDE:
                     self._start_end(e)
         self._wire()
+        for inst in list(self.instances.values()):
+            if inst.ck.pos:
+                self.store_at_level(inst)
         for link in self.links.values():
             link.want(wire.BEAT, 0, self._state(), self.boot_number)
         self.pump()
@@ -157,6 +160,9 @@ class Host:
     # An operator of this host: from its permanent checkpoint, or from its first state.
     def _start_operator(self, v, epoch):
         inputs = [InEdge(self, e, v.ins[e.dport], None) for e in self.plan.ins(v.index)]
+        for e in inputs:
+            if not self.plan.vertices[e.edge.src].kind and self.plan.strategy >= ECOC:
+                e.every = self.plan.every
         ports = []
         for k in range(len(v.outs)):
             edges = self.plan.outs(v.index, k)
@@ -599,13 +605,15 @@ class Host:
 
     # A port is full: its consumers are asked for a checkpoint at once.
     def press(self, p):
-        if p.urged_us >= 0 and self.now - p.urged_us < RETRY_US:
+        if p.urged == p.trim_to and self.now - p.urged_us < RETRY_US:
             return
+        p.urged = p.trim_to
         p.urged_us = self.now
-        p.request(p.ring.last, self.cid(p.vertex.index, p.ring.last), 1)
+        p.request(p.ring.last, self.cid(p.vertex.index, p.inc, p.ring.last), 1)
 
-    def cid(self, v, xi):
-        return struct.pack("<QBQ", self.store.log_number, v, xi)[:15]
+    # The id of the Check-Request at entry xi of a stream: the same in every life.
+    def cid(self, v, inc, xi):
+        return struct.pack("<QBQ", inc, v, xi)[:15]
 
     # ---- permanent at the plan's level
 
@@ -613,6 +621,8 @@ class Host:
         return inst.vertex.index in self.pushes
 
     def store_at_level(self, inst):
+        if inst.status == STOPPED:
+            return
         if not holders_needed(self.plan.level):
             inst.ck.stored(inst.ck.pos, (self.me,))
             return

@@ -9,6 +9,7 @@
 from .ring import Cursor, Ring
 
 FAR = 1 << 62  # later than any ts
+_CRS_MAX = 8
 
 
 class InEdge:
@@ -28,6 +29,7 @@ class InEdge:
         self.noted = 0  # entries that arrived too late to be taken
         self.limit = FAR  # ts of the newest boundary
         self.crs = []  # [xi, cid, urgent] to obey, in order
+        self.every = 0  # a source's stream has a Check-Request at every multiple of this
         self.ack = False  # a Got is due
         self.gap_us = -1  # when a gap was last asked for
         self.producer = -1  # host of the producer
@@ -69,7 +71,9 @@ class InEdge:
 
     # n entries were taken.
     def taken(self, n):
-        self.cur.xi += n
+        xi = self.cur.xi = self.cur.xi + n
+        if self.every and not xi % self.every:
+            self.crs.insert(0, [xi, self.host.cid(self.edge.src, self.inc, xi), 0])
         if self.ring:
             full = self.ring.room() == 0
             self.ring.trim(self.cur.xi)
@@ -89,6 +93,10 @@ class InEdge:
 
     # Most entries to take before the next Check-Request is due, or `limit`.
     def until_request(self, limit):
+        if self.every:
+            n = self.every - self.cur.xi % self.every
+            if n < limit:
+                limit = n
         if self.crs:
             n = self.crs[0][0] - self.cur.xi
             if n < limit:
@@ -102,10 +110,12 @@ class InEdge:
         for cr in self.crs:
             if cr[0] == xi and cr[1] == cid:
                 return
+        if len(self.crs) >= _CRS_MAX:
+            if not urgent:
+                return  # the producer says it again, or a later one covers it
+            self.crs.pop()
         cr = [xi, cid, urgent]
         i = len(self.crs)
         while i and self.crs[i - 1][0] > xi:
             i -= 1
         self.crs.insert(i, cr)
-        if len(self.crs) > 8:
-            self.crs.pop(0)  # a later one covers it

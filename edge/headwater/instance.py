@@ -148,7 +148,7 @@ class Instance:
                 return self._fire(due)
             if n > 1 and w.ts_of(n - 1) >= due:
                 n = _before(w, n, due)
-        if e.crs:
+        if e.crs or e.every:
             n = e.until_request(n)
         if self.decisions:
             n = self._until_decision(e, n)
@@ -382,7 +382,6 @@ class Instance:
             y.xi = p.ring.last + 1
             y.n = 1
             p.append(y, 1)
-            y.hole = 0
 
     # Boundary of the outputs: nothing below it follows what has been emitted.
     def bound(self):

@@ -67,13 +67,15 @@ class OutPort:
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, min(cap, 8 + 2 * cap // max(1, min(batch, 16))))
         self.readers = [Reader(e) for e in edges]
+        self.inside = any([e.dst != OUTSIDE for e in edges])
         self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
         self.serial = 0
         self.trim_to = 0  # every reader has this safe
         self.bound = 0  # nothing below this ts follows entry `last`
         self.inc = 0
         self.sealed = 0  # entries up to this are in the log
-        self.urged_us = -1
+        self.urged = -1  # what was trimmed to when its consumers were last pressed
+        self.urged_us = 0
         self.bound_seen = 0
         self.scratch = None
 
@@ -139,7 +141,7 @@ class OutPort:
     def _log(self, batch, n):
         if self.sealed < batch.xi - 1:
             # What lies between was safe and is gone: the log goes on at the present place.
-            self.host.store.start_stream(self.stream, batch.xi - 1, batch.ts)
+            self.host.store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
         end = block.encode(batch, 0, n, self.host.scratch, 0)
         last_ts = batch.ts_of(n - 1)
         if not self.host.store.append_run(self.stream, batch.xi, n, last_ts, memoryview(self.host.scratch)[:end]):
@@ -236,6 +238,8 @@ class OutPort:
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi, cid, urgent):
+        if not self.inside:
+            return
         self.serial += 1
         self.crs.append((xi, cid, urgent, self.serial))
         if len(self.crs) > 8:
@@ -358,7 +362,9 @@ def _window(b, off, n, out):
     out.back = b.back
     out.unsync = b.unsync
     out.ts = b.ts + off * b.dt if b.dt > 0 else b.ts
-    if not b.hole:
+    if b.hole:
+        out.at[0] = 0
+    else:
         for d, s in zip(out.mem, b.mem):
             d[0:n] = s[off : off + n]
         if b.dt < 0:

@@ -137,7 +137,9 @@ class Ring:
         batch.hole = self.c_hole[c]
         batch.back = self.c_back[c]
         batch.ts = self.c_ts[c] + off * dt if dt > 0 and off else self.c_ts[c]
-        if not batch.hole:
+        if batch.hole:
+            batch.at[0] = 0
+        else:
             start = self.head + (xi - self.first)
             if start >= self.cap:
                 start -= self.cap

@@ -24,7 +24,6 @@ class Source:
         self.hole = Batch(vertex.outs[0], 1)
         self.accepted = 0
         self.refused = 0
-        self.remember_requests()
 
     # Accept a batch whose first sample was taken at `mono` of the host's clock; how many were.
     # It carries cols, n, dt (or at); ts, xi and unsync are set here.
@@ -86,11 +85,6 @@ class Source:
         self.last_ts = self.sampled_to = ts
         self.host.floor.sealed(ts)
         port.bound = ts + 1 if not batch.hole else ts
-        every = self.host.plan.every
-        first = batch.xi
-        due = (first + n - 1) // every * every
-        if due >= first:
-            port.request(due, self.host.cid(self.vertex.index, due), 0)
         return True
 
     # The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
@@ -116,14 +110,6 @@ class Source:
             self.port.bound = ts
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1
-
-    # Check-Requests are part of the stream: after a restart they stand where they stood.
-    def remember_requests(self):
-        port = self.port
-        every = self.host.plan.every
-        due = port.ring.last // every * every
-        if due > port.trim_to:
-            port.request(due, self.host.cid(self.vertex.index, due), 0)
 
     # The numbering was lost: somebody knows entries of this incarnation that were never given here.
     def begin_again(self):

@@ -134,30 +134,39 @@ class Held:
             world.error("%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k]))
 
 
-def at_the_end(world: World, complete: bool) -> dict[str, int]:
-    """Compare the lake with the ideal run. Counts; errors go to the world."""
-    plan = world.plan
+def accepted(world: World) -> tuple[dict[int, list[Entry]], dict[int, int]]:
+    """What the sources accepted, and the boundaries that they have given at least."""
     entries: dict[int, list[Entry]] = {}
-    now: dict[int, int] = {}
-    for v in plan.vertices:
+    bounds: dict[int, int] = {}
+    for v in world.plan.vertices:
         if not v.kind:
             incs = world.order.get(v.index, [])
             entries[v.index] = world.accepted.get((v.index, incs[-1]), []) if incs else []
             last = entries[v.index][-1][0] if entries[v.index] else 0
-            now[v.index] = last + 1 if last and v.rate_mhz else last
+            bounds[v.index] = last + 1 if last and v.rate_mhz else last
+    return entries, bounds
+
+
+def wanted(world: World) -> dict[int, int]:
+    """How many entries every edge to the lake must deliver in the end."""
+    entries, bounds = accepted(world)
+    least = Ideal(world.plan, entries, bounds, world.decisions())
+    return {e.index: len(least.lines[(e.src, e.sport)].entries) for e in world.lake_edges()}
+
+
+def at_the_end(world: World, complete: bool) -> dict[str, int]:
+    """Compare the lake with the ideal run. Counts; errors go to the world."""
+    plan = world.plan
+    entries, bounds = accepted(world)
     decisions = world.decisions()
     far = {v: FAR for v in entries}
     ideal = Ideal(plan, entries, far, decisions)
-    least = Ideal(plan, entries, now, decisions)
+    least = Ideal(plan, entries, bounds, decisions)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "duplicates": 0, "divergent": 0, "out_of_order": 0, "gaps_declared": 0}
     for v, line in entries.items():
         counts["accepted"] += len(line)
     for e in world.lake_edges():
-        inc = 0
-        if not plan.vertices[e.src].kind:
-            incs = world.order.get(e.src, [])
-            inc = incs[-1] if incs else 0
-        stream = world.outbox.streams.get((e.index, inc))
+        stream = world.outbox.streams.get((e.index, world.current(e.index)))
         rows = stream.rows if stream else {}
         want = ideal.lines[(e.src, e.sport)].entries
         must = len(least.lines[(e.src, e.sport)].entries)

@@ -39,6 +39,7 @@ class Machine:
         self.from_ts = [0] * len(self.edges)
         self.fired = 0
         self.decided = 0
+        self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]  # type: ignore[no-untyped-call]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
 
     def position(self) -> list[int]:
@@ -125,7 +126,7 @@ class Machine:
                 for k in range(len(self.op.outs)):
                     self.run.lines[(self.vertex.index, k)].entries.append(h)
             return
-        window = Batch(self.vertex.ins[p], 1)  # type: ignore[no-untyped-call]
+        window = self.windows[p]
         for column, value in zip(window.cols, h[2:], strict=True):
             column[0] = value
         window.n = 1
@@ -137,7 +138,7 @@ class Machine:
             x.port[0] = p
             x.n = 1
             x.ts = ts
-            x.cols = [window.cols if q == p else () for q in range(len(self.edges))]
+            x.cols = [w.cols for w in self.windows]
         for y in self.op.outs:
             y.n = 0
         m = self.op.run(x, 1)

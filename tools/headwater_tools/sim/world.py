@@ -340,6 +340,12 @@ class World:
                     out.setdefault(v.index, []).append((list(pos), content))
         return out
 
+    def current(self, edge: int) -> int:
+        """The present incarnation of the stream on an edge to the lake."""
+        src = self.plan.edges[edge].src
+        incs = self.order.get(src, [])
+        return incs[-1] if incs and not self.plan.vertices[src].kind else 0
+
     # ---- end
 
     def lake_edges(self) -> list[Any]:
