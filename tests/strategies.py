@@ -6,6 +6,7 @@ from headwater_tools.graphs import random_process
 from hypothesis import strategies as st
 
 SEEDS = st.integers(0, 1_000_000)
+TYPE_NAMES = tuple(sorted(TYPES))
 
 
 def names():
@@ -13,7 +14,7 @@ def names():
     return st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,31}", fullmatch=True)
 
 
-def alphabets(types=tuple(sorted(TYPES)), fields_max=4):
+def alphabets(types=TYPE_NAMES, fields_max=4):
     """Alphabets of one to `fields_max` fields."""
     fields = st.lists(st.tuples(names(), st.sampled_from(types)), min_size=1, max_size=fields_max)
     unique = fields.filter(lambda rows: len({name for name, _ in rows}) == len(rows))

@@ -15,15 +15,10 @@ from .alphabet import TYPES, Alphabet, AlphabetError, is_name
 from .operator import Operator, OperatorError, fields
 from .operators.arguments import arguments
 from .process import GATEWAY, Host, near
+from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, Sizing, Vertex, is_number, kb
 
 ERROR, WARNING = "error", "warning"
 
-# What a board needs beside the buffers that the process decides: interpreter, runtime, link.
-RUNTIME_KB = 46
-SECTOR_BYTES = 4096
-CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
-CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
-CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
 GATEWAY_HEAP_KB = 262144
 INTS_MAX = 1024
 TEXT_MAX = 256
@@ -60,33 +55,6 @@ class Report:
 
     def warnings(self):
         return [p for p in self.problems if p.severity == WARNING]
-
-
-class _Vertex:
-    """A declared vertex and what the check finds out about it."""
-
-    def __init__(self, declared):
-        self.declared = declared
-        self.where = declared.where
-        self.source = not declared.kind
-        self.name = ""
-        self.label = ""
-        self.cls = declared.cls
-        self.inputs = {}  # port -> its first wire
-        self.outputs = {}  # port -> wires
-        self.params = {}
-        self.bound = self.source  # parameters are right
-        self.ins = ()  # alphabets; None for a disabled port
-        self.outs = None  # alphabets; None where they cannot be known
-        self.most_hz = None  # bound of the rate of its outputs; None: unknown
-        self.exact_hz = None  # rate of its outputs, where it is exact
-        self.irregular = False
-        self.interval = 1  # most elements between two checkpoints
-        self.interval_s = None
-        self.state_bytes = 0
-        self.floats = False
-        self.host = None
-        self.hosts = ()
 
 
 def check(process):
@@ -129,19 +97,13 @@ class Needs:
             if wire.delay_ms is not None:
                 self.delay_ms[wire] = 2 * work.loop_ms(wire)
                 self.cap[wire] = work.feedback_need(wire) or self.cap[wire]
-        self.flash_kb = {host.name: _kb(sum(work.flash_bytes(h))) for h, host in enumerate(work.hosts) if h}
+        self.flash_kb = {host.name: kb(sum(work.flash_bytes(h))) for h, host in enumerate(work.hosts) if h}
 
 
-class _Check:
+class _Check(Sizing):
     def __init__(self, process):
-        self.process = process
+        Sizing.__init__(self, process)
         self.problems = []
-        self.vertices = [_Vertex(d) for d in process.vertices]
-        self.of = {id(v.declared): v for v in self.vertices}
-        self.hosts = []
-        self.order = []
-        self.strategy = self.level = None
-        self.sized = False  # every and batch are numbers to reckon with
 
     def run(self):
         self.names()
@@ -166,11 +128,21 @@ class _Check:
     def sorted(self):
         return sorted(self.problems, key=lambda p: (p.file, p.line, p.severity != ERROR))
 
-    def error(self, place, where, what, cure):
-        self.problems.append(Problem(ERROR, place, where, what, cure))
+    def error(self, at, what, cure, where=None):
+        """`at`: the vertex, wire, host or process that is wrong; `where` instead of its own words."""
+        self.problems.append(Problem(ERROR, at.where, where or self.words(at), what, cure))
 
-    def warn(self, place, where, what, cure):
-        self.problems.append(Problem(WARNING, place, where, what, cure))
+    def warn(self, at, what, cure):
+        self.problems.append(Problem(WARNING, at.where, self.words(at), what, cure))
+
+    def words(self, at):
+        if isinstance(at, Vertex):
+            return at.label
+        if isinstance(at, builder.Wire):
+            return self.port(at)
+        if isinstance(at, Host):
+            return "host '%s'" % (at.name,)
+        return "process"
 
     def port(self, wire):
         """The words for an edge: where it ends, or for the lake what it is called there."""
@@ -178,18 +150,12 @@ class _Check:
             return "lake stream '%s'" % wire.lake
         return "%s, port %s" % (self.of[id(wire.vertex)].label, wire.port)
 
-    def producer(self, wire):
-        return self.of[id(wire.stream.vertex)]
-
-    def consumer(self, wire):
-        return self.of[id(wire.vertex)]
-
     # -- names ---------------------------------------------------------------------------------
 
     def names(self):
         p = self.process
         if not (isinstance(p.name, str) and is_name(p.name)):
-            self.error(p.where, "process", "name %r" % (p.name,), NAME_CURE)
+            self.error(p, "name %r" % (p.name,), NAME_CURE)
         taken = {}
         for v in self.vertices:
             name = v.declared.name
@@ -198,11 +164,10 @@ class _Check:
             v.name = name
             v.label = "vertex '%s'" % name
             if not (isinstance(name, str) and is_name(name)):
-                self.error(v.where, v.label, "name %r" % (name,), NAME_CURE)
+                self.error(v, "name %r" % (name,), NAME_CURE)
             elif name in taken:
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "the name stands already at line %d" % taken[name].where[1],
                     "Give one of the two another name",
                 )
@@ -222,11 +187,10 @@ class _Check:
             if wire.vertex is not None:
                 continue
             if not (isinstance(wire.lake, str) and plans.is_lake_name(wire.lake)):
-                self.error(wire.where, "lake stream %r" % (wire.lake,), "not a name", LAKE_NAME_CURE)
+                self.error(wire, "not a name", LAKE_NAME_CURE, "lake stream %r" % (wire.lake,))
             elif wire.lake in lakes:
                 self.error(
-                    wire.where,
-                    self.port(wire),
+                    wire,
                     "the name stands already at line %d" % lakes[wire.lake].where[1],
                     "Give each stream in the lake its own name",
                 )
@@ -235,119 +199,80 @@ class _Check:
 
     # -- settings of the process ---------------------------------------------------------------
 
-    def number_in(self, place, where, what, value, low, high, kinds=(int,)):
+    def number_in(self, at, what, value, low, high, kinds=(int,), where=None):
         if isinstance(value, bool) or not isinstance(value, kinds):
-            self.error(place, where, "%s is %r, not a number" % (what, value), "Give %s" % _span(low, high))
+            self.error(at, "%s is %r, not a number" % (what, value), "Give %s" % _span(low, high), where)
         elif not low <= value <= high:
-            self.error(place, where, "%s is %s" % (what, value), "Give %s" % _span(low, high))
+            self.error(at, "%s is %s" % (what, value), "Give %s" % _span(low, high), where)
         else:
             return True
         return False
 
-    def choice(self, place, where, what, value, choices):
+    def choice(self, at, what, value, choices):
         if value in choices:
             return choices.index(value)
-        self.error(
-            place, where, "unknown %s %r%s" % (what, value, near(value, choices)), "Use one of %s" % ", ".join(choices)
-        )
+        cure = "Use one of %s" % ", ".join(choices)
+        self.error(at, "unknown %s %r%s" % (what, value, near(value, choices)), cure)
         return None
 
     def settings(self):
         p = self.process
-        self.strategy = self.choice(p.where, "process", "checkpoints", p.checkpoints, plans.STRATEGIES)
-        self.level = self.choice(p.where, "process", "level", p.level, plans.LEVELS)
-        ok = self.number_in(p.where, "process", "every", p.every, 1, plans.EVERY_MAX)
-        ok = self.number_in(p.where, "process", "batch", p.batch, 1, plans.BATCH_MAX) and ok
-        self.number_in(p.where, "process", "batch_ms", p.batch_ms, 1, plans.BATCH_MS_MAX)
-        self.number_in(p.where, "process", "link_ms", p.link_ms, 0, plans.BATCH_MS_MAX)
+        self.strategy = self.choice(p, "checkpoints", p.checkpoints, plans.STRATEGIES)
+        self.level = self.choice(p, "level", p.level, plans.LEVELS)
+        ok = self.number_in(p, "every", p.every, 1, plans.EVERY_MAX)
+        ok = self.number_in(p, "batch", p.batch, 1, plans.BATCH_MAX) and ok
+        ok = self.number_in(p, "batch_ms", p.batch_ms, 1, plans.BATCH_MS_MAX) and ok
+        ok = self.number_in(p, "link_ms", p.link_ms, 0, plans.BATCH_MS_MAX) and ok
         if ok and p.batch > p.every:
             self.error(
-                p.where,
-                "process",
+                p,
                 "batch=%d is longer than the checkpoint interval every=%d" % (p.batch, p.every),
                 "Give every=%d or more, or batch=%d or less" % (p.batch, p.every),
             )
         self.sized = ok
         if not [v for v in self.vertices if v.source]:
-            self.error(p.where, "process", "no source", "Begin with p.source(name, alphabet, rate_hz=..., on=...)")
+            self.error(p, "no source", "Begin with p.source(name, alphabet, rate_hz=..., on=...)")
         for what, have, most in (
             ("vertices", len(self.vertices), plans.VERTICES_MAX),
             ("edges", len(p.wires), plans.EDGES_MAX),
         ):
             if have > most:
-                self.error(
-                    p.where, "process", "%d %s; at most %d" % (have, what, most), "Split it into several processes"
-                )
+                self.error(p, "%d %s; at most %d" % (have, what, most), "Split it into several processes")
 
     # -- edges: every input port has one, every output port at least one --------------------------
 
     def connections(self):
         for wire in self.process.wires:
             v = self.producer(wire)
-            if not isinstance(wire.stream.port, int) or isinstance(wire.stream.port, bool) or wire.stream.port < 0:
-                self.error(
-                    wire.where, v.label, "output port %r" % (wire.stream.port,), "Ports are numbered 0, 1, 2, ..."
-                )
+            if not _is_port(wire.stream.port):
+                self.error(wire, "output port %r" % (wire.stream.port,), PORT_CURE, v.label)
                 continue
             v.outputs.setdefault(wire.stream.port, []).append(wire)
             if wire.vertex is None:
                 continue
-            if wire.vertex.process is not wire.stream.vertex.process:
-                self.error(wire.where, v.label, "goes to another process", "Connect streams of one process")
-                continue
             y = self.consumer(wire)
             if y.source:
                 self.error(
-                    wire.where,
-                    y.label,
+                    wire,
                     "a source is raw and has no inputs",
                     "Put an operator behind it, and connect to that",
+                    y.label,
                 )
-            elif not isinstance(wire.port, int) or isinstance(wire.port, bool) or wire.port < 0:
-                self.error(wire.where, y.label, "input port %r" % (wire.port,), "Ports are numbered 0, 1, 2, ...")
+            elif not _is_port(wire.port):
+                self.error(wire, "input port %r" % (wire.port,), PORT_CURE, y.label)
             elif wire.port in y.inputs:
                 self.error(
-                    wire.where,
-                    self.port(wire),
+                    wire,
                     "has two edges, from '%s' (line %d) and from '%s'"
                     % (self.producer(y.inputs[wire.port]).name, y.inputs[wire.port].where[1], v.name),
                     "Merge the two with Union, or connect one of them elsewhere",
                 )
             elif wire.port in y.declared.disabled:
-                self.error(wire.where, self.port(wire), "is disabled and has an edge", "Drop one of the two")
+                self.error(wire, "is disabled and has an edge", "Drop one of the two")
             else:
                 y.inputs[wire.port] = wire
 
     # -- cycles --------------------------------------------------------------------------------
-
-    def forward(self):
-        """Inner edges without feedback that are the one edge of their port."""
-        for v in self.vertices:
-            for port in sorted(v.inputs):
-                if v.inputs[port].delay_ms is None:
-                    yield v.inputs[port]
-
-    def inner(self):
-        for v in self.vertices:
-            for port in sorted(v.inputs):
-                yield v.inputs[port]
-
-    def path(self, start, end, wires):
-        """Vertices of a shortest path from `start` to `end`, both included, or None."""
-        before = {id(start): None}
-        seen = [start]
-        for v in seen:
-            if v is end:
-                out = []
-                while v is not None:
-                    out.append(v)
-                    v = before[id(v)]
-                return out[::-1]
-            for wire in wires:
-                if self.producer(wire) is v and id(self.consumer(wire)) not in before:
-                    before[id(self.consumer(wire))] = v
-                    seen.append(self.consumer(wire))
-        return None
 
     def order_vertices(self):
         """Producers first, feedback aside, else as declared."""
@@ -369,10 +294,10 @@ class _Check:
                 back = self.path(self.consumer(wire), self.producer(wire), wires)
                 if back is not None and wire.delay_ms is not None:
                     self.error(
-                        wire.where,
-                        "process",
+                        wire,
                         'checkpoints="ecoc" on the cycle %s' % _cycle(back),
                         'Use checkpoints="extended"',
+                        "process",
                     )
 
     def loop(self, left, wires):
@@ -385,8 +310,7 @@ class _Check:
             if back is not None:
                 told += back
                 self.error(
-                    wire.where,
-                    self.port(wire),
+                    wire,
                     "the cycle %s has no feedback edge" % _cycle(back),
                     "Close it with p.feedback(stream, operator, port=..., delay_ms=...)",
                 )
@@ -400,8 +324,7 @@ class _Check:
             elif v.cls is None:
                 kind = v.declared.kind
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "unknown operator type '%s'%s" % (kind, near(kind, builder.library())),
                     "Import a type of the library, or make one of your class with operator(YourClass)",
                 )
@@ -427,14 +350,14 @@ class _Check:
         try:
             v.outs = (Alphabet(d.alphabet),)
         except AlphabetError as e:
-            self.error(v.where, v.label, str(e), 'Write the alphabet like "t:u32 mV:i16"')
+            self.error(v, str(e), 'Write the alphabet like "t:u32 mV:i16"')
         except AttributeError:
-            self.error(v.where, v.label, "alphabet %r" % (d.alphabet,), 'Write the alphabet like "t:u32 mV:i16"')
+            self.error(v, "alphabet %r" % (d.alphabet,), 'Write the alphabet like "t:u32 mV:i16"')
         for what, value in (("rate_hz", d.rate_hz), ("most_hz", d.most_hz)):
             if value is not None:
-                self.number_in(v.where, v.label, what, value, 0.001, plans.RATE_MHZ_MAX // 1000, (int, float))
+                self.number_in(v, what, value, 0.001, plans.RATE_MHZ_MAX // 1000, (int, float))
         if d.log_kb is not None:
-            self.number_in(v.where, v.label, "log_kb", d.log_kb, 1, plans.LOG_BYTES_MAX // 1024)
+            self.number_in(v, "log_kb", d.log_kb, 1, plans.LOG_BYTES_MAX // 1024)
 
     def bind(self, v):
         """Parameters by position and name, checked against PARAMS; True when they are right."""
@@ -445,22 +368,19 @@ class _Check:
         try:
             given = arguments(v.cls, d.args, d.params)
         except OperatorError as e:
-            self.error(v.where, v.label, str(e), "%s has the parameters %s" % (d.kind, _words(names)))
+            self.error(v, str(e), "%s has the parameters %s" % (d.kind, _words(names)))
             return False
         for name in given:
             if name not in names:
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "unknown parameter '%s'%s" % (name, near(name, names)),
                     "%s has %s" % (d.kind, _words(names)),
                 )
         for name, kind, _, default in declared:
             if name not in given:
                 if default is None:
-                    self.error(
-                        v.where, v.label, "parameter '%s' is missing" % name, "Give %s(%s=...)" % (d.kind, name)
-                    )
+                    self.error(v, "parameter '%s' is missing" % name, "Give %s(%s=...)" % (d.kind, name))
                 continue
             ok, value = self.value(v, name, kind, given[name])
             if ok:
@@ -472,24 +392,30 @@ class _Check:
         if kind == "text":
             if isinstance(value, str) and len(value) <= TEXT_MAX:
                 return True, value
-            self.error(v.where, where, "%r is not a text" % (value,), "Give a text of at most %d letters" % TEXT_MAX)
+            self.error(
+                v, "%r is not a text" % (value,), "Give a text of at most %d letters" % TEXT_MAX, where
+            )
         elif kind == "ints":
             if isinstance(value, (list, tuple)) and len(value) <= INTS_MAX:
                 for item in value:
-                    if not self.number_in(v.where, where, "an entry", item, TYPES["i64"][2], TYPES["i64"][3]):
+                    if not self.number_in(
+                        v, "an entry", item, TYPES["i64"][2], TYPES["i64"][3], (int,), where
+                    ):
                         return False, None
                 return True, list(value)
             self.error(
-                v.where, where, "%r is not a list of integers" % (value,), "Give at most %d integers" % INTS_MAX
+                v, "%r is not a list of integers" % (value,), "Give at most %d integers" % INTS_MAX, where
             )
         elif kind == "expr":
             if isinstance(value, (int, str, list)) and not isinstance(value, bool):
                 return True, value  # `arguments` parsed it; the type looks at what it names
-            self.error(v.where, where, "%r is not an expression" % (value,), 'Write it as a text, like "mV * 2 + 1"')
+            self.error(
+                v, "%r is not an expression" % (value,), 'Write it as a text, like "mV * 2 + 1"', where
+            )
         elif kind in ("f32", "f64"):
-            if self.number_in(v.where, where, "it", value, -math.inf, math.inf, (int, float)):
+            if self.number_in(v, "it", value, -math.inf, math.inf, (int, float), where):
                 return True, float(value)
-        elif self.number_in(v.where, where, "it", value, TYPES[kind][2], TYPES[kind][3]):
+        elif self.number_in(v, "it", value, TYPES[kind][2], TYPES[kind][3], (int,), where):
             return True, value
         return False, None
 
@@ -506,8 +432,7 @@ class _Check:
         for port in sorted(v.inputs):
             if tell and port >= count:
                 self.error(
-                    v.inputs[port].where,
-                    self.port(v.inputs[port]),
+                    v.inputs[port],
                     "%s has %d input port%s" % (v.declared.kind, count, "" if count == 1 else "s"),
                     "Connect to port %s" % _words([str(i) for i in range(count)]),
                 )
@@ -519,10 +444,10 @@ class _Check:
             if wire is None and port not in v.declared.disabled:
                 if tell:
                     self.error(
-                        v.where,
-                        "%s, port %d" % (v.label, port),
+                        v,
                         "the input port has no edge",
                         "Connect a stream, or give None to disable it",
+                        "%s, port %d" % (v.label, port),
                     )
                 open_.append(port)
             elif wire is not None:
@@ -553,8 +478,7 @@ class _Check:
             return
         if len(wants) != count:
             self.error(
-                v.where,
-                v.label,
+                v,
                 "%s takes %d inputs and is given %d" % (v.declared.kind, len(wants), count),
                 "Connect each input port once",
             )
@@ -563,9 +487,9 @@ class _Check:
             if ins[port] is not None and wants[port].text != ins[port]:
                 wire = v.inputs[port]
                 self.error(
-                    wire.where,
-                    self.port(wire),
-                    "takes '%s', and '%s' gives '%s'" % (wants[port].text, self.producer(wire).name, ins[port]),
+                    wire,
+                    "takes '%s', and '%s' gives '%s'"
+                    % (wants[port].text, self.producer(wire).name, ins[port]),
                     "Put a Map between them, or connect a stream with that alphabet",
                 )
         if len(self.problems) == errors:
@@ -584,15 +508,8 @@ class _Check:
             what = "ports of %s fail: %s: %s" % (v.declared.kind, type(e).__name__, e)
             cure = "Let ports(ins, params) return two tuples of alphabets, or raise OperatorError"
         if tell:
-            self.error(v.where, v.label, what, cure)
+            self.error(v, what, cure)
         return None, None
-
-    def filled(self, v):
-        params = dict(v.params)
-        for name, kind, _, default in fields(v.cls.PARAMS):
-            if name not in params and default is not None:
-                params[name] = default if kind in ("text", "expr", "ints") else int(default)
-        return params
 
     def instance(self, v):
         """Make one, as a host would: it may refuse its parameters, and it knows the size of its state."""
@@ -602,7 +519,7 @@ class _Check:
             v.state_bytes = made.state_size()
         except Exception as e:  # the same: what a type raises on its parameters is for the author
             what = str(e) if isinstance(e, OperatorError) else "%s: %s" % (type(e).__name__, e)
-            self.error(v.where, v.label, what, "Look up the parameters of %s" % v.declared.kind)
+            self.error(v, what, "Look up the parameters of %s" % v.declared.kind)
             v.outs = None
             return
         v.floats = v.cls.FLOATS or any([a.floats() for a in v.outs + tuple([a for a in v.ins if a])])
@@ -615,27 +532,34 @@ class _Check:
                 if port >= len(v.outs):
                     for wire in v.outputs[port]:
                         self.error(
-                            wire.where,
-                            "%s, output port %d" % (v.label, port),
+                            wire,
                             "%s has %d output port%s"
                             % (v.declared.kind or "a source", len(v.outs), "" if len(v.outs) == 1 else "s"),
                             "Take port %s" % _words([str(i) for i in range(len(v.outs))]),
+                            "%s, output port %d" % (v.label, port),
                         )
+            for port in sorted(v.declared.unused, key=str):
+                if not _is_port(port) or port >= len(v.outs):
+                    self.error(
+                        v,
+                        "output port %r is disabled, and there is none" % (port,),
+                        "Say .unused() of port %s" % _words([str(i) for i in range(len(v.outs))]),
+                    )
             for port in range(len(v.outs)):
                 used = port in v.outputs
                 if used and port in v.declared.unused:
                     self.error(
-                        v.outputs[port][0].where,
-                        "%s, output port %d" % (v.label, port),
+                        v.outputs[port][0],
                         "is disabled and has an edge",
                         "Drop one of the two",
+                        "%s, output port %d" % (v.label, port),
                     )
                 elif not used and port not in v.declared.unused:
                     self.error(
-                        v.where,
-                        "%s, output port %d" % (v.label, port),
+                        v,
                         "nobody uses it",
                         "Connect it, send it to the lake, or say .unused(%d)" % port,
+                        "%s, output port %d" % (v.label, port),
                     )
             for what, have, most in (
                 ("input", len(v.ins), plans.PORTS_MAX),
@@ -643,8 +567,7 @@ class _Check:
             ):
                 if have > most:
                     self.error(
-                        v.where,
-                        v.label,
+                        v,
                         "%d %s ports; at most %d" % (have, what, most),
                         "Split the operator into several",
                     )
@@ -654,34 +577,30 @@ class _Check:
     def edges(self):
         for wire in self.process.wires:
             v = self.producer(wire)
-            where = self.port(wire)
-            policy = self.choice(wire.where, where, "policy on_full", wire.policy or "block", plans.POLICIES)
+            policy = self.choice(wire, "policy on_full", wire.policy or "block", plans.POLICIES)
             if policy is not None and policy > plans.SPILL and wire.vertex is not None:
                 self.error(
-                    wire.where,
-                    where,
+                    wire,
                     'on_full="%s" inside the process' % wire.policy,
                     'Only edges to the lake may drop: use "block" or "spill"',
                 )
             elif policy == plans.SPILL and v.source:
                 self.error(
-                    wire.where,
-                    where,
-                    'on_full="spill" on a stream of source \'%s\', which is in its log already' % v.name,
+                    wire,
+                    "on_full=\"spill\" on a stream of source '%s', which is in its log already" % v.name,
                     'Leave on_full away, or use "drop_oldest" on its edge to the lake',
                 )
             if wire.vertex is not None:
                 continue
-            durable = self.choice(wire.where, where, "durable", wire.durable, plans.DURABLE)
+            durable = self.choice(wire, "durable", wire.durable, plans.DURABLE)
             if durable == plans.FLASH and (self.level or 0) > plans.LOCAL and not wire.accept_loss:
                 self.error(
-                    wire.where,
-                    where,
+                    wire,
                     'durable="flash" with level="%s": a result that is safe on one board alone dies with it'
                     % self.process.level,
                     'Use durable="gateway", or accept_loss=True',
                 )
-            self.number_in(wire.where, where, "within_ms", wire.within_ms, 0, plans.WITHIN_MS_MAX)
+            self.number_in(wire, "within_ms", wire.within_ms, 0, plans.WITHIN_MS_MAX)
 
     # -- hosts and placement -------------------------------------------------------------------------
 
@@ -689,22 +608,20 @@ class _Check:
         p = self.process
         declared = {}
         for host in p.hosts:
-            where = "host '%s'" % (host.name,)
             if not (isinstance(host.name, str) and is_name(host.name)):
-                self.error(host.where, where, "name %r" % (host.name,), NAME_CURE)
+                self.error(host, "name %r" % (host.name,), NAME_CURE)
                 continue
             if host.name in declared:
                 self.error(
-                    host.where,
-                    where,
+                    host,
                     "is declared already at line %d" % declared[host.name].where[1],
                     "Give one of the two another name",
                 )
                 continue
-            ok = self.number_in(host.where, where, "flash_kb", host.flash_kb, 16, 1 << 24)
-            ok = self.number_in(host.where, where, "heap_kb", host.heap_kb, 32, 1 << 24) and ok
+            ok = self.number_in(host, "flash_kb", host.flash_kb, 16, 1 << 24)
+            ok = self.number_in(host, "heap_kb", host.heap_kb, 32, 1 << 24) and ok
             if host.floats not in (32, 64):
-                self.error(host.where, where, "floats=%r" % (host.floats,), "Give 32 or 64")
+                self.error(host, "floats=%r" % (host.floats,), "Give 32 or 64")
                 ok = False
             host.sound = ok
             declared[host.name] = host
@@ -721,8 +638,7 @@ class _Check:
                     self.hosts.append(host)
         if len(self.hosts) > plans.HOSTS_MAX:
             self.error(
-                p.where,
-                "process",
+                p,
                 "%d hosts; at most %d" % (len(self.hosts), plans.HOSTS_MAX),
                 "Split it into several processes",
             )
@@ -734,7 +650,7 @@ class _Check:
         if name in names:
             return names.index(name)
         cure = "Use one of %s" % ", ".join(names) if len(names) > 1 else "Declare it with p.host(name)"
-        self.error(v.where, v.label, "unknown host %r%s" % (name, near(name, names)), cure)
+        self.error(v, "unknown host %r%s" % (name, near(name, names)), cure)
         return None
 
     def place(self, v):
@@ -742,7 +658,7 @@ class _Check:
         if d.host is not None:
             v.host = self.find_host(v, d.host)
         elif v.source:
-            self.error(v.where, v.label, "a source stands where its sensor is", 'Say where: on="..."')
+            self.error(v, "a source stands where its sensor is", 'Say where: on="..."')
         else:
             for port in sorted(v.inputs):
                 if v.inputs[port].delay_ms is None:
@@ -751,8 +667,7 @@ class _Check:
         if v.source:
             if d.backups:
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "a source cannot move: no backup host has its sensor",
                     "Leave backup away; to survive its host, put a second source on another one",
                 )
@@ -767,11 +682,9 @@ class _Check:
                 if h is None:
                     continue
                 if h == v.host:
-                    self.error(
-                        v.where, v.label, "is backed up by its own host '%s'" % name, "Name another host as backup"
-                    )
+                    self.error(v, "is backed up by its own host '%s'" % name, "Name another host as backup")
                 elif h in backups:
-                    self.error(v.where, v.label, "backup '%s' stands twice" % name, "Drop one of the two")
+                    self.error(v, "backup '%s' stands twice" % name, "Drop one of the two")
                 backups.append(h)
         else:
             width = self.hosts[v.host].floats
@@ -781,12 +694,13 @@ class _Check:
             # as many as the level asks for, and one to spare
             backups = backups[: LEVEL_HOLDERS[self.level or 0] + 1 if self.level else 0]
         v.hosts = (v.host,) + tuple(backups)
-        if self.level is not None and len(backups) < LEVEL_HOLDERS[self.level] and (
-            d.backups is None or None not in [self.known(name) for name in d.backups]
+        if (
+            self.level is not None
+            and len(backups) < LEVEL_HOLDERS[self.level]
+            and (d.backups is None or None not in [self.known(name) for name in d.backups])
         ):
             self.error(
-                v.where,
-                v.label,
+                v,
                 'level="%s" needs %d more host%s for its checkpoints; there %s %d'
                 % (
                     self.process.level,
@@ -802,135 +716,25 @@ class _Check:
     def known(self, name):
         return name if name in [host.name for host in self.hosts] else None
 
-    # -- rates and latencies -------------------------------------------------------------------------
-    #
-    # What validation reckons with. The rate of a source is its rate_hz, or at most most_hz. A type
-    # that is ONE_TO_ONE passes the rate on; any other gives at most one output for each element of
-    # its inputs without feedback, and one more for each timer that an element arms. The types that
-    # `sparing` knows give fewer.
-    #
-    # interval: most elements of a stream between two checkpoints, `every` for a source. interval_s:
-    # the longest time between them, None where a source is irregular.
-    #
-    #   latency(edge) = wait + link
-    #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two
-    #          operators that can only ever run on one host
-    #   link = link_ms, 0 where both ends can only ever run on one host
-
-    def rates(self):
-        every = self.process.every if self.sized else 1
-        for v in self.order:
-            if v.source:
-                rate = v.declared.rate_hz
-                v.exact_hz = rate if _number(rate) and rate > 0 else None
-                v.most_hz = v.exact_hz if rate is not None else v.declared.most_hz
-                v.irregular = rate is None
-                v.interval = every
-                v.interval_s = every / v.exact_hz if v.exact_hz else None
-                continue
-            wires = [v.inputs[port] for port in sorted(v.inputs) if v.inputs[port].delay_ms is None]
-            feeders = [self.producer(wire) for wire in wires]
-            v.irregular = True
-            if v.cls is not None and v.cls.ONE_TO_ONE and len(feeders) == 1:
-                v.exact_hz = feeders[0].exact_hz
-                v.irregular = feeders[0].irregular
-            per, us = self.sparing(v)
-            timers = 2 if v.cls is not None and v.cls.TIMED else 1
-            most = [u.most_hz for u in feeders]
-            times = [u.interval_s for u in feeders]
-            v.most_hz = None if None in most or not most else sum(most) * timers / per
-            v.interval = max(1, math.ceil(sum([u.interval for u in feeders]) * timers / per))
-            v.interval_s = None if None in times or not times else max(times)
-            if us:
-                v.most_hz = 1000000 / us
-                if v.interval_s is not None:
-                    v.interval = math.ceil(v.interval_s * v.most_hz) + 1
-
-    def sparing(self, v):
-        """(inputs for each output, time from one output to the next in us or 0)"""
-        if v.cls is None or not v.bound:
-            return 1, 0
-        params = self.filled(v)
-        kind = v.declared.kind
-        if kind == "Decimate":
-            return max(1, params["k"]), 0
-        if kind == "Qrs":
-            return max(1, params["hz"] // 5), 0  # no two beats within 200 ms
-        if kind == "Tumbling":
-            return max(1, params["count"]), params["us"]
-        if kind == "Sliding":
-            return max(1, params["step"]), params["step_us"]
-        if kind == "Rate":
-            return 1, params["us"]
-        return 1, 0
-
-    def latency_ms(self, wire):
-        p = self.process
-        x = self.producer(wire)
-        ends = set(x.hosts) | (set(self.consumer(wire).hosts) if wire.vertex is not None else {-1})
-        if len(ends) == 1 and not x.source:
-            return 0
-        wait = p.batch_ms
-        if x.exact_hz:
-            wait = min(wait, math.ceil(1000 * p.batch / x.exact_hz))
-        return wait + (p.link_ms if len(ends) > 1 else 0)
-
-    def longest_ms(self, start, end):
-        """Latency of the slowest way from `start` to `end` without feedback, or None."""
-        best = {id(start): 0}
-        for v in self.order:
-            if id(v) not in best:
-                continue
-            for port in sorted(v.outputs):
-                for wire in v.outputs[port]:
-                    if wire.vertex is not None and wire.delay_ms is None:
-                        y = self.consumer(wire)
-                        best[id(y)] = max(best.get(id(y), 0), best[id(v)] + self.latency_ms(wire))
-        return best.get(id(end))
-
     # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
-
-    def need(self, wire):
-        """The smallest cap of an edge. A lake edge: a batch on its way and one being made. Inside:
-        what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
-        checkpoints each `every` elements that it takes; `ecoc`, `extended`: a request comes with
-        each `every` elements of a source, and a merge brings those of all its inputs."""
-        p = self.process
-        if wire.vertex is None or self.strategy == plans.UNSAFE:
-            return 2 * p.batch
-        if self.strategy == plans.UNCOORDINATED:
-            return p.every + p.batch
-        return self.producer(wire).interval + p.batch
-
-    def cap(self, wire):
-        if wire.cap is not None:
-            return wire.cap
-        need = self.need(wire)
-        if wire.vertex is None:
-            need = max(need, min(self.process.every, self.producer(wire).interval))
-        if wire.delay_ms is not None:
-            need = max(need, self.feedback_need(wire) or 0)
-        return need + self.process.batch
 
     def buffers(self):
         for wire in self.process.wires:
-            where = self.port(wire)
-            if wire.cap is not None and not self.number_in(wire.where, where, "cap", wire.cap, 1, plans.CAP_MAX):
+            if wire.cap is not None and not self.number_in(wire, "cap", wire.cap, 1, plans.CAP_MAX):
                 continue
             if not self.sized:
                 continue
             need = self.need(wire)
             if wire.cap is None and self.cap(wire) > plans.CAP_MAX:
                 self.error(
-                    wire.where,
-                    where,
-                    "one interval is up to %d elements here; a buffer holds at most %d" % (need, plans.CAP_MAX),
+                    wire,
+                    "one interval is up to %d elements here; a buffer holds at most %d"
+                    % (need, plans.CAP_MAX),
                     "Lower every=",
                 )
             elif wire.cap is not None and wire.cap < need:
                 self.error(
-                    wire.where,
-                    where,
+                    wire,
                     "cap=%d cannot hold %s"
                     % (
                         wire.cap,
@@ -938,77 +742,51 @@ class _Check:
                         if need == 2 * self.process.batch
                         else "one checkpoint interval and the batch that is under way",
                     ),
-                    "Give cap=%d or more%s" % (need, "" if need == 2 * self.process.batch else ", or lower every="),
+                    "Give cap=%d or more%s"
+                    % (need, "" if need == 2 * self.process.batch else ", or lower every="),
                 )
 
     # -- feedback: silent, and late enough -------------------------------------------------------------
-    #
-    #   loop = latency(feedback edge) + slowest way from its consumer back to its producer
-    #   D   >= 2 * loop
-    #   cap >= rate * (D + latency(feedback edge)) + one interval + a batch
-
-    def loop_ms(self, wire):
-        way = self.longest_ms(self.consumer(wire), self.producer(wire))
-        if way is None:
-            # closed by other feedback edges only: all edges of the cycle at once
-            wires = list(self.inner())
-            way = 0
-            back = self.path(self.consumer(wire), self.producer(wire), wires)
-            if back is not None:
-                inside = [w for w in wires if w is not wire and self.path(self.consumer(w), self.producer(w), wires)]
-                way = sum([self.latency_ms(w) for w in inside])
-        return self.latency_ms(wire) + way
-
-    def feedback_need(self, wire):
-        rate = self.producer(wire).most_hz
-        if rate is None or not _number(wire.delay_ms):
-            return None
-        return math.ceil(rate * (wire.delay_ms + self.latency_ms(wire)) / 1000) + self.need(wire)
-
     def feedback(self):
         for wire in self.inner():
             if wire.delay_ms is None:
                 continue
-            where = self.port(wire)
             y = self.consumer(wire)
             if y.cls is not None and wire.port not in y.cls.FEEDBACK:
                 silent = [str(i) for i in y.cls.FEEDBACK]
                 self.error(
-                    wire.where,
-                    where,
+                    wire,
                     "feedback into a port that is not silent",
                     "%s takes feedback at port %s" % (y.declared.kind, _words(silent))
                     if silent
                     else "%s has no silent port: use a type that has one, like Attenuate" % y.declared.kind,
                 )
-            if not self.number_in(
-                wire.where, where, "delay_ms", wire.delay_ms, 1, plans.DELAY_US_MAX // 1000
-            ) or not self.sized:
-                continue
-            if len(self.order) != len(self.vertices) or not _number(self.process.batch_ms, self.process.link_ms):
+            if (
+                not self.number_in(wire, "delay_ms", wire.delay_ms, 1, plans.DELAY_US_MAX // 1000)
+                or not self.sized
+            ):
                 continue
             loop = self.loop_ms(wire)
             if wire.delay_ms < 2 * loop:
                 self.error(
-                    wire.where,
-                    where,
-                    "feedback delay of %d ms; the loop takes up to %d ms with batching" % (wire.delay_ms, loop),
+                    wire,
+                    "feedback delay of %d ms; the loop takes up to %d ms with batching"
+                    % (wire.delay_ms, loop),
                     "Give delay_ms=%d or more (twice that), or lower batch_ms or link_ms" % (2 * loop),
                 )
             need = self.feedback_need(wire)
             if need is None:
                 self.error(
-                    wire.where,
-                    where,
+                    wire,
                     "nothing bounds the rate of '%s', so that no buffer is known to be large enough"
                     % self.producer(wire).name,
                     "Give rate_hz or most_hz to the sources above it",
                 )
             elif isinstance(wire.cap, int) and self.need(wire) <= wire.cap < need:
                 self.error(
-                    wire.where,
-                    where,
-                    "cap=%d cannot hold what is on its way for %d ms and one interval" % (wire.cap, wire.delay_ms),
+                    wire,
+                    "cap=%d cannot hold what is on its way for %d ms and one interval"
+                    % (wire.cap, wire.delay_ms),
                     "Give cap=%d or more" % need,
                 )
 
@@ -1016,18 +794,17 @@ class _Check:
 
     def lake_delays(self):
         """Well-formedness, rule 5: no delay bound below what the way takes when all is well."""
-        if not self.sized or not _number(self.process.batch_ms, self.process.link_ms):
+        if not self.sized:
             return
         for wire in self.process.wires:
-            if wire.vertex is not None or not _number(wire.within_ms) or not wire.within_ms:
+            if wire.vertex is not None or not is_number(wire.within_ms) or not wire.within_ms:
                 continue
             v = self.producer(wire)
             ways = [self.longest_ms(u, v) for u in self.vertices if u.source]
             least = max([w for w in ways if w is not None] or [0]) + self.latency_ms(wire)
             if wire.within_ms < least:
                 self.error(
-                    wire.where,
-                    self.port(wire),
+                    wire,
                     "within_ms=%d; batches and links take up to %d ms" % (wire.within_ms, least),
                     "Give within_ms=%d or more, or lower batch, batch_ms or link_ms" % least,
                 )
@@ -1041,77 +818,27 @@ class _Check:
             widths = sorted(set([self.hosts[h].floats for h in v.hosts if h is not None]), key=str)
             if v.floats and len(widths) > 1:
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "computes in floats, and its hosts have floats of different width (%s)"
                     % ", ".join(["%s: %s" % (self.hosts[h].name, self.hosts[h].floats) for h in v.hosts]),
                     "Name hosts of one width, compute in integers, or say Process(..., allow_drift=True)",
                 )
 
     # -- what a host has, and what it needs ------------------------------------------------------------
-    #
-    #   checkpoint(v) = head + state + for each port: head + cap * (width + 4)   [transfer state's bound]
-    #   reserve(host) = 2 sectors + sum of 2 * checkpoint(v), v hosted or held   [protocol: the ring log]
-    #   flash        >= reserve + 2 sectors + for each source: its log_kb, or one interval
-    #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
-
-    def port_caps(self, v):
-        for port in range(len(v.outs or ())):
-            caps = [self.cap(wire) for wire in v.outputs.get(port, ())]
-            yield v.outs[port], max([c for c in caps if isinstance(c, int)] or [self.process.batch])
-
-    def checkpoint_bytes(self, v):
-        total = CHECKPOINT_HEAD_BYTES + CHECKPOINT_PORT_BYTES * len(v.ins) + v.state_bytes
-        for alphabet, cap in self.port_caps(v):
-            total += CHECKPOINT_PORT_BYTES + cap * (alphabet.width + 4)
-        return total
-
-    def buffer_bytes(self, v, host):
-        """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
-        batch = self.process.batch
-        total = v.state_bytes
-        for alphabet, cap in self.port_caps(v):
-            cap = min(cap, 4 * batch) if v.source else cap
-            chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
-            total += batch * (alphabet.width + 4) + cap * (alphabet.width + 4 * v.irregular) + 24 * chunks
-        for port in sorted(v.inputs):
-            x = self.producer(v.inputs[port])
-            if x.host != host and x.outs and v.inputs[port].stream.port < len(x.outs):
-                alphabet = x.outs[v.inputs[port].stream.port]
-                total += 5 * batch * (alphabet.width + 4 * x.irregular)
-        return total
-
-    def log_bytes(self, v):
-        return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
-
-    def flash_bytes(self, h):
-        """(reserve, room for samples) that a host needs at least."""
-        reserve = 2 * SECTOR_BYTES
-        log = 2 * SECTOR_BYTES
-        for v in self.vertices:
-            if h in v.hosts and not v.source:
-                reserve += 2 * self.checkpoint_bytes(v)
-            elif v.host == h and v.outs:
-                kb = v.declared.log_kb
-                log += kb * 1024 if isinstance(kb, int) else self.log_bytes(v)
-        return reserve, log
-
     def resources(self):
         if not self.sized:
             return
         for v in self.vertices:
             if len(v.hosts) > 1 and self.checkpoint_bytes(v) > CHECKPOINT_MAX_BYTES:
                 self.error(
-                    v.where,
-                    v.label,
+                    v,
                     "a checkpoint with its transfer state takes up to %d KB; a host takes in at most %d KB"
-                    % (_kb(self.checkpoint_bytes(v)), CHECKPOINT_MAX_BYTES // 1024),
+                    % (kb(self.checkpoint_bytes(v)), CHECKPOINT_MAX_BYTES // 1024),
                     "Lower every= or the caps of its outputs, or give it a smaller state",
                 )
         for h, host in enumerate(self.hosts):
             if not host.sound or h == 0:
                 continue
-            where = "host '%s'" % host.name
             held = [v for v in self.vertices if h in v.hosts and not v.source]
             runs = [v for v in self.vertices if v.host == h]
             for v in runs:
@@ -1119,36 +846,33 @@ class _Check:
                     least = self.log_bytes(v)
                     if v.declared.log_kb * 1024 < least:
                         self.error(
-                            v.where,
-                            v.label,
+                            v,
                             "log_kb=%d cannot hold one checkpoint interval" % v.declared.log_kb,
-                            "Give log_kb=%d or more, or lower every=" % _kb(least),
+                            "Give log_kb=%d or more, or lower every=" % kb(least),
                         )
             reserve, log = self.flash_bytes(h)
             if reserve + log > host.flash_kb * 1024:
                 self.error(
-                    host.where,
-                    where,
-                    "flash_kb=%d; the log needs %d KB in reserve for the checkpoints of %s, and %d KB for samples"
-                    % (host.flash_kb, _kb(reserve), _words([v.name for v in held]), _kb(log)),
-                    "Give it flash_kb=%d, move operators away, or lower every= or caps" % _kb(reserve + log),
+                    host,
+                    "flash_kb=%d; the log needs %d KB in reserve for checkpoints of %s, and %d KB for samples"
+                    % (host.flash_kb, kb(reserve), _words([v.name for v in held]), kb(log)),
+                    "Give it flash_kb=%d, move operators away, or lower every= or caps" % kb(reserve + log),
                 )
             heap = sum([self.buffer_bytes(v, h) for v in runs])
             spare = max([self.buffer_bytes(v, h) for v in held if v.host != h] or [0])
             if RUNTIME_KB * 1024 + heap + spare > host.heap_kb * 1024:
                 self.error(
-                    host.where,
-                    where,
+                    host,
                     "heap_kb=%d; the runtime takes %d KB, the buffers of %s %d KB%s"
                     % (
                         host.heap_kb,
                         RUNTIME_KB,
                         _words([v.name for v in runs]),
-                        _kb(heap),
-                        ", what it may take over %d KB" % _kb(spare) if spare else "",
+                        kb(heap),
+                        ", what it may take over %d KB" % kb(spare) if spare else "",
                     ),
                     "Give it heap_kb=%d, move operators away, or lower every=, batch= or caps"
-                    % (RUNTIME_KB + _kb(heap + spare)),
+                    % (RUNTIME_KB + kb(heap + spare)),
                 )
 
     # -- what the author should know -------------------------------------------------------------------
@@ -1157,23 +881,19 @@ class _Check:
         p = self.process
         if self.strategy == plans.UNSAFE:
             self.warn(
-                p.where,
-                "process",
+                p,
                 'checkpoints="unsafe": a restart loses what operators hold',
                 'Use "extended" where that matters',
             )
         elif self.level == plans.LOCAL and [v for v in self.vertices if not v.source]:
             self.warn(
-                p.where,
-                "process",
+                p,
                 'level="local": the permanent death of a host loses its operators',
                 'Use level="peer" to survive it',
             )
         for h, host in enumerate(self.hosts):
             if h and not [v for v in self.vertices if h in v.hosts]:
-                self.warn(
-                    host.where, "host '%s'" % host.name, "nothing runs there", "Place something on it, or drop it"
-                )
+                self.warn(host, "nothing runs there", "Place something on it, or drop it")
 
     # -- the plan ------------------------------------------------------------------------------------
 
@@ -1224,16 +944,18 @@ class _Check:
         try:
             decoded = plans.loads(data)
         except plans.PlanError as e:
-            self.error(p.where, "process", str(e), "Make it smaller")
+            self.error(p, str(e), "Make it smaller")
             return Report(p.name, self.sorted(), None, None)
         return Report(p.name, self.sorted(), data, decoded)
 
 
+PORT_CURE = "Ports are numbered 0, 1, 2, ..."
 NAME_CURE = "Use a letter, then letters, digits and _, at most 32 in all"
 LAKE_NAME_CURE = "Use names with / between them, like cardio/ecg, at most 64 letters"
 
-def _number(*values):
-    return all([isinstance(v, (int, float)) and not isinstance(v, bool) for v in values])
+
+def _is_port(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _span(low, high):
@@ -1244,10 +966,6 @@ def _span(low, high):
 
 def _words(names):
     return ", ".join(names) if names else "none"
-
-
-def _kb(size_bytes):
-    return -(-size_bytes // 1024)
 
 
 def _cycle(vertices):

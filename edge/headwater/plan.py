@@ -90,7 +90,9 @@ class Edge:
     # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
     # within_ms  of an edge to the lake: delay bound, 0 when none is asked
     # cyclic     True where the edge lies inside a cycle (a strongly connected component)
-    def __init__(self, index, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, cyclic):
+    def __init__(
+        self, index, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, cyclic
+    ):
         self.index = index
         self.src = src
         self.sport = sport
@@ -223,7 +225,8 @@ def _vertex(i, row, alphabets):
 
 def _edge(i, row, vertices, taken, lakes):
     where = "edge %d" % i
-    src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms = _list("fields", where, row, 10, 10)
+    row = _list("fields", where, row, 10, 10)
+    src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms = row
     top = len(vertices) - 1
     _int("src", where, src, 0, top)
     _int("sport", where, sport, 0, len(vertices[src].outs) - 1)
@@ -322,6 +325,5 @@ def loads(data):
                 if e.dst == v.index and e.src in seen:
                     e.cyclic = True
     order = tuple(range(len(vertices)))
-    return Plan(
-        name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), plan_hash(process), batch_ms
-    )
+    sha = plan_hash(process)
+    return Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), sha, batch_ms)

@@ -185,7 +185,9 @@ class Spec:
         kind, cls, args, params, where = self._spec
         streams = [s for s in inputs if s is not None]
         if not streams:
-            raise ProcessError("%s(...) is connected to nothing: give it a stream, as in ecg >> %s(...)" % (kind, kind))
+            raise ProcessError(
+                "%s(...) is connected to nothing: give it a stream, as in ecg >> %s(...)" % (kind, kind)
+            )
         for i, s in enumerate(inputs):
             if s is not None and not isinstance(s, Stream):
                 raise ProcessError(
@@ -289,6 +291,7 @@ class Process:
         "drop_oldest" or "drop_newest"."""
         if not isinstance(stream, Stream):
             raise ProcessError("lake stream '%s' is given %s, not a stream" % (name, type(stream).__name__))
+        self._owns(stream)
         wire = Wire(stream, None, 0, _here())
         wire.lake = name
         wire.durable = durable
@@ -310,11 +313,20 @@ class Process:
     def _late(self, stream, consumer, port, delay_ms, cap, on_full):
         for s in (stream, consumer):
             if not isinstance(s, Stream):
-                raise ProcessError("%s is not a stream: give the results of p.source(...) or of >>" % type(s).__name__)
+                raise ProcessError(
+                    "%s is not a stream: give the results of p.source(...) or of >>" % type(s).__name__
+                )
+            self._owns(s)
         wire = Wire(stream, consumer.vertex, port, _here(), delay_ms)
         wire.cap = cap or stream._cap
         wire.policy = on_full or stream._policy
         self.wires.append(wire)
+
+    def _owns(self, stream):
+        if stream.vertex.process is not self:
+            raise ProcessError(
+                "the stream is of process '%s', not of '%s'" % (stream.vertex.process.name, self.name)
+            )
 
     def encode(self):
         """The plan's bytes. ProcessError, with every problem in its text, where the check fails."""
@@ -356,11 +368,15 @@ def dumps(p):
     for v in p.vertices:
         ins = [-1 if a is None else texts.index(a.text) for a in v.ins]
         outs = [texts.index(a.text) for a in v.outs]
-        params = {name: _flat(value) if isinstance(value, list) else value for name, value in v.params.items()}
+        params = {
+            name: _flat(value) if isinstance(value, list) else value for name, value in v.params.items()
+        }
         rows.append([v.name, v.kind, v.version, params, ins, outs, v.rate_mhz, v.log_bytes])
     links = []
     for e in p.edges:
-        links.append([e.src, e.sport, e.dst, e.dport, e.delay_us, e.cap, e.policy, e.lake, e.durable, e.within_ms])
+        links.append(
+            [e.src, e.sport, e.dst, e.dport, e.delay_us, e.cap, e.policy, e.lake, e.durable, e.within_ms]
+        )
     process = pack.dumps(
         [p.name, p.strategy, p.every, p.level, p.batch, p.batch_ms, list(p.hosts), texts, rows, links]
     )

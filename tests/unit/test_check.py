@@ -306,6 +306,12 @@ def test_an_output_port_may_be_disabled():
     sound(p)
 
 
+def test_a_disabled_output_port_exists():
+    p, s = start()
+    p.lake("out", s >> Pass().unused(1))
+    assert only(p)[2:] == ("output port 1 is disabled, and there is none", "Say .unused() of port 0")
+
+
 def test_a_disabled_output_port_has_no_edge():
     p, s = start()
     both = (s >> Split()).unused(1)
@@ -323,7 +329,11 @@ def test_an_output_port_that_the_type_does_not_have_is_refused():
     one = s >> Pass()
     p.lake("one", one)
     p.lake("two", one.out(1))
-    assert only(p)[:3] == ("vertex 'pass', output port 1", 'p.lake("two", one.out(1))', "Pass has 1 output port")
+    assert only(p)[:3] == (
+        "vertex 'pass', output port 1",
+        'p.lake("two", one.out(1))',
+        "Pass has 1 output port",
+    )
 
 
 def test_an_input_port_may_be_disabled():
@@ -478,7 +488,10 @@ def test_a_cycle_without_feedback_is_refused():
     p.lake("out", end)
     p.connect(end, fed, port=1)
     where, _, what, cure = only(p)
-    assert (where, what) == ("vertex 'fed', port 0", "the cycle pass -> fed -> pass has no feedback edge") or (
+    assert (where, what) == (
+        "vertex 'fed', port 0",
+        "the cycle pass -> fed -> pass has no feedback edge",
+    ) or (
         where,
         what,
     ) == ("vertex 'fed', port 1", "the cycle fed -> pass -> fed has no feedback edge")
@@ -664,7 +677,10 @@ def test_that_loss_can_be_accepted():
 def test_an_unknown_durability_is_told():
     p, s = start()
     p.lake("out", s, durable="gatway")
-    assert only(p)[2:] == ("unknown durable 'gatway': did you mean 'gateway'?", "Use one of flash, gateway, lake")
+    assert only(p)[2:] == (
+        "unknown durable 'gatway': did you mean 'gateway'?",
+        "Use one of flash, gateway, lake",
+    )
 
 
 def test_a_delay_bound_is_not_below_what_the_way_takes():
@@ -820,7 +836,7 @@ def test_the_reserve_of_checkpoints_fits_the_flash():
     p.lake("out", s >> Pass())
     where, line, what, cure = only(p)
     assert (where, line) == ("host 'b'", 'p.host("b", heap_kb=256)')
-    assert what == "flash_kb=16; the log needs 10 KB in reserve for the checkpoints of pass, and 8 KB for samples"
+    assert what == "flash_kb=16; the log needs 10 KB in reserve for checkpoints of pass, and 8 KB for samples"
     assert cure == "Give it flash_kb=18, move operators away, or lower every= or caps"
 
 

@@ -45,8 +45,27 @@ def test_300_random_processes_are_valid_and_of_every_kind():
         seen |= {"spill" for e in plan.edges if e.policy == plans.SPILL}
         seen |= {"irregular" for v in plan.vertices if not v.kind and not v.rate_mhz}
         seen |= {"on the gateway" for v in plan.vertices if v.kind and v.hosts[0] == 0}
-    assert seen >= {"uncoordinated", "ecoc", "extended", "local", "peer", "peers=2", "flash", "gateway", "lake"}
-    assert seen >= {"feedback", "spill", "irregular", "on the gateway", "SumJoin", "Union", "Hold", "Attenuate"}
+    assert seen >= {
+        "uncoordinated",
+        "ecoc",
+        "extended",
+        "local",
+        "peer",
+        "peers=2",
+        "flash",
+        "gateway",
+        "lake",
+    }
+    assert seen >= {
+        "feedback",
+        "spill",
+        "irregular",
+        "on the gateway",
+        "SumJoin",
+        "Union",
+        "Hold",
+        "Attenuate",
+    }
 
 
 @given(strategies.processes())
@@ -211,7 +230,9 @@ def test_trees_deeper_than_lists_may_be_survive_the_plan():
     assert plans.loads(dumps(plan)).vertices[-1].params["test"] == tree
 
 
-@pytest.mark.parametrize("flat", [[False], [False, 2, 1], [False, -1], [False, 1.5], [True], [None], [False, 1, False]])
+@pytest.mark.parametrize(
+    "flat", [[False], [False, 2, 1], [False, -1], [False, 1.5], [True], [None], [False, 1, False]]
+)
 def test_a_tree_that_does_not_end_is_refused(flat):
     rows = lambda v: [v[0], v[1][:3] + [{"coeffs": flat}] + v[1][4:], v[2]]  # noqa: E731
     with pytest.raises(PlanError):

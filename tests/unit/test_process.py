@@ -170,6 +170,10 @@ def test_streams_of_two_processes_do_not_meet():
     q, t = start()
     with pytest.raises(ProcessError, match="the inputs of Same come from two processes"):
         SAME()(s, t)
+    with pytest.raises(ProcessError, match="the stream is of process 'p', not of 'p'"):
+        p.lake("out", t)
+    with pytest.raises(ProcessError, match="the stream is of process"):
+        p.feedback(t, s, port=1, delay_ms=5000)
 
 
 def test_unpacking_what_cannot_be_counted_is_refused_in_words():

@@ -26,6 +26,15 @@ def _span(low: int, high: int) -> Callable[[random.Random], int]:
     return lambda rng: rng.randint(low, high)
 
 
+def _what(rng: random.Random) -> str:
+    return " ".join(sorted(rng.sample(("count", "sum", "mean", "min", "max"), rng.randint(1, 2))))
+
+
+def _sliding_time(rng: random.Random) -> Spec:
+    step_us = rng.randint(100_000, 500_000)
+    return operator("Sliding")(us=step_us * rng.randint(1, 5), step_us=step_us, what=_what(rng))
+
+
 # Types with one input of any integers up to 32 bits, cheap and deterministic.
 SINGLE: dict[str, Make] = {
     "Affine": _type("Affine", num=_span(-3, 3), offset=_span(-50, 50), shift=_span(0, 2)),
@@ -34,12 +43,24 @@ SINGLE: dict[str, Make] = {
     "Median": _type("Median", k=lambda rng: rng.choice((3, 5))),
     "Decimate": _type("Decimate", k=_span(2, 3)),
     "Difference": _type("Difference"),
+    "Counter": lambda rng: operator("Counter")(us=60 * rng.randint(1000, 100_000)),
+    "Rate": lambda rng: operator("Rate")(us=rng.randint(200_000, 2_000_000)),
 }
 # The same, for streams of one field.
 ONE_FIELD: dict[str, Make] = {
     "Average": _type("Average", count=_span(2, 8)),
     "AverageOfTime": lambda rng: operator("Average")(us=rng.randint(100_000, 900_000), keep=16),
     "DeadBand": _type("DeadBand", width=_span(0, 40)),
+    "Threshold": lambda rng: operator("Threshold")(high=rng.randint(20, 60), low=rng.randint(-40, 19)),
+    "Debounce": lambda rng: operator("Debounce")(us=rng.randint(50_000, 500_000)),
+    "Tumbling": lambda rng: operator("Tumbling")(count=rng.randint(2, 6), what=_what(rng)),
+    "TumblingTime": lambda rng: operator("Tumbling")(
+        us=rng.randint(200_000, 2_000_000), what=_what(rng), empty=rng.randint(0, 1), holes=rng.randint(0, 1)
+    ),
+    "Sliding": lambda rng: operator("Sliding")(
+        count=rng.randint(3, 8), step=rng.randint(1, 3), what=_what(rng)
+    ),
+    "SlidingTime": _sliding_time,
 }
 FIELDS_MAX = 4
 
@@ -107,7 +128,7 @@ class _Graph:
         wanted = rng.randint(2 if self.cyclic else 1, 8)
         if self.cyclic:
             self.attenuate()
-        while sum(1 for s in self.streams if s.vertex.kind) < wanted:
+        while sum(1 for v in self.process.vertices if v.kind) < wanted:
             draw = rng.random()
             if draw < 0.15:
                 self.sum_join()
@@ -115,6 +136,8 @@ class _Graph:
                 self.union()
             elif draw < 0.4:
                 self.hold()
+            elif draw < 0.55:
+                self.expression()
             else:
                 self.single()
 
@@ -138,6 +161,27 @@ class _Graph:
         kinds = {**SINGLE, **ONE_FIELD} if one else SINGLE
         spec = kinds[self.rng.choice(sorted(kinds))](self.rng)
         self.add(self.place(spec)(self.stream(i)))
+
+    def expression(self) -> None:
+        """Where, Map or Route over the first field."""
+        rng = self.rng
+        i = self.choose(_narrow)
+        if i is None:
+            return
+        name = self.alphabets[i].names[0]
+        limit = rng.randint(-20, 60)
+        kind = rng.choice(("Where", "Map", "Route"))
+        if kind == "Where":
+            spec = operator("Where")("%s > limit" % name, limit=limit)
+        elif kind == "Map":
+            text = rng.choice(("v:i16", "v:u8", "w:i16", "m:i32"))
+            field, _, width = text.partition(":")
+            spec = operator("Map")(text, **{field: "sat%s(%s * 3 - %d)" % (_saturation(width), name, limit)})
+        else:
+            spec = operator("Route")("%s > limit" % name, limit=limit)
+        stream = self.place(spec)(self.stream(i))
+        for port in range(len(outputs(stream.vertex))):
+            self.add(stream.out(port))
 
     def sum_join(self) -> None:
         i = self.choose(_single)
@@ -176,7 +220,9 @@ class _Graph:
         for i in self.silent:
             behind = {i}
             for wire in self.process.wires:
-                if wire.vertex is not None and any(self.streams[k].vertex is wire.stream.vertex for k in behind):
+                if wire.vertex is not None and any(
+                    self.streams[k].vertex is wire.stream.vertex for k in behind
+                ):
                     behind |= {k for k, s in enumerate(self.streams) if s.vertex is wire.vertex}
             ends = [k for k in sorted(behind) if _single(self.alphabets[k])]
             k = self.rng.choice(ends[-2:])
@@ -212,6 +258,10 @@ class _Graph:
 
 
 STRATEGIES = ("uncoordinated", "ecoc", "extended")
+
+
+def _saturation(kind: str) -> str:
+    return kind[1:] if kind[0] == "i" else kind
 
 
 def _narrow(a: Alphabet) -> bool:

@@ -49,21 +49,31 @@ def load(path: str | Path) -> Process:
 def run(path: str | Path) -> ModuleType:
     """The module that a process file makes."""
     source = Path(path).read_bytes()
+    try:
+        code = compile(source, str(path), "exec")
+    except (SyntaxError, ValueError) as e:
+        raise _unreadable(path, e) from None
     folder = str(Path(path).resolve().parent)
     module = ModuleType(MODULE)
     module.__file__ = str(path)
     sys.modules[MODULE] = module
     sys.path.insert(0, folder)
     try:
-        exec(compile(source, str(path), "exec"), vars(module))
-    except SyntaxError as e:
-        file = e.filename or str(path)
-        raise _error(file, e.lineno or 1, "Python cannot read this: %s" % e.msg, "Correct the line") from None
+        exec(code, vars(module))
+    except SyntaxError as e:  # of a file that it imports
+        raise _unreadable(path, e) from None
     except (Exception, SystemExit) as e:
         raise _error(path, _line(e, path), _what(e), _cure(e)) from None
     finally:
         sys.path.remove(folder)
     return module
+
+
+def _unreadable(path: str | Path, error: SyntaxError | ValueError) -> ProcessFileError:
+    file, line, what = str(path), 1, str(error)
+    if isinstance(error, SyntaxError):
+        file, line, what = error.filename or file, error.lineno or line, error.msg
+    return _error(file, line, "Python cannot read this: %s" % what, "Correct the line")
 
 
 def _line(error: BaseException, path: str | Path) -> int:

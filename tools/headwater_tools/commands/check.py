@@ -70,8 +70,8 @@ def _counts(report: Report) -> dict[str, Any]:
 def _describe(report: Report) -> None:
     plan: Plan = report.decoded
     print(
-        "process '%s', version %s: %d vertices, %d edges, %d hosts, plan of %d bytes; checkpoints %s every %d, "
-        "level %s"
+        "process '%s', version %s: %d vertices, %d edges, %d hosts, plan of %d bytes; "
+        "checkpoints %s every %d, level %s"
         % (
             plan.name,
             report.hash,
@@ -88,7 +88,16 @@ def _describe(report: Report) -> None:
     for v in plan.vertices:
         names = [plan.hosts[h] for h in v.hosts]
         gives = "; ".join(a.text for a in v.outs)
-        rows.append((v.name, v.kind or "source", names[0], ", ".join(names[1:]) or "-", gives, _readers(plan, v.index)))
+        rows.append(
+            (
+                v.name,
+                v.kind or "source",
+                names[0],
+                ", ".join(names[1:]) or "-",
+                gives,
+                _readers(plan, v.index),
+            )
+        )
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     for row in rows:
         print("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())

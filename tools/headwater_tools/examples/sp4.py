@@ -25,7 +25,9 @@ def build(
     threshold: int = 10_000,
 ) -> Process:
     """`hosts`: where left, right, sum and average run; what attenuates runs with its sensor."""
-    return sp3.build(checkpoints, every, level, hosts, rate_hz, heap_kb, batch, delay_ms, threshold, both=True)
+    return sp3.build(
+        checkpoints, every, level, hosts, rate_hz, heap_kb, batch, delay_ms, threshold, both=True
+    )
 
 
 process = build()

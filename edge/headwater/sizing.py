@@ -1,0 +1,289 @@
+"""What validation reckons with: rates, latencies, and what a process needs of buffers, flash and heap.
+A board never imports this module; it only reckons, and says nothing to anybody.
+"""
+
+import math
+
+from . import plan as plans
+from .operator import fields
+
+# What a board needs beside the buffers that the process decides: interpreter, runtime, link.
+RUNTIME_KB = 46
+SECTOR_BYTES = 4096
+CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
+CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
+CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
+
+
+class Vertex:
+    """A declared vertex and what the check finds out about it."""
+
+    def __init__(self, declared):
+        self.declared = declared
+        self.where = declared.where
+        self.source = not declared.kind
+        self.name = ""
+        self.label = ""
+        self.cls = declared.cls
+        self.inputs = {}  # port -> its first wire
+        self.outputs = {}  # port -> wires
+        self.params = {}
+        self.bound = self.source  # parameters are right
+        self.ins = ()  # alphabets; None for a disabled port
+        self.outs = None  # alphabets; None where they cannot be known
+        self.most_hz = None  # bound of the rate of its outputs; None: unknown
+        self.exact_hz = None  # rate of its outputs, where it is exact
+        self.irregular = False
+        self.interval = 1  # most elements between two checkpoints
+        self.interval_s = None
+        self.state_bytes = 0
+        self.floats = False
+        self.host = None
+        self.hosts = ()
+
+
+class Sizing:
+    """A process with its vertices in order, as the check fills them in."""
+
+    def __init__(self, process):
+        self.process = process
+        self.vertices = [Vertex(d) for d in process.vertices]
+        self.of = {id(v.declared): v for v in self.vertices}
+        self.hosts = []
+        self.order = []
+        self.strategy = self.level = None
+        self.sized = False  # every, batch, batch_ms and link_ms are numbers to reckon with
+
+    def producer(self, wire):
+        return self.of[id(wire.stream.vertex)]
+
+    def consumer(self, wire):
+        return self.of[id(wire.vertex)]
+
+    def forward(self):
+        """Inner edges without feedback that are the one edge of their port."""
+        for v in self.vertices:
+            for port in sorted(v.inputs):
+                if v.inputs[port].delay_ms is None:
+                    yield v.inputs[port]
+
+    def inner(self):
+        for v in self.vertices:
+            for port in sorted(v.inputs):
+                yield v.inputs[port]
+
+    def path(self, start, end, wires):
+        """Vertices of a shortest path from `start` to `end`, both included, or None."""
+        before = {id(start): None}
+        seen = [start]
+        for v in seen:
+            if v is end:
+                out = []
+                while v is not None:
+                    out.append(v)
+                    v = before[id(v)]
+                return out[::-1]
+            for wire in wires:
+                if self.producer(wire) is v and id(self.consumer(wire)) not in before:
+                    before[id(self.consumer(wire))] = v
+                    seen.append(self.consumer(wire))
+        return None
+
+    def filled(self, v):
+        params = dict(v.params)
+        for name, kind, _, default in fields(v.cls.PARAMS):
+            if name not in params and default is not None:
+                params[name] = default if kind in ("text", "expr", "ints") else int(default)
+        return params
+
+    # -- rates and latencies -------------------------------------------------------------------------
+    #
+    # What validation reckons with. The rate of a source is its rate_hz, or at most most_hz. A type
+    # that is ONE_TO_ONE passes the rate on; any other gives at most one output for each element of
+    # its inputs without feedback, and one more for each timer that an element arms. The types that
+    # `sparing` knows give fewer.
+    #
+    # interval: most elements of a stream between two checkpoints, `every` for a source. interval_s:
+    # the longest time between them, None where a source is irregular.
+    #
+    #   latency(edge) = wait + link
+    #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two
+    #          operators that can only ever run on one host
+    #   link = link_ms, 0 where both ends can only ever run on one host
+
+    def rates(self):
+        every = self.process.every if self.sized else 1
+        for v in self.order:
+            if v.source:
+                rate, most = v.declared.rate_hz, v.declared.most_hz
+                v.exact_hz = rate if is_number(rate) and rate > 0 else None
+                v.most_hz = v.exact_hz if rate is not None else most if is_number(most) else None
+                v.irregular = rate is None
+                v.interval = every
+                v.interval_s = every / v.exact_hz if v.exact_hz else None
+                continue
+            wires = [v.inputs[port] for port in sorted(v.inputs) if v.inputs[port].delay_ms is None]
+            feeders = [self.producer(wire) for wire in wires]
+            v.irregular = True
+            if v.cls is not None and v.cls.ONE_TO_ONE and len(feeders) == 1:
+                v.exact_hz = feeders[0].exact_hz
+                v.irregular = feeders[0].irregular
+            per, us = self.sparing(v)
+            timers = 2 if v.cls is not None and v.cls.TIMED else 1
+            most = [u.most_hz for u in feeders]
+            times = [u.interval_s for u in feeders]
+            v.most_hz = None if None in most or not most else sum(most) * timers / per
+            v.interval = max(1, math.ceil(sum([u.interval for u in feeders]) * timers / per))
+            v.interval_s = None if None in times or not times else max(times)
+            if us:
+                v.most_hz = 1000000 / us
+                if v.interval_s is not None:
+                    v.interval = math.ceil(v.interval_s * v.most_hz) + 1
+
+    def sparing(self, v):
+        """(inputs for each output, time from one output to the next in us or 0)"""
+        if v.cls is None or not v.bound:
+            return 1, 0
+        params = self.filled(v)
+        kind = v.declared.kind
+        if kind == "Decimate":
+            return max(1, params["k"]), 0
+        if kind == "Qrs":
+            return max(1, params["hz"] // 5), 0  # no two beats within 200 ms
+        if kind == "Tumbling":
+            return max(1, params["count"]), params["us"]
+        if kind == "Sliding":
+            return max(1, params["step"]), params["step_us"]
+        if kind == "Rate":
+            return 1, params["us"]
+        return 1, 0
+
+    def latency_ms(self, wire):
+        p = self.process
+        x = self.producer(wire)
+        ends = set(x.hosts) | (set(self.consumer(wire).hosts) if wire.vertex is not None else {-1})
+        if len(ends) == 1 and not x.source:
+            return 0
+        wait = p.batch_ms
+        if x.exact_hz:
+            wait = min(wait, math.ceil(1000 * p.batch / x.exact_hz))
+        return wait + (p.link_ms if len(ends) > 1 else 0)
+
+    def longest_ms(self, start, end):
+        """Latency of the slowest way from `start` to `end` without feedback, or None."""
+        best = {id(start): 0}
+        for v in self.order:
+            if id(v) not in best:
+                continue
+            for port in sorted(v.outputs):
+                for wire in v.outputs[port]:
+                    if wire.vertex is not None and wire.delay_ms is None:
+                        y = self.consumer(wire)
+                        best[id(y)] = max(best.get(id(y), 0), best[id(v)] + self.latency_ms(wire))
+        return best.get(id(end))
+
+    # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
+
+    def need(self, wire):
+        """The smallest cap of an edge. A lake edge: a batch on its way and one being made. Inside:
+        what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
+        checkpoints each `every` elements that it takes; `ecoc`, `extended`: a request comes with
+        each `every` elements of a source, and a merge brings those of all its inputs."""
+        p = self.process
+        if wire.vertex is None or self.strategy == plans.UNSAFE:
+            return 2 * p.batch
+        if self.strategy == plans.UNCOORDINATED:
+            return p.every + p.batch
+        return self.producer(wire).interval + p.batch
+
+    def cap(self, wire):
+        if wire.cap is not None:
+            return wire.cap
+        need = self.need(wire)
+        if wire.vertex is None:
+            need = max(need, min(self.process.every, self.producer(wire).interval))
+        if wire.delay_ms is not None:
+            need = max(need, self.feedback_need(wire) or 0)
+        return need + self.process.batch
+
+    # -- feedback ------------------------------------------------------------------------------------
+    #
+    #   loop = latency(feedback edge) + slowest way from its consumer back to its producer
+    #   D   >= 2 * loop
+    #   cap >= rate * (D + latency(feedback edge)) + one interval + a batch
+
+    def loop_ms(self, wire):
+        way = self.longest_ms(self.consumer(wire), self.producer(wire))
+        if way is None:
+            # closed by other feedback edges only: all edges of the cycle at once
+            wires = list(self.inner())
+            way = 0
+            back = self.path(self.consumer(wire), self.producer(wire), wires)
+            if back is not None:
+                inside = [
+                    w for w in wires if w is not wire and self.path(self.consumer(w), self.producer(w), wires)
+                ]
+                way = sum([self.latency_ms(w) for w in inside])
+        return self.latency_ms(wire) + way
+
+    def feedback_need(self, wire):
+        rate = self.producer(wire).most_hz
+        if rate is None or not is_number(wire.delay_ms):
+            return None
+        return math.ceil(rate * (wire.delay_ms + self.latency_ms(wire)) / 1000) + self.need(wire)
+
+    # -- checkpoints, logs, heap ---------------------------------------------------------------------
+    #
+    #   checkpoint(v) = head + state + for each port: head + cap * (width + 4)   [transfer state's bound]
+    #   reserve(host) = 2 sectors + sum of 2 * checkpoint(v), v hosted or held   [protocol: the ring log]
+    #   flash        >= reserve + 2 sectors + for each source: its log_kb, or one interval
+    #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
+
+    def port_caps(self, v):
+        for port in range(len(v.outs or ())):
+            caps = [self.cap(wire) for wire in v.outputs.get(port, ())]
+            yield v.outs[port], max([c for c in caps if isinstance(c, int)] or [self.process.batch])
+
+    def checkpoint_bytes(self, v):
+        total = CHECKPOINT_HEAD_BYTES + CHECKPOINT_PORT_BYTES * len(v.ins) + v.state_bytes
+        for alphabet, cap in self.port_caps(v):
+            total += CHECKPOINT_PORT_BYTES + cap * (alphabet.width + 4)
+        return total
+
+    def buffer_bytes(self, v, host):
+        """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
+        batch = self.process.batch
+        total = v.state_bytes
+        for alphabet, cap in self.port_caps(v):
+            cap = min(cap, 4 * batch) if v.source else cap
+            chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
+            total += batch * (alphabet.width + 4) + cap * (alphabet.width + 4 * v.irregular) + 24 * chunks
+        for port in sorted(v.inputs):
+            x = self.producer(v.inputs[port])
+            if x.host != host and x.outs and v.inputs[port].stream.port < len(x.outs):
+                alphabet = x.outs[v.inputs[port].stream.port]
+                total += 5 * batch * (alphabet.width + 4 * x.irregular)
+        return total
+
+    def log_bytes(self, v):
+        return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
+
+    def flash_bytes(self, h):
+        """(reserve, room for samples) that a host needs at least."""
+        reserve = 2 * SECTOR_BYTES
+        log = 2 * SECTOR_BYTES
+        for v in self.vertices:
+            if h in v.hosts and not v.source:
+                reserve += 2 * self.checkpoint_bytes(v)
+            elif v.host == h and v.outs:
+                declared = v.declared.log_kb
+                log += declared * 1024 if isinstance(declared, int) else self.log_bytes(v)
+        return reserve, log
+
+
+def is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def kb(size_bytes):
+    return -(-size_bytes // 1024)
