@@ -162,7 +162,7 @@ class _Check(Sizing):
             if name is None:
                 continue
             v.name = name
-            v.label = "vertex '%s'" % name
+            v.label = "vertex '%s'" % (name,)
             if not (isinstance(name, str) and is_name(name)):
                 self.error(v, "name %r" % (name,), NAME_CURE)
             elif name in taken:
@@ -347,12 +347,14 @@ class _Check(Sizing):
 
     def source(self, v):
         d = v.declared
-        try:
-            v.outs = (Alphabet(d.alphabet),)
-        except AlphabetError as e:
-            self.error(v, str(e), 'Write the alphabet like "t:u32 mV:i16"')
-        except AttributeError:
-            self.error(v, "alphabet %r" % (d.alphabet,), 'Write the alphabet like "t:u32 mV:i16"')
+        cure = 'Write the alphabet like "t:u32 mV:i16"'
+        if not isinstance(d.alphabet, str):
+            self.error(v, "alphabet %r" % (d.alphabet,), cure)
+        else:
+            try:
+                v.outs = (Alphabet(d.alphabet),)
+            except AlphabetError as e:
+                self.error(v, str(e), cure)
         for what, value in (("rate_hz", d.rate_hz), ("most_hz", d.most_hz)):
             if value is not None:
                 self.number_in(v, what, value, 0.001, plans.RATE_MHZ_MAX // 1000, (int, float))
@@ -815,8 +817,8 @@ class _Check(Sizing):
         if self.process.allow_drift:
             return
         for v in self.vertices:
-            widths = sorted(set([self.hosts[h].floats for h in v.hosts if h is not None]), key=str)
-            if v.floats and len(widths) > 1:
+            widths = [self.hosts[h].floats for h in v.hosts if h is not None]
+            if v.floats and [width for width in widths if width != widths[0]]:
                 self.error(
                     v,
                     "computes in floats, and its hosts have floats of different width (%s)"

@@ -6,7 +6,7 @@ import pytest
 from headwater import check as checks
 from headwater.check import check
 from headwater.operator import Operator, OperatorError
-from headwater.process import Decimate, Fir, Process, Where, operator
+from headwater.process import Decimate, Fir, HealthAnalyzer, Process, ProcessError, Where, operator
 
 
 class Pass(Operator):
@@ -922,3 +922,80 @@ def test_validation_reckons_with_the_runtime_s_own_limits():
     from headwater import host
 
     assert checks.CHECKPOINT_MAX_BYTES == host.CHECKPOINT_MAX
+
+
+# -- whatever an author writes, the check answers
+
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    1,
+    2.5,
+    1e400,
+    float("nan"),
+    10**30,
+    "",
+    "x",
+    "é",
+    b"x",
+    [],
+    [1],
+    (),
+    {},
+    {"x": 1},
+    object(),
+]
+
+
+def written(odd):
+    """A process with one argument somewhere replaced; `odd(default)` gives each argument."""
+    p = Process(
+        odd("odd"),
+        checkpoints=odd("extended"),
+        every=odd(100),
+        level=odd("peer"),
+        batch=odd(10),
+        batch_ms=odd(1000),
+        link_ms=odd(250),
+        allow_drift=odd(False),
+    )
+    p.host(odd("a"), flash_kb=odd(512), heap_kb=odd(256), floats=odd(32))
+    p.host("b", heap_kb=256)
+    s = p.source(odd("s"), odd("v:i16"), rate_hz=odd(10), on=odd("a"), log_kb=odd(64), most_hz=odd(None))
+    fed = Fed()(s).named(odd("fed")).on(odd("b"), backup=odd("a"))
+    one = fed.buffered(odd(400), on_full=odd("block")) >> Pass(odd(3), odd("label"))
+    two = one >> Where(odd("v > limit"), limit=odd(3)) >> Fir(odd([1, 2, 1]), shift=odd(2))
+    end = HealthAnalyzer(low=odd((1, 2)), high=odd((3, 4)), need=odd("any"))(two, s)
+    p.feedback(one, fed, port=odd(1), delay_ms=odd(9000), cap=odd(None), on_full=odd(None))
+    p.lake(
+        odd("low"),
+        s.out(odd(0)),
+        durable=odd("gateway"),
+        within_ms=odd(9000),
+        on_full=odd(None),
+        cap=odd(300),
+    )
+    p.lake("end", end)
+    p.lake("spare", (s >> Split()).unused(odd(1)))
+    return p
+
+
+def test_an_odd_value_anywhere_is_answered_by_the_check_or_refused_in_words():
+    arguments = []
+    written(lambda value: arguments.append(value) or value)
+    assert len(arguments) == 43
+    sound(written(lambda value: value))
+    answered = 0
+    for place in range(len(arguments)):
+        for value in ODD:
+            count = iter(range(len(arguments)))
+            try:
+                process = written(lambda usual: value if next(count) == place else usual)  # noqa: B023
+            except (ProcessError, TypeError):
+                continue  # told with its line by whoever loads the file
+            report = check(process)
+            assert report.plan is None or report.errors() == []
+            answered += 1
+    assert answered > 700
