@@ -28,6 +28,7 @@ VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 LOCKS = {
     "base": ROOT / "requirements.lock",
     "bench": ROOT / "requirements-bench.lock",
+    "judge": ROOT / "requirements-judge.lock",
 }
 
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from .. import house
 from ..house import ROOT
 
 SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments go to pytest)"
@@ -47,6 +48,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     words = [_absolute(word) for word in args.rest]
     os.chdir(ROOT)
+    house.ensure("judge")
     selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
