@@ -214,7 +214,7 @@ def _packed() -> list[list[Any]]:
     return [[value, pack.dumps(value).hex()] for value in objects]
 
 
-def _refused() -> dict[str, list[str]]:
+def _refused() -> dict[str, list[list[str]]]:
     """Bytes that each decoder must refuse; blocks are read with alphabet a:i16 and room for 20."""
     good = block_bytes(batch_of(_spec("a:i16", [[5, 6, 5, 9, 4]])))
     blocks = [good[:k] for k in range(len(good))]
@@ -238,7 +238,7 @@ def _refused() -> dict[str, list[str]]:
             "2001000000000000",  # thirteen zeros
             "20010000000003",  # bits behind the last value
             "20010000004000",  # plain, cut short
-            "220100010200",  # times that fall
+            "3201000014000003",  # times that fall
             "2001ffffffffffffffffff0101000001",  # time above 64 bits
         )
     ]
@@ -264,12 +264,35 @@ def _refused() -> dict[str, list[str]]:
     ]
     frames.append(frame[:start] + bytes([wire.KEPT, 0, 0]) * (wire.MESSAGES_MAX + 1) + seal_)
     packed = """
-        c1 cc05 cd00ff d005 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000 cb7ff8000000000001
+        c1 cc05 cd00ff d005 d0e0 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000
+        cb7ff8000000000001
         82a16201a16101 82a16101a16101 820101a16102 819001 81c301 a2c080 a3eda080 a180 a4f4908080
         d90161 da000161 dc000101 de00010101 c40561 c5000161 c70000 d40000 ddffffffff dfffffffff c6ffffffff
         9191919191919191919101 0101 a16100 c2c2
     """.split()
-    return {"block": [b.hex() for b in blocks], "frame": [f.hex() for f in frames], "msgpack": ["", *packed]}
+    small = Batch(Alphabet("a:i16"), 20)
+
+    def read_frame(data: bytes) -> None:
+        wire.messages(data, wire.header(data)[-1], len(data) - wire.TAG, LOG_A, LOG_B)
+
+    return {
+        "block": _reasons(blocks, lambda data: block.decode(data, 0, len(data), small)),
+        "frame": _reasons(frames, read_frame),
+        "msgpack": _reasons([b"", *map(bytes.fromhex, packed)], pack.loads),
+    }
+
+
+def _reasons(inputs: list[bytes], read: Callable[[bytes], Any]) -> list[list[str]]:
+    """Each input with what its reader says to it."""
+    out = []
+    for data in inputs:
+        try:
+            read(data)
+        except (block.BlockError, wire.FrameError, pack.PackError) as error:
+            out.append([data.hex(), str(error)])
+        else:
+            raise AssertionError("taken: " + data.hex())
+    return out
 
 
 def vectors() -> dict[str, Any]:
