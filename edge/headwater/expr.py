@@ -94,10 +94,14 @@ def _source(tree, names, depth, nodes):
         return "%d" % tree
     if kind is str:
         if tree not in names:
-            raise ExprError("expression names '%s': there are %s" % (tree, " ".join(sorted(names)) or "no names"))
+            raise ExprError(
+                "expression names '%s': there are %s" % (tree, " ".join(sorted(names)) or "no names")
+            )
         return names[tree]
     if kind not in (list, tuple) or not tree or type(tree[0]) is not str or tree[0] not in _OPS:
-        raise ExprError("expression with an unknown operation: %r" % (tree[:1] if kind in (list, tuple) else tree,))
+        raise ExprError(
+            "expression with an unknown operation: %r" % (tree[:1] if kind in (list, tuple) else tree,)
+        )
     op = tree[0]
     fewest, most, form = _OPS[op]
     if not fewest <= len(tree) - 1 <= most:
@@ -144,7 +148,13 @@ def _source(tree, names, depth, nodes):
         return "(%s %s %s if %s else 0)" % (a, op, _again(b, t), _once(b, t))
     if number is not None:
         return "(%s %s %d)" % (a, op, 0 if number < 0 else 31 if number > 31 else number)
-    return "(%s %s (0 if %s < 0 else 31 if %s > 31 else %s))" % (a, op, _once(b, t), _again(b, t), _again(b, t))
+    return "(%s %s (0 if %s < 0 else 31 if %s > 31 else %s))" % (
+        a,
+        op,
+        _once(b, t),
+        _again(b, t),
+        _again(b, t),
+    )
 
 
 # Where an operand is evaluated first, and where it is used again.

@@ -29,8 +29,9 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="
 _UNARY = {ast.USub: "neg", ast.Invert: "~", ast.Not: "not"}
 _FLAT = ("+", "*", "&", "|", "^", "and", "or")
 FUNCTIONS = ("abs", "clamp", "max", "min", "sat16", "sat32", "sat8", "satu16", "satu32", "satu8")
-_CURE = "write integers, names, + - * // % << >> & | ^ ~, comparisons, and, or, not, if-else, and the functions " + (
-    " ".join(FUNCTIONS)
+_CURE = (
+    "write integers, names, + - * // % << >> & | ^ ~, comparisons, and, or, not, if-else, and the functions "
+    + (" ".join(FUNCTIONS))
 )
 
 
@@ -43,14 +44,18 @@ def parse(text):
     try:
         root = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
-        raise ExprError("'%s' is not an expression: %s" % (text, getattr(e, "msg", None) or "it cannot be read")) from None
+        raise ExprError(
+            "'%s' is not an expression: %s" % (text, getattr(e, "msg", None) or "it cannot be read")
+        ) from None
     try:
         tree = _tree(root, text, 1)
     except RecursionError:
         raise ExprError("expression nested deeper than %d: split it over two operators" % DEPTH_MAX) from None
     count, depth = _extent(tree)
     if count > NODES_MAX:
-        raise ExprError("'%s' has %d parts; at most %d: split it over two operators" % (text, count, NODES_MAX))
+        raise ExprError(
+            "'%s' has %d parts; at most %d: split it over two operators" % (text, count, NODES_MAX)
+        )
     if depth > DEPTH_MAX:
         raise ExprError(
             "'%s' is nested %d deep; at most %d: split it over two operators" % (text, depth, DEPTH_MAX)
@@ -87,7 +92,11 @@ def _tree(node, text, depth):
     if isinstance(node, ast.BinOp):
         op = _BINARY.get(type(node.op))
         if op is None:
-            refuse("'/', which gives fractions (// divides integers)," if isinstance(node.op, ast.Div) else "'**' or '@'")
+            refuse(
+                "'/', which gives fractions (// divides integers),"
+                if isinstance(node.op, ast.Div)
+                else "'**' or '@'"
+            )
         return _join(op, [sub(node.left), sub(node.right)])
     if isinstance(node, ast.UnaryOp):
         if isinstance(node.op, ast.UAdd):

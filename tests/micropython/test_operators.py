@@ -56,7 +56,9 @@ def test_affine_rounds_towards_minus_infinity():
 
 
 def test_magnitude_is_the_integer_root_of_the_exact_sum():
-    got = rows("Magnitude", {}, "x:i16 y:i16 z:i16", [(3, 4, 0), (-32768, -32768, -32768), (0, 0, 0), (1, 1, 1)])
+    got = rows(
+        "Magnitude", {}, "x:i16 y:i16 z:i16", [(3, 4, 0), (-32768, -32768, -32768), (0, 0, 0), (1, 1, 1)]
+    )
     assert got == [(5,), (56755,), (0,), (1,)]
     assert rows("Magnitude", {"of": "b c"}, "a:i8 b:i8 c:i8", [(9, 5, 12)]) == [(13,)]
     assert rows("Magnitude", {}, "a:u32 b:u32", [(4294967295, 4294967295)]) == [(4294967295,)]
@@ -75,19 +77,42 @@ def test_difference_begins_anew_behind_a_hole():
 
 def test_decimate_lets_every_kth_through():
     op = trial.make("Decimate", {"k": 3}, ("v:i16",))
-    assert trial.run(op, entries([1, 2, 3, 4, 5, 6, 7]), 2)[0] == [(DAY_US + 2000, (3,)), (DAY_US + 5000, (6,))]
+    assert trial.run(op, entries([1, 2, 3, 4, 5, 6, 7]), 2)[0] == [
+        (DAY_US + 2000, (3,)),
+        (DAY_US + 5000, (6,)),
+    ]
 
 
 def test_dead_band_compares_with_what_it_let_through_last():
-    assert firsts("DeadBand", {"width": 3}, "v:i16", [1, 4, 5, 2, 1, -32768, 32767]) == [1, 5, 1, -32768, 32767]
-    assert rows("DeadBand", {"width": 9, "field": "b"}, "a:u8 b:u8", [(1, 9), (2, 18), (3, 19)]) == [(1, 9), (3, 19)]
+    assert firsts("DeadBand", {"width": 3}, "v:i16", [1, 4, 5, 2, 1, -32768, 32767]) == [
+        1,
+        5,
+        1,
+        -32768,
+        32767,
+    ]
+    assert rows("DeadBand", {"width": 9, "field": "b"}, "a:u8 b:u8", [(1, 9), (2, 18), (3, 19)]) == [
+        (1, 9),
+        (3, 19),
+    ]
 
 
 def test_fir_rounds_and_saturates():
     assert firsts("Fir", {"coeffs": [1, 1], "shift": 1}, "v:i16", [1, 2, 2, -1]) == [1, 2, 2, 1]
-    assert firsts("Fir", {"coeffs": [2, 0, 0], "shift": 0}, "v:i16", [20000, -20000, 5]) == [32767, -32768, 10]
+    assert firsts("Fir", {"coeffs": [2, 0, 0], "shift": 0}, "v:i16", [20000, -20000, 5]) == [
+        32767,
+        -32768,
+        10,
+    ]
     assert firsts("Fir", {"coeffs": [-1], "shift": 0}, "v:i16", [-32768, 32767]) == [32767, -32767]
-    assert firsts("Fir", {"coeffs": [1, 2, 3, 2, 1], "shift": 0}, "v:u8", [1, 0, 0, 0, 0, 9]) == [9, 8, 6, 3, 1, 9]
+    assert firsts("Fir", {"coeffs": [1, 2, 3, 2, 1], "shift": 0}, "v:u8", [1, 0, 0, 0, 0, 9]) == [
+        9,
+        8,
+        6,
+        3,
+        1,
+        9,
+    ]
     assert firsts("Fir", {"coeffs": [1, 2, 3], "shift": 0}, "v:i32", [1, 0, 0, 0]) == [6, 5, 3, 0]
 
 
@@ -115,12 +140,22 @@ def test_median_takes_the_first_element_for_those_missing():
 
 def test_average_by_count_divides_by_what_there_is():
     assert firsts("Average", {"count": 3}, "v:i16", [1, 2, 4, -9, 32767]) == [1, 1, 2, -1, 10920]
-    assert firsts("Average", {"count": 2}, "v:i16", [-32768, -32768, 32767, 32767]) == [-32768, -32768, -1, 32767]
+    assert firsts("Average", {"count": 2}, "v:i16", [-32768, -32768, 32767, 32767]) == [
+        -32768,
+        -32768,
+        -1,
+        32767,
+    ]
 
 
 def test_average_by_time_leaves_out_what_is_older():
     op = trial.make("Average", {"us": 2000}, ("v:i16",))
-    given = [(0, DAY_US, (10,)), (0, DAY_US + 1999, (20,)), (0, DAY_US + 2000, (30,)), (0, DAY_US + 9000, (1,))]
+    given = [
+        (0, DAY_US, (10,)),
+        (0, DAY_US + 1999, (20,)),
+        (0, DAY_US + 2000, (30,)),
+        (0, DAY_US + 9000, (1,)),
+    ]
     assert [r[0] for _, r in trial.run(op, given)[0]] == [10, 15, 25, 1]
 
 
@@ -130,7 +165,11 @@ def test_average_by_time_covers_the_newest_where_too_many_fall_into_it():
 
 
 def test_where_takes_elements_for_which_the_test_holds():
-    params = {"test": ["and", [">", "rate", "limit"], ["<", "effort", 900]], "names": "limit", "values": [120]}
+    params = {
+        "test": ["and", [">", "rate", "limit"], ["<", "effort", 900]],
+        "names": "limit",
+        "values": [120],
+    }
     op = trial.make("Where", params, ("rate:u16 effort:i16",))
     given = entries([(100, 1), (130, 2), (140, 900)])
     assert trial.run(op, given)[0] == [(DAY_US + 1000, (130, 2))]
@@ -143,7 +182,12 @@ def test_map_saturates_and_wraps_as_asked():
     assert rows("Map", params, "v:i16", [1, 100, -100]) == [(3, 1), (127, 100), (-128, 0)]
     params["wrap"] = 1
     assert rows("Map", params, "v:i16", [1, 100, -100]) == [(3, 1), (44, 100), (-44, 156)]
-    params = {"out": "a:i64 b:u64", "exprs": ["list", ["*", "v", "v", 4], ["neg", "v"]], "names": "", "values": []}
+    params = {
+        "out": "a:i64 b:u64",
+        "exprs": ["list", ["*", "v", "v", 4], ["neg", "v"]],
+        "names": "",
+        "values": [],
+    }
     assert rows("Map", params, "v:i64", [-1 << 62]) == [((1 << 63) - 1, 1 << 62)]
 
 
@@ -219,7 +263,13 @@ def test_sliding_by_time_is_made_of_panes():
 def test_sum_join_adds_both_inputs_over_the_window():
     op = trial.make("SumJoin", {"us": 2000}, ("a:i16", "b:i16"))
     t = DAY_US
-    given = [(0, t, (1,)), (1, t + 500, (10,)), (0, t + 1999, (2,)), (1, t + 2000, (20,)), (0, t + 2500, (5,))]
+    given = [
+        (0, t, (1,)),
+        (1, t + 500, (10,)),
+        (0, t + 1999, (2,)),
+        (1, t + 2000, (20,)),
+        (0, t + 2500, (5,)),
+    ]
     got = trial.run(op, given + [(0, t + 90000, (-3,))])[0]
     assert [row[0] for _, row in got] == [1, 11, 13, 32, 27, -3]
 
@@ -228,14 +278,23 @@ def test_sum_join_saturates_forgets_the_oldest_at_its_bound_and_all_at_a_hole():
     op = trial.make("SumJoin", {"us": 100000, "keep": 2}, ("a:i32", "b:i32"))
     big = 2147483647
     t = DAY_US
-    got = trial.run(op, [(0, t, (big,)), (1, t, (big,)), (0, t + 1, (-5,)), (1, t + 2, None), (1, t + 3, (4,))])[0]
+    got = trial.run(
+        op, [(0, t, (big,)), (1, t, (big,)), (0, t + 1, (-5,)), (1, t + 2, None), (1, t + 3, (4,))]
+    )[0]
     assert [row and row[0] for _, row in got] == [big, big, big - 5, None, 4]
 
 
 def test_attenuate_follows_what_is_fed_back_in_silence():
     op = trial.make("Attenuate", {"threshold": 10, "shift": 1}, ("v:i16", "mean:i32"))
     t = DAY_US
-    given = [(0, t, (100,)), (1, t + 1, (11,)), (0, t + 2, (-101,)), (1, t + 3, None), (1, t + 4, (10,)), (0, t + 5, (7,))]
+    given = [
+        (0, t, (100,)),
+        (1, t + 1, (11,)),
+        (0, t + 2, (-101,)),
+        (1, t + 3, None),
+        (1, t + 4, (10,)),
+        (0, t + 5, (7,)),
+    ]
     assert trial.run(op, given)[0] == [(t, (100,)), (t + 2, (-51,)), (t + 5, (7,))]
 
 
@@ -247,7 +306,16 @@ def test_union_keeps_the_order_of_the_merge():
 
 def test_hold_waits_for_every_port_and_gives_the_newest_of_each():
     op = trial.make("Hold", {}, ("a:i16", "b:u8"))
-    given = [(0, 1, (1,)), (1, 2, (7,)), (0, 3, (2,)), (1, 4, (8,)), (1, 5, (9,)), (0, 6, (3,)), (1, 7, None), (0, 8, (4,))]
+    given = [
+        (0, 1, (1,)),
+        (1, 2, (7,)),
+        (0, 3, (2,)),
+        (1, 4, (8,)),
+        (1, 5, (9,)),
+        (0, 6, (3,)),
+        (1, 7, None),
+        (0, 8, (4,)),
+    ]
     assert trial.run(op, given)[0] == [(3, (2, 7)), (6, (3, 9))]
 
 
@@ -259,7 +327,14 @@ def test_threshold_has_hysteresis():
 def test_debounce_tells_what_stood_still():
     op = trial.make("Debounce", {"us": 2000}, ("b:u8",))
     t = DAY_US
-    given = [(0, t, (1,)), (0, t + 500, (0,)), (0, t + 600, (1,)), (0, t + 8000, (0,)), (0, t + 8500, (1,)), (0, t + 20000, (0,))]
+    given = [
+        (0, t, (1,)),
+        (0, t + 500, (0,)),
+        (0, t + 600, (1,)),
+        (0, t + 8000, (0,)),
+        (0, t + 8500, (1,)),
+        (0, t + 20000, (0,)),
+    ]
     assert trial.run(op, given, 64, t + 30000)[0] == [(t + 2600, (1,)), (t + 22000, (0,))]
 
 
@@ -288,7 +363,9 @@ def test_counter_wraps():
 def test_heart_rate_of_a_steady_heart_and_of_silence():
     op = trial.make("HeartRate", {"us": 3000000, "quiet_us": 5000000}, ("back_us:u32 rr_us:u32 amp:u16",))
     second = 1000000
-    given = [(0, DAY_US + k * second, (0, rr, 9)) for k, rr in enumerate((0, 1000000, 1000000, 500000, 500000))]
+    given = [
+        (0, DAY_US + k * second, (0, rr, 9)) for k, rr in enumerate((0, 1000000, 1000000, 500000, 500000))
+    ]
     got = trial.run(op, given, 64, DAY_US + 60 * second)[0]
     assert [row[0] for _, row in got] == [60, 60, 72, 80, 0]
     assert got[-1][0] == DAY_US + 9 * second
@@ -303,7 +380,15 @@ def test_variability_of_known_intervals():
 def test_health_analyzer_tells_when_the_combination_leaves_its_limits_and_when_it_is_back():
     params = {"names": "rate effort", "limits": [40, 180, 0, 900], "need": 0}
     op = trial.make("HealthAnalyzer", params, ("rate:u16", "effort:i16"))
-    given = [(0, 1, (181,)), (1, 2, (901,)), (1, 3, (902,)), (0, 4, (180,)), (0, 5, (39,)), (1, 6, (-1,)), (1, 7, (0,))]
+    given = [
+        (0, 1, (181,)),
+        (1, 2, (901,)),
+        (1, 3, (902,)),
+        (0, 4, (180,)),
+        (0, 5, (39,)),
+        (1, 6, (-1,)),
+        (1, 7, (0,)),
+    ]
     assert trial.run(op, given)[0] == [(2, (1, 3, 901)), (4, (0, 2, 180)), (5, (1, 3, 39)), (7, (0, 1, 0))]
     op = trial.make("HealthAnalyzer", {"names": "rate", "limits": [40, 180]}, ("rate:u16",))
     assert trial.run(op, [(0, 1, (100,)), (0, 2, (30,))])[0] == [(2, (1, 1, 30))]

@@ -18,7 +18,9 @@ TOLERANCE = HZ // 10  # 100 ms
 SAMPLES = array("h", (ROOT / "tests/data/ecg208-360hz.i16").read_bytes())
 
 
-def detect(samples: array[int], size: int, params: dict[str, int] | None = None) -> list[tuple[int, int, int]]:
+def detect(
+    samples: array[int], size: int, params: dict[str, int] | None = None
+) -> list[tuple[int, int, int]]:
     """(R peak in samples, interval in us, amplitude) of every beat."""
     fir = trial.make("Fir", {"coeffs": list(BANDPASS)}, ("mV:i16",), size)
     qrs = trial.make("Qrs", params or {}, ("mV:i16",), size)

@@ -8,8 +8,8 @@ Everywhere: a parameter `us` may be given as ms, seconds, minutes or hours (`ste
 step_seconds, ..), and an expression as text.
 """
 
-from ..operator import OperatorError, fields
 from ..exprparse import parse
+from ..operator import OperatorError, fields
 
 _UNITS_US = {"ms": 1000, "seconds": 1000000, "minutes": 60000000, "hours": 3600000000}
 NEED = {"any": 1, "all": 0}
@@ -47,7 +47,9 @@ def _times(cls, given):
             if other not in given or other in names:
                 continue
             if name in given:
-                raise OperatorError("%s is told '%s' and '%s': one of them is enough" % (cls.__name__, name, other))
+                raise OperatorError(
+                    "%s is told '%s' and '%s': one of them is enough" % (cls.__name__, name, other)
+                )
             value = given.pop(other)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise OperatorError("'%s' of %s is %r, not a number" % (other, cls.__name__, value))
@@ -91,17 +93,25 @@ def _route(cls, args, given):
 def _map(cls, args, given):
     declared = ("out", "exprs", "names", "values", "wrap")
     if len(args) > 1:
-        raise OperatorError("Map takes one text by position, the new fields and their types, like 'mag:u16 d:i32'")
+        raise OperatorError(
+            "Map takes one text by position, the new fields and their types, like 'mag:u16 d:i32'"
+        )
     if args:
         given["out"] = args[0]
     if "exprs" not in given:
-        named = {name: given.pop(name) for name in list(given) if isinstance(given[name], str) and name not in declared}
+        named = {
+            name: given.pop(name)
+            for name in list(given)
+            if isinstance(given[name], str) and name not in declared
+        }
         if not named:
             raise OperatorError("Map has no expression: write one, like Map(mag='max(x, -x)')")
         order = list(named)
         if "out" in given:
             if not isinstance(given["out"], str):
-                raise OperatorError("the fields of Map are %r, not a text like 'mag:u16 d:i32'" % (given["out"],))
+                raise OperatorError(
+                    "the fields of Map are %r, not a text like 'mag:u16 d:i32'" % (given["out"],)
+                )
             order = [part.partition(":")[0] for part in given["out"].split()]
             if sorted(order) != sorted(named):
                 raise OperatorError(
@@ -117,14 +127,18 @@ def _map(cls, args, given):
 
 def _health(cls, args, given):
     if args:
-        raise OperatorError("HealthAnalyzer takes its limits by name, in the order of its inputs, like rate=(40, 180)")
+        raise OperatorError(
+            "HealthAnalyzer takes its limits by name, in the order of its inputs, like rate=(40, 180)"
+        )
     if "limits" not in given:
         names = [name for name in given if name not in ("names", "need")]
         limits = []
         for name in names:
             pair = given.pop(name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-                raise OperatorError("limits of '%s' are %r: give (smallest, largest), like (40, 180)" % (name, pair))
+                raise OperatorError(
+                    "limits of '%s' are %r: give (smallest, largest), like (40, 180)" % (name, pair)
+                )
             limits += pair
         given["names"] = " ".join(names)
         given["limits"] = limits

@@ -134,7 +134,9 @@ class Counter(Operator):
     def setup(self):
         fields.within("Counter", "us", self.us, 60, 1 << 40)
         if self.us % 60:
-            raise OperatorError("Counter: us is %d; it must be a multiple of 60, the parts it is kept in" % self.us)
+            raise OperatorError(
+                "Counter: us is %d; it must be a multiple of 60, the parts it is kept in" % self.us
+            )
         length = self.us // 60
         if getattr(self, "length", length) != length:
             # Other parts: what was recent is forgotten.
@@ -175,7 +177,7 @@ class Counter(Operator):
             if of[slot] < 65535:
                 of[slot] += 1
                 recent += 1
-            total = (total + 1) & 4294967295
+            total = total + 1 if total < 4294967295 else 0
             totals[i] = total
             recents[i] = recent
         self.total = total

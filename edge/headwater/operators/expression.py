@@ -30,7 +30,9 @@ class _Expression(Operator):
     def setup(self):
         key = [self.trees(), self.names]
         if len(self.values) != len(self.names.split()):
-            raise OperatorError("%s: %d names and %d values" % (self.KIND, len(self.names.split()), len(self.values)))
+            raise OperatorError(
+                "%s: %d names and %d values" % (self.KIND, len(self.names.split()), len(self.values))
+            )
         if getattr(self, "key", None) != key:
             space = {}
             exec(self.source(), space)

@@ -16,11 +16,20 @@ def inputs(kind, ins, count, more=False):
     if len(ins) < count or (len(ins) > count and not more):
         raise OperatorError(
             "%s has %d input port%s%s and is connected to %d stream%s"
-            % (kind, count, "" if count == 1 else "s", " or more" if more else "", len(ins), "" if len(ins) == 1 else "s")
+            % (
+                kind,
+                count,
+                "" if count == 1 else "s",
+                " or more" if more else "",
+                len(ins),
+                "" if len(ins) == 1 else "s",
+            )
         )
     for p in range(len(ins)):
         if ins[p] is None:
-            raise OperatorError("input port %d of %s is disabled, and %s needs it: connect it" % (p, kind, kind))
+            raise OperatorError(
+                "input port %d of %s is disabled, and %s needs it: connect it" % (p, kind, kind)
+            )
     return [alphabet(a) for a in ins]
 
 
@@ -29,12 +38,13 @@ def integers(kind, a, port=0, bits=64):
     for name, t in zip(a.names, a.types):
         if t[0] == "f":
             raise OperatorError(
-                "input port %d of %s: field '%s' is %s, and %s computes in integers: scale it to an integer type "
-                "at its source" % (port, kind, name, t, kind)
+                "input port %d of %s: field '%s' is %s, and %s computes in integers: scale it to an "
+                "integer type at its source" % (port, kind, name, t, kind)
             )
         if TYPES[t][1] * 8 > bits:
             raise OperatorError(
-                "input port %d of %s: field '%s' is %s; at most %d bits: shift it down first" % (port, kind, name, t, bits)
+                "input port %d of %s: field '%s' is %s; at most %d bits: shift it down first"
+                % (port, kind, name, t, bits)
             )
     return a
 
@@ -71,7 +81,9 @@ def within(kind, name, value, low, high):
 # Set the layout of the state, which `what` decides; at run time it must stay as it is.
 def fixed(kind, op, state, what):
     if op.STATE and op.STATE != state:
-        raise OperatorError("%s: %s cannot change at run time: it decides the size of the state" % (kind, what))
+        raise OperatorError(
+            "%s: %s cannot change at run time: it decides the size of the state" % (kind, what)
+        )
     op.STATE = state
 
 

@@ -87,6 +87,9 @@ class Fir(Operator):
         fields.fixed("Fir", self, state, "the number of coefficients")
         self.kept = kept
 
+    def start(self):
+        self.lines = [getattr(self, "line%d" % i) if self.kept else () for i in range(len(self.code))]
+
     def run(self, x, n):
         kept = self.kept
         if not n:
@@ -95,7 +98,7 @@ class Fir(Operator):
         self.primed = 1
         for i in range(len(self.code)):
             a = x.cols[i]
-            line = getattr(self, "line%d" % i) if kept else ()
+            line = self.lines[i]
             if first:
                 v = a[0]
                 for k in range(kept):

@@ -9,7 +9,8 @@ def _beats(kind, ins):
     a = fields.inputs(kind, ins, 1)[0]
     if "rr_us" not in a.names:
         raise OperatorError(
-            "input port 0 of %s has no field 'rr_us': it has %s. Connect what Qrs gives" % (kind, ", ".join(a.names))
+            "input port 0 of %s has no field 'rr_us': it has %s. Connect what Qrs gives"
+            % (kind, ", ".join(a.names))
         )
     fields.index(kind, a, "rr_us", 0, 32)
     return a
@@ -35,7 +36,9 @@ class HeartRate(Operator):
         fields.within("HeartRate", "quiet_us", self.quiet_us, 1, 4294967295)
         places = self.beats or 64
         if getattr(self, "places", places) != places:
-            raise OperatorError("HeartRate: the number of beats cannot change at run time: it decides the size of the state")
+            raise OperatorError(
+                "HeartRate: the number of beats cannot change at run time: it decides the size of the state"
+            )
         self.places = places
         self.at_field = self.ins[0].names.index("rr_us")
 
@@ -111,7 +114,9 @@ class Variability(Operator):
     def setup(self):
         fields.within("Variability", "beats", self.beats, 2, 255)
         if getattr(self, "places", self.beats) != self.beats:
-            raise OperatorError("Variability: beats cannot change at run time: it decides the size of the state")
+            raise OperatorError(
+                "Variability: beats cannot change at run time: it decides the size of the state"
+            )
         self.places = self.beats
         self.at_field = self.ins[0].names.index("rr_us")
 

@@ -177,7 +177,7 @@ class Union(Operator):
         for p in range(1, len(ins)):
             if ins[p].text != ins[0].text:
                 raise OperatorError(
-                    "input port %d of Union is '%s' and port 0 is '%s': give all of them one alphabet, with Map"
+                    "input port %d of Union is '%s' and port 0 is '%s': give them one alphabet, with Map"
                     % (p, ins[p].text, ins[0].text)
                 )
         return tuple([a.text for a in ins]), (ins[0].text,)
@@ -214,7 +214,7 @@ class Hold(Operator):
             for name in ins[p].names:
                 if name in names:
                     raise OperatorError(
-                        "input port %d of Hold has the field '%s', and so has a port before it: rename it with Map"
+                        "input port %d of Hold has the field '%s', as a port before it: rename it with Map"
                         % (p, name)
                     )
                 names.append(name)
@@ -222,9 +222,12 @@ class Hold(Operator):
 
     def setup(self):
         state = "known:u32"
+        self.held = []  # (port, field, name of what is held)
         for p in range(1, len(self.ins)):
             for f in range(len(self.ins[p].types)):
-                state += " last%d_%d:%s" % (p, f, self.ins[p].types[f])
+                name = "last%d_%d" % (p, f)
+                state += " %s:%s" % (name, self.ins[p].types[f])
+                self.held.append((p, f, name))
         self.STATE = state
 
     def run(self, x, n):
@@ -233,8 +236,7 @@ class Hold(Operator):
         ports = len(self.ins)
         full = (1 << ports) - 2
         outs = self.y.cols
-        start = self.known
-        known = start
+        known = self.known
         # Which elements of port 0 cause an output, and which of its elements they are.
         j = 0
         for i in range(n):
@@ -256,21 +258,19 @@ class Hold(Operator):
                         m += 1
                     k += 1
             o += 1
-        for q in range(1, ports):
-            for f in range(len(self.ins[q].types)):
-                c = x.cols[q][f]
-                name = "last%d_%d" % (q, f)
-                last = getattr(self, name)
-                m = k = 0
-                for i in range(n):
-                    if port[i] == q:
-                        last = c[k]
-                        k += 1
-                    elif m < j and at[m] == i:
-                        outs[o][m] = last
-                        m += 1
-                setattr(self, name, last)
-                o += 1
+        for q, f, name in self.held:
+            c = x.cols[q][f]
+            last = getattr(self, name)
+            m = k = 0
+            for i in range(n):
+                if port[i] == q:
+                    last = c[k]
+                    k += 1
+                elif m < j and at[m] == i:
+                    outs[o][m] = last
+                    m += 1
+            setattr(self, name, last)
+            o += 1
         return j
 
     def hole(self, port):

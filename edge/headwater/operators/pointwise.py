@@ -28,7 +28,8 @@ class Affine(Operator):
         offset = self.offset
         a = self.ins[0]
         for f in range(len(x.cols)):
-            low, high = TYPES[a.types[f]][2:4]
+            low = TYPES[a.types[f]][2]
+            high = TYPES[a.types[f]][3]
             c = x.cols[f]
             o = self.y.cols[f]
             if den == 1:
@@ -61,6 +62,7 @@ class Magnitude(Operator):
     def setup(self):
         a = self.ins[0]
         self.use = [a.names.index(name) for name in self.of.split() or a.names]
+        self.more = range(3, len(self.use))
 
     def run(self, x, n):
         o = self.y.cols[0]
@@ -69,7 +71,7 @@ class Magnitude(Operator):
         a = x.cols[use[0]]
         b = x.cols[use[1]] if len(use) > 1 else None
         c = x.cols[use[2]] if len(use) > 2 else None
-        more = range(3, len(use))
+        more = self.more
         r = 1
         for i in range(n):
             s = a[i]
@@ -112,8 +114,9 @@ class Difference(Operator):
     def setup(self):
         a = self.ins[0]
         state = "primed:u8"
-        for f in range(len(a.types)):
-            state += " last%d:%s" % (f, a.types[f])
+        self.lasts = ["last%d" % f for f in range(len(a.types))]
+        for name, t in zip(self.lasts, a.types):
+            state += " %s:%s" % (name, t)
         self.STATE = state
 
     def run(self, x, n):
@@ -122,12 +125,12 @@ class Difference(Operator):
         for f in range(len(x.cols)):
             c = x.cols[f]
             o = self.y.cols[f]
-            last = getattr(self, "last%d" % f) if self.primed else c[0]
+            last = getattr(self, self.lasts[f]) if self.primed else c[0]
             for i in range(n):
                 v = c[i]
                 o[i] = v - last
                 last = v
-            setattr(self, "last%d" % f, last)
+            setattr(self, self.lasts[f], last)
         self.primed = 1
         return n
 
@@ -153,21 +156,20 @@ class Decimate(Operator):
     def run(self, x, n):
         at = self.y.at
         k = self.k
-        first = k - 1 - self.seen
-        if first < 0:
-            first = 0  # k became smaller at run time
+        i = k - 1 - self.seen
+        if i < 0:
+            i = 0  # k became smaller at run time
         j = 0
-        for i in range(first, n, k):
+        while i < n:
             at[j] = i
             j += 1
+            i += k
         self.seen = n - 1 - at[j - 1] if j else self.seen + n
         for f in range(len(x.cols)):
             c = x.cols[f]
             o = self.y.cols[f]
-            m = 0
-            for i in range(first, n, k):
-                o[m] = c[i]
-                m += 1
+            for m in range(j):
+                o[m] = c[at[m]]
         return j
 
 

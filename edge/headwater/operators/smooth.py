@@ -24,13 +24,13 @@ class ExpAverage(Operator):
     def setup(self):
         fields.within("ExpAverage", "shift", self.shift, 0, 24)
         if self.STATE and self.was != self.shift:
-            for f in range(len(self.ins[0].types)):
-                name = "acc%d" % f
+            for name in self.accs:
                 setattr(self, name, (getattr(self, name) >> self.was) << self.shift)
         self.was = self.shift
+        self.accs = ["acc%d" % f for f in range(len(self.ins[0].types))]
         state = "primed:u8"
-        for f in range(len(self.ins[0].types)):
-            state += " acc%d:i64" % f
+        for name in self.accs:
+            state += " %s:i64" % name
         self.STATE = state
 
     def run(self, x, n):
@@ -40,7 +40,7 @@ class ExpAverage(Operator):
         for f in range(len(x.cols)):
             c = x.cols[f]
             o = self.y.cols[f]
-            name = "acc%d" % f
+            name = self.accs[f]
             acc = getattr(self, name) if self.primed else c[0] << shift
             for i in range(n):
                 acc += c[i] - (acc >> shift)
@@ -76,6 +76,9 @@ class Median(Operator):
         fields.fixed("Median", self, state, "k")
         self.sorted = self.ins[0].arrays(k)
 
+    def start(self):
+        self.rings = [getattr(self, "ring%d" % f) for f in range(len(self.sorted))]
+
     def run(self, x, n):
         if not n:
             return 0
@@ -84,7 +87,7 @@ class Median(Operator):
         for f in range(len(x.cols)):
             c = x.cols[f]
             o = self.y.cols[f]
-            ring = getattr(self, "ring%d" % f)
+            ring = self.rings[f]
             s = self.sorted[f]
             if not self.primed:
                 for i in range(k):

@@ -37,7 +37,9 @@ class _Window(Operator):
         out = []
         for name in what:
             if name not in _WHAT or what.count(name) > 1:
-                raise OperatorError("%s: what is '%s': name one or more of %s" % (kind, " ".join(what), " ".join(_WHAT)))
+                raise OperatorError(
+                    "%s: what is '%s': name one or more of %s" % (kind, " ".join(what), " ".join(_WHAT))
+                )
         for name in _WHAT:
             if name in what:
                 if name == "count":
@@ -60,13 +62,14 @@ class _Window(Operator):
         if (not self.count) == (not self.us):
             raise OperatorError("%s: give either count (elements) or us (microseconds)" % kind)
         self.at_field = fields.index(kind, a, self.field, 0, 32)
-        t = a.types[self.at_field]
         y = self.outs[0].alphabet
         self.extremes = "min" in y.names or "max" in y.names
         self.squares = "variance" in y.names
         self.put_in = [(name, TYPES[u][2], TYPES[u][3]) for name, u in zip(y.names, y.types)]
         if fixed is not None and (self.field, self.what, self.holes, bool(self.us)) != fixed:
-            raise OperatorError("%s: field, what, holes and the kind of window cannot change at run time" % kind)
+            raise OperatorError(
+                "%s: field, what, holes and the kind of window cannot change at run time" % kind
+            )
         self.TIMED = self.us > 0  # by count there is no timer, and no reason to go step by step
         if self.us:
             fields.within(kind, "us", self.us, 1, 1 << 40)
@@ -193,7 +196,9 @@ class Tumbling(_Window):
             if end <= i:
                 end = i + 1  # count became smaller at run time
             self.add(x, i, end)
-            self.put(j, self.seen, self.total, (self.square << 15) + self.rest, self.low, self.high, self.missed)
+            self.put(
+                j, self.seen, self.total, (self.square << 15) + self.rest, self.low, self.high, self.missed
+            )
             self.clear()
             at[j] = end - 1
             j += 1
