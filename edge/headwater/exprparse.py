@@ -8,10 +8,12 @@ evaluated. `p.name` is another way to write the name of a parameter.
 """
 
 import ast
+import warnings
 
 from .expr import _OPS, DEPTH_MAX, NODES_MAX, ExprError
 
 TEXT_MAX = 1024
+NUMBER_MAX = (1 << 63) - 1
 
 _BINARY = {
     ast.Add: "+",
@@ -42,7 +44,9 @@ def parse(text):
     if len(text) > TEXT_MAX:
         raise ExprError("expression of %d letters; at most %d" % (len(text), TEXT_MAX))
     try:
-        root = ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            root = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as e:
         raise ExprError(
             "'%s' is not an expression: %s" % (text, getattr(e, "msg", None) or "it cannot be read")
@@ -82,6 +86,8 @@ def _tree(node, text, depth):
             if isinstance(node.value, float):
                 refuse("the fraction %r" % node.value)
             refuse("%r" % (node.value,))
+        if node.value > NUMBER_MAX:
+            raise ExprError("'%s': the number %d does not fit 64 bits" % (text, node.value))
         return node.value
     if isinstance(node, ast.Name):
         return node.id
