@@ -1,7 +1,7 @@
 # Every operator type against literal expectations, at the limits of its types, on both interpreters.
 
-from headwater.operator import OperatorError
-from headwater.operators import find, trial
+from headwater.operator import Operator, OperatorError
+from headwater.operators import find, register, trial
 
 DAY_US = 1700000000000000  # a ts as it is in life: far above what a board calls small
 
@@ -441,3 +441,31 @@ def test_a_size_that_state_depends_on_cannot_change_at_run_time():
             assert trial.state(op) == before
             continue
         raise AssertionError("was taken")
+
+
+class Doubled(Operator):
+    IN = ("v:i16",)
+    OUT = ("v:i32",)
+    STATE = "last:i16"
+    ONE_TO_ONE = True
+
+    def run(self, x, n):
+        c = x.cols[0]
+        o = self.y.cols[0]
+        for i in range(n):
+            o[i] = 2 * c[i]
+            self.last = c[i]
+        return n
+
+
+def test_a_type_of_ones_own_is_registered_and_found():
+    assert register(Doubled) is Doubled
+    op = trial.make("Doubled", {}, ("v:i16",))
+    assert trial.run(op, entries([-32768]))[0] == [(DAY_US, (-65536,))]
+    assert trial.state(op) == b"\x00\x80"
+    try:
+        register(type("Affine", (Doubled,), {}))
+    except OperatorError as e:
+        assert "'Affine' exists already" in str(e)
+        return
+    raise AssertionError("was registered")

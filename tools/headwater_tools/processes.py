@@ -26,7 +26,7 @@ class ProcessFileError(Exception):
 
 
 def example(name: str) -> Path:
-    """The process file of an example: sp1, sp2, sp3, sp4, diamond, cardio."""
+    """The process file of an example: sp1, sp2, sp3, sp4, diamond, cardio, own_operator."""
     return EXAMPLES / (name + ".py")
 
 
