@@ -19,10 +19,10 @@ class Steps(Operator):
     PARAMS = "high:u16=1400 low:u16=1100"
     STATE = "steps:u32 up:u8"
 
-    def run(self, x: Any, n: int) -> int:
+    def run(self: Any, x: Any, n: int) -> int:
         c, out, at = x.cols[0], self.y.cols[0], self.y.at
-        steps: int = self.steps
-        up: int = self.up
+        steps = self.steps
+        up = self.up
         j = 0
         for i in range(n):
             if up and c[i] < self.low:
