@@ -34,40 +34,31 @@ except ImportError:
         return value
 
 
-_MAGIC = const(0x474C7748)  # "HwLG" + version below
-_VERSION = const(1)
+_MAGIC = const(0x014C7748)  # "HwL", version 1
 _HEADER = const(32)
 _SLACK = const(64)  # the end of a sector is left to notes, and to the closing record of a copy
 
-# Kinds of records.
+# Kinds of records; all but runs and pieces stand in tables too.
 _RUN = const(1)  # id stream: n, ts difference, body
-_RUN_FAR = const(2)  # id stream: n, xi, ts, body: where the ts difference needs more than 32 bits
-_COPY = const(3)  # id stream: n, xi, body: carried forward, says nothing about the tail
-_START = const(4)  # id stream: last xi, last ts: the stream begins anew behind them
-_TRIM = const(5)  # id stream: first xi that is live
-_FORGET = const(6)  # id stream
-_FACT = const(7)  # id key: value
-_FACT_DROP = const(8)  # id key
-_BLOB = const(9)  # id key: all of it
-_PIECE = const(10)  # id chain: index, bytes
-_CLOSE = const(11)  # id chain: key, pieces, size, CRC of all, place of the first piece
-_RENAME = const(12)  # id source key: destination key
-_BLOB_DROP = const(13)  # id key
-_TABLE = const(14)  # id index, bit 15 in the last: entries
-_NOTE = const(15)  # id 1 when it closes a copy: sectors
+_RUN_FAR = const(2)  # id stream: n, xi, ts, body: a far ts; or a run carried forward, below the tail
+_STREAM = const(3)  # id stream: last xi, last ts, live xi, place of its beginning (0: here)
+_TRIM = const(4)  # id stream: first live xi
+_FORGET = const(5)  # id stream
+_FACT = const(6)  # id key: value
+_DROP = const(7)  # id key
+_BLOB = const(8)  # id key: all of it
+_PIECE = const(9)  # id chain: index, bytes; in a table: the chain number last used
+_CLOSE = const(10)  # id key: chain, size, CRC of all, first sector, offset / 16, last sector
+_RENAME = const(11)  # id source key: destination key
+_DROP_BLOB = const(12)  # id key
+_TABLE = const(13)  # id index, bit 15 in the last: entries, which are records without CRC and padding
+_NOTE = const(14)  # id 1 when it closes a copy: sectors
 
-# Entries of a table.
-_T_STREAM = const(1)  # stream, last xi, live xi, last ts, sequence of its start
-_T_FACT = const(2)  # key, length, value
-_T_BLOB = const(3)  # key, first sector, offset / 16, size, last sector, CRC
-_T_SECTORS = const(4)  # count, sectors as in a note
-_T_CHAIN = const(5)  # the chain number last used
-
-_VOID = const(0)  # a sector in a note or table: says nothing, whatever it reads
+# What a note says of a sector; without a mark it is void: it says nothing, whatever it reads.
 _NEXT = const(0x4000)  # void, and the one to be used next
 _BAD = const(0x8000)  # an erase of it failed; never used again
 
-_LOW = const(0x1FFFFFFF)  # the index holds xi modulo 2**29, small integers
+_LOW = const(0x1FFFFFFF)  # the index holds xi modulo 2**29: small integers on a board
 _HELD = const(0x20000000)  # marks an index entry that holds something
 
 
@@ -84,47 +75,49 @@ class _Stream:
     def __init__(self, sectors):
         self.lo = array("I", bytes(4 * sectors))  # per sector the lowest and highest xi in it
         self.hi = array("I", bytes(4 * sectors))
-        self.begin(0, 0, 0)
-        self.saved = 1  # what flash knows of first
+        self.read = -1  # the xi read last; behind it the next record stands, after xi base
 
-    def begin(self, last, ts, birth):
+    def begin(self, last, ts, live, birth):
         self.last = last
-        self.first = last + 1  # first live xi
         self.ts = ts
-        self.birth = birth  # records in sectors before this sequence belong to an earlier life
-        self.read = -1  # xi up to which was read last; where the next record stands; its base
-        self.at = self.at_seq = self.off = self.base = 0
+        self.first = self.saved = last + 1 - live  # first live xi, and what flash knows of it
+        self.birth = birth  # (sequence << 12) + offset / 16; what stands before is of an earlier life
 
+    # Sector p holds lo ... hi.
     def note(self, p, lo, hi):
         top = (self.last + 1) & _LOW
-        lo &= _LOW
-        hi &= _LOW
+        lo = lo & _LOW | _HELD
+        hi = hi & _LOW | _HELD
         if not self.hi[p]:
-            self.lo[p] = lo | _HELD
-            self.hi[p] = hi | _HELD
-            return
-        if (top - lo) & _LOW > (top - self.lo[p]) & _LOW:
-            self.lo[p] = lo | _HELD
+            self.lo[p] = lo
+            self.hi[p] = hi
+        elif (top - lo) & _LOW > (top - self.lo[p]) & _LOW:
+            self.lo[p] = lo
         if (top - hi) & _LOW < (top - self.hi[p]) & _LOW:
-            self.hi[p] = hi | _HELD
+            self.hi[p] = hi
 
 
 class Log:
-    # scratch_bytes: records up to this size are built without allocating; at least 256.
+    # scratch_bytes: records up to this size are built without allocating.
     def __init__(self, device, reserve_bytes=0, scratch_bytes=512):
         self._dev = device
         self._n = device.ioctl(4, 0)
         self._size = device.ioctl(5, 0)
-        if self._size < 512 or self._n < 5 or self._n > 0x3FFF:
+        if self._size < 512 or not 5 <= self._n < _NEXT:
             raise LogError("a log needs 5 to 16383 sectors of at least 512 bytes")
         self._buf = bytearray(min(max(scratch_bytes, 256), self._size))
         self._h = bytearray(_HEADER)
         self._reserve = reserve_bytes
+        self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed
+        self._cycles = 0  # most erases of a sector
+        self._seq = array("I", bytes(4 * self._n))  # 0: not part of the log
+        self._streams = {}
+        self._p = -1  # the sector that is written, and where
+        self._pos = self._lim = 0
         self._clear()
-        self._counts = [0] * 7  # programs, programmed, bodies, erases, skipped, copied, reclaimed
 
     def _clear(self):
-        self._seq = array("I", bytes(4 * self._n))  # 0: not part of the log
+        self._pool = self._streams
         self._streams = {}
         self._facts = {}
         self._blobs = {}  # key -> (sector, offset, size, last sector, CRC)
@@ -132,24 +125,16 @@ class Log:
         self._bad = []
         self._next = -1  # the sector to be used next, said so in flash
         self._ready = False  # and it is erased
+        self._sound = False  # the last program came to its end
         self._chain = 0
         self._hold = 0  # sequence from which on a chain under way holds sectors
-        self._p = -1  # the sector that is written, and where
-        self._pos = 0
-        self._seed = 0
-        self._sound = False
-        self._busy = False
+        self._busy = False  # reclaiming
         self._free = 0  # free sectors, at least
         self._dirty = True  # there may be more
-        self._probe = 0
-        self._probed = 0
-        self._skip = -1
-        self._cycles = 0  # erases of the sector to be used next; the most seen of any
-        self._cycles_max = 0
-        self._table_bytes = 0
-        self.log_number = 0
+        self._probe = self._probed = 0
+        self._skip = -1  # a live sector that the ring has passed by
 
-    # ---- device -------------------------------------------------------------------------------
+    # ---- mounting -----------------------------------------------------------------------------
 
     # Makes an empty log. Whatever was on the device is gone.
     @staticmethod
@@ -169,84 +154,71 @@ class Log:
 
     # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
     def mount(self):
-        self._clear()
-        n = self._n
-        top = 0
-        for p in range(n):
-            self._seq[p] = seq = self._header(p)
-            top = max(top, seq)
+        seqs = self._seq
+        self._p = -1
+        for p in range(self._n):
+            seqs[p] = self._header(p)
+        top = max(seqs)
+        lost = []  # what was being opened when power went: it never counted
         while True:
-            old = -1
-            seq = 0
-            for p in range(n):
-                if self._seq[p] > seq:
-                    seq = self._seq[p]
-                    old = p
-            if old < 0:
+            seq = max(seqs)
+            if not seq:
                 raise LogError("no log on this device: format it first")
-            out = self._out
-            self._reset()
-            self._out = out
+            old = 0
+            while seqs[old] != seq:
+                old += 1
+            self._clear()
             if self._replay(old, True):
                 break
-            self._seq[old] = 0
-            self._out.append(old)  # it never counted: what was being opened when power went
+            seqs[old] = 0
+            lost.append(old)
         self._settle(old)
+        for p in lost:
+            if p != self._next and p not in self._out:
+                self._out.append(p)
         if self._next < 0:
             self._index(old)
         self._rewrite(old, top + 1)
         p = self._p
         pos = self._pos
-        self._reset()
+        self._clear()
         if self._replay(p, True) != pos:
             raise LogError("the flash does not keep what is written: sector %d" % p)
         self._settle(p)
         self._index(p)
+        self._pool = {}
         self._limit()
         self._sound = True
-        self._count()
 
-    def _reset(self):
-        self._pool = self._streams
-        self._streams = {}
-        self._facts = {}
-        self._blobs = {}
-        self._out = []
-        self._bad = []
-        self._next = -1
-        self._chain = 0
-
-    # The sector p is in use, whatever was said of it before.
+    # Sector p is in use, whatever was said of it before.
     def _settle(self, p):
         if self._next == p:
             self._next = -1
-        while p in self._out:
+        if p in self._out:
             self._out.remove(p)
 
-    # Reads the header of sector p: its sequence, or 0. Leaves seal, cycles, kind, number.
+    # Reads the header of sector p: its sequence, or 0. Leaves its number, cycles and seal, and whether
+    # it is a copy.
     def _header(self, p):
         h = self._h
         self._dev.readblocks(p, h, 0)
-        magic, version, self._copied, _, number, seq, cycles, _, seal = unpack_from("<IBBHQIIII", h, 0)
-        if magic != _MAGIC or version != _VERSION or crc32(memoryview(h)[:28]) != seal:
+        magic, copied, number, seq, cycles, _, seal = unpack_from("<IIQIIII", h, 0)
+        if magic != _MAGIC or crc32(memoryview(h)[:28]) != seal:
             return 0
-        if self._sound and number != self.log_number:
-            return 0
+        self._copied = copied
         self._number = number
         self._seal = seal
-        self._cycles_read = cycles
-        if cycles > self._cycles_max:
-            self._cycles_max = cycles
+        self._cycled = cycles
+        if cycles > self._cycles:
+            self._cycles = cycles
         return seq
 
-    # Reads and checks the record at off of sector p. Gives the buffer that holds it, or None;
-    # leaves kind, id, end (without padding) and total length.
-    def _record(self, p, off, seal, buf=None):
+    # Reads and checks the record at off of sector p. Gives the buffer that holds it, or None; leaves
+    # kind, id, end (without padding) and total length.
+    def _record(self, p, off, seal, buf):
         room = self._size - off
-        if room < 16:
+        if room < 16 or p == self._p and off >= self._pos:
             return None
-        if buf is None:
-            buf = self._buf
         self._dev.readblocks(p, buf if len(buf) <= room else memoryview(buf)[:room], off)
         crc, kind, self._id = unpack_from("<IHH", buf, 0)
         if kind == 0xFFFF:
@@ -263,166 +235,139 @@ class Log:
         self._counts[4] += 1
         return None
 
-    # Takes in sector p. full: it is the newest, and its table and records are the state; else only
-    # what it holds of streams is noted. Gives where its records end, or 0 where it does not count.
+    # The records of sector p from off on, the entries of its table one by one: kind, id, buffer,
+    # where the payload begins and ends there. Leaves the place of the record, and at last of the end.
+    def _items(self, p, off, scratch):
+        self._header(p)
+        seal = self._seal
+        while True:
+            self._off = off
+            buf = self._record(p, off, seal, scratch)
+            if buf is None:
+                return
+            off += self._total
+            self._behind = off
+            end = self._end
+            key = self._id
+            if self._kind != _TABLE:
+                yield self._kind, key, buf, 8, end
+                continue
+            i = 8
+            while i < end:
+                kind, entry = unpack_from("<HH", buf, i)
+                i += 4
+                stop = i + (kind & 0xFFF)
+                yield kind >> 12, entry, buf, i, stop
+                i = stop
+            yield _TABLE, key, buf, end, end
+
+    # Of a run in buf: its first xi, how many, and where the body begins. last: xi of each stream.
+    def _span(self, kind, key, buf, last):
+        n = unpack_from("<H", buf, 8)[0]
+        base = last.get(key, 0)
+        xi = base + 1 if kind == _RUN else unpack_from("<Q", buf, 10)[0]
+        last[key] = max(base, xi + n - 1)
+        return xi, n, 14 if kind == _RUN else 26
+
+    # Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
+    # records end, or 0 where it does not count.
     def _replay(self, p, full):
         seq = self._header(p)
-        if not seq:
-            return 0
-        seal = self._seal
-        copied = self._copied
         if full:
             self.log_number = self._number
         elif self._number != self.log_number:
             return 0
-        off = _HEADER
+        copied = self._copied
         done = False
         last = {}
-        place = None
-        streams = self._streams
-        while True:
-            buf = self._record(p, off, seal)
-            if buf is None:
-                break
-            kind = self._kind
-            key = self._id
-            end = self._end
-            if kind == _TABLE:
-                self._entries(buf, end, full, last)
-                if key & 0x8000:
-                    done = not copied
-                    self._listed = self._out + self._bad
-            elif kind <= _COPY:
-                s = streams.get(key)
-                if s is not None and seq >= s.birth:
-                    if kind == _RUN:
-                        n, ts = unpack_from("<HI", buf, 8)
-                        xi = last.get(key, 0) + 1
-                        ts += s.ts
-                    elif kind == _RUN_FAR:
-                        n, xi, ts = unpack_from("<HQQ", buf, 8)
-                    else:
-                        n, xi = unpack_from("<HQ", buf, 8)
-                    if kind != _COPY:
-                        last[key] = xi + n - 1
-                        if full:
-                            s.last = xi + n - 1
-                            s.ts = ts
+        place = (-1,)
+        blobs = self._blobs
+        for kind, key, buf, i, end in self._items(p, _HEADER, self._buf):
+            s = self._streams.get(key)
+            here = (seq << 12) + (self._off >> 4)
+            if kind <= _RUN_FAR:
+                base = last.get(key, 0)
+                xi, n, _ = self._span(kind, key, buf, last)
+                if s is not None and here >= s.birth:
+                    if full and xi > base:
+                        s.last = xi + n - 1
+                        if kind == _RUN:
+                            s.ts += unpack_from("<I", buf, 10)[0]
+                        else:
+                            s.ts = unpack_from("<Q", buf, 18)[0]
                     s.note(p, xi, xi + n - 1)
-            elif kind == _START:
-                last[key], ts = unpack_from("<QQ", buf, 8)
-                s = streams.get(key)
-                if full:
-                    s = self._stream(key)
-                    s.begin(last[key], ts, seq)
-                    s.saved = s.first
-                if s is not None:
-                    s.hi[p] = 0
-            elif kind == _NOTE:
-                if full:
-                    for i in range(8, end, 2):
-                        self._said(unpack_from("<H", buf, i)[0])
-                if key:
-                    done = True
-            elif full:
-                if kind == _TRIM:
-                    s = streams.get(key)
-                    if s is not None:
-                        s.first = s.saved = max(s.first, unpack_from("<Q", buf, 8)[0])
-                elif kind == _FORGET:
-                    streams.pop(key, None)
-                elif kind == _FACT:
-                    self._facts[key] = bytes(memoryview(buf)[8:end])
-                elif kind == _FACT_DROP:
-                    self._facts.pop(key, None)
-                elif kind == _BLOB:
-                    self._blobs[key] = (p, off, end - 8, p, crc32(memoryview(buf)[8:end]))
-                elif kind == _PIECE:
-                    self._chain = key
-                    if not unpack_from("<H", buf, 8)[0]:
-                        place = (key, p, off)
-                elif kind == _CLOSE:
-                    self._chain = key
-                    key, _, size, crc, first, start = unpack_from("<HHIIHH", buf, 8)
-                    if place is not None and place[0] == self._id:
-                        _, first, start = place
-                    else:
-                        start <<= 4
-                    self._blobs[key] = (first, start, size, p, crc)
-                elif kind == _RENAME:
-                    if key in self._blobs:
-                        self._blobs[unpack_from("<H", buf, 8)[0]] = self._blobs.pop(key)
-                elif kind == _BLOB_DROP:
-                    self._blobs.pop(key, None)
-            off += self._total
-        if done:
-            return off
-        for s in streams.values():
-            s.hi[p] = 0
-        return 0
-
-    def _entries(self, buf, end, full, last):
-        i = 8
-        while i < end:
-            kind = buf[i]
-            i += 1
-            if kind == _T_STREAM:
-                key, xi, live, ts, birth = unpack_from("<HQIQI", buf, i)
-                i += 26
+            elif kind == _STREAM:
+                xi, ts, live, birth = unpack_from("<QQIQ", buf, i)
                 last[key] = xi
                 if full:
                     s = self._stream(key)
-                    s.begin(xi, ts, birth)
-                    s.first = s.saved = xi + 1 - live
-            elif kind == _T_FACT:
-                key, n = unpack_from("<HB", buf, i)
-                i += 3
+                    s.begin(xi, ts, live, birth or here)
+                    s.hi[p] = 0
+            elif kind == _TABLE:
+                if key > 0x7FFF:
+                    done = not copied
+                    self._listed = self._out + self._bad
+            elif kind == _NOTE:
+                done = done or key
                 if full:
-                    self._facts[key] = bytes(memoryview(buf)[i : i + n])
-                i += n
-            elif kind == _T_BLOB:
-                if full:
-                    key, p, off, size, to, crc = unpack_from("<HHHIHI", buf, i)
-                    self._blobs[key] = (p, off << 4, size, to, crc)
-                i += 16
-            elif kind == _T_SECTORS:
-                for _ in range(buf[i]):
-                    if full:
-                        self._said(unpack_from("<H", buf, i + 1)[0])
-                    i += 2
-                i += 1
-            else:
-                if full:
-                    self._chain = unpack_from("<H", buf, i)[0]
-                i += 2
+                    while i < end:
+                        self._said(unpack_from("<H", buf, i)[0])
+                        i += 2
+            elif not full:
+                pass
+            elif kind == _TRIM:
+                if s is not None:
+                    s.first = s.saved = max(s.first, unpack_from("<Q", buf, i)[0])
+            elif kind == _FORGET:
+                self._streams.pop(key, None)
+            elif kind == _FACT:
+                self._facts[key] = bytes(memoryview(buf)[i:end])
+            elif kind == _DROP:
+                self._facts.pop(key, None)
+            elif kind == _BLOB:
+                blobs[key] = (p, self._off, end - i, p, crc32(memoryview(buf)[i:end]))
+            elif kind == _PIECE:
+                self._chain = key
+                if not unpack_from("<H", buf, i)[0]:
+                    place = (key, p, self._off)
+            elif kind == _CLOSE:
+                chain, size, crc, first, off, to = unpack_from("<HIIHHH", buf, i)
+                off <<= 4
+                if i == 8:
+                    to = p
+                    if chain == place[0]:
+                        _, first, off = place
+                blobs[key] = (first, off, size, to, crc)
+            elif kind == _RENAME:
+                if key in blobs:
+                    blobs[unpack_from("<H", buf, i)[0]] = blobs.pop(key)
+            elif kind == _DROP_BLOB:
+                blobs.pop(key, None)
+        if done:
+            return self._off
+        self._drop_sector(p)
+        return 0
 
     # A note or table says something of a sector.
     def _said(self, what):
         p = what & 0x3FFF
         self._settle(p)
-        if what & _BAD:
-            if p not in self._bad:
-                self._bad.append(p)
-        elif what & _NEXT:
+        if what & _NEXT:
             self._next = p
-        else:
-            self._out.append(p)
+        elif p not in self._bad:
+            (self._bad if what & _BAD else self._out).append(p)
 
     def _stream(self, key):
         s = self._streams.get(key)
         if s is None:
-            s = self._pool.pop(key, None)
-            if s is None:
-                s = _Stream(self._n)
-            else:
-                for p in range(self._n):
-                    s.hi[p] = 0
+            s = self._pool.pop(key, None) or _Stream(self._n)
+            for p in range(self._n):
+                s.hi[p] = 0
             self._streams[key] = s
         return s
 
     # Notes what the sectors other than p hold of streams.
     def _index(self, p):
-        self._pool = {}
         for q in range(self._n):
             if q != p and self._seq[q]:
                 if q == self._next or q in self._out or q in self._bad or not self._replay(q, False):
@@ -442,7 +387,7 @@ class Log:
         self._begin(p, seq, 1)
         off = _HEADER
         while True:
-            buf = self._record(old, off, seal)
+            buf = self._record(old, off, seal, self._buf)
             if buf is None:
                 break
             if self._kind != _NOTE:
@@ -452,13 +397,14 @@ class Log:
         self._out.append(old)
         self._say([q for q in self._out + self._bad if q not in self._listed], 1)
 
+    # ---- writing ------------------------------------------------------------------------------
+
     def _begin(self, p, seq, copied):
-        buf = self._buf
-        pack_into("<IBBHQII", buf, 0, _MAGIC, _VERSION, copied, 0xFFFF, self.log_number, seq, self._cycles)
-        buf[24:28] = b"\xff\xff\xff\xff"
-        self._seed = crc32(memoryview(buf)[:28])
-        pack_into("<I", buf, 28, self._seed)
-        self._dev.writeblocks(p, memoryview(buf)[:_HEADER], 0)
+        h = self._h
+        pack_into("<IIQIII", h, 0, _MAGIC, copied, self.log_number, seq, self._next_cycles, 0)
+        self._seed = crc32(memoryview(h)[:28])
+        pack_into("<I", h, 28, self._seed)
+        self._dev.writeblocks(p, h, 0)
         self._counts[0] += 1
         self._counts[1] += _HEADER
         self._p = p
@@ -469,49 +415,119 @@ class Log:
     # Seals the record in buf, whose payload ends at end, and programs it.
     def _emit(self, buf, end):
         total = (end + 15) & ~15
-        if not self._sound:
-            raise LogError("the device failed in the middle of a program: mount the log again")
         if self._pos + total > self._size:
             raise LogFull("no room left for a note in sector %d" % self._p)
         for i in range(end, total):
             buf[i] = 255
         pack_into("<I", buf, 0, crc32(memoryview(buf)[4:end], self._seed))
         self._sound = False
-        self._dev.writeblocks(self._p, buf if total == len(buf) else memoryview(buf)[:total], self._pos)
+        self._dev.writeblocks(self._p, memoryview(buf)[:total], self._pos)
         self._sound = True
         self._pos += total
         self._counts[0] += 1
         self._counts[1] += total
 
-    # A record of two short parts, built aside.
-    def _write(self, kind, key, head, body=b""):
-        end = 8 + len(head) + len(body)
-        buf = self._buf if end + 15 <= len(self._buf) else bytearray(end + 15 & ~15)
+    # A record with this payload. floor: free sectors that must be left; 0: into the end of this sector.
+    def _write(self, kind, key, body, floor=0):
+        end = 8 + len(body)
+        if floor:
+            self._room(end, floor)
+        buf = self._scratch(end)
         pack_into("<HH", buf, 4, kind << 12 | end - 8, key)
-        buf[8 : 8 + len(head)] = head
-        buf[8 + len(head) : end] = body
+        buf[8:end] = body
         self._emit(buf, end)
 
+    def _scratch(self, end):
+        end = (end + 15) & ~15
+        return self._buf if end <= len(self._buf) else bytearray(end)
+
     # Says that sectors are void or bad, and which is next.
-    def _say(self, out, closing=0):
-        buf = bytearray()
-        for p in out:
-            buf += pack("<H", p | _BAD if p in self._bad else p | _NEXT if p == self._next else p)
-        self._write(_NOTE, closing, buf)
+    def _say(self, sectors, closing=0):
+        self._write(_NOTE, closing, self._marked(sectors))
+
+    def _marked(self, sectors):
+        marks = [p | _BAD if p in self._bad else p | _NEXT if p == self._next else p for p in sectors]
+        return b"".join([pack("<H", mark) for mark in marks])
+
+    # Makes room for a record; floor: free sectors that must be left.
+    def _room(self, end, floor):
+        if not self._sound:
+            raise LogError("not mounted, or the device failed in a program: mount the log")
+        for _ in range(2):
+            if self._pos + ((end + 15) & ~15) <= self._lim:
+                return
+            if not self._gain(floor + 1):
+                raise LogFull("the log is full: %d sectors are free, %d must stay" % (self._free, floor))
+            self._open()
+        raise LogError("a record of %d bytes does not fit into a sector" % end)
+
+    # Opens sector p, erased, as the newest: header, table.
+    def _open(self, p=-1):
+        if p < 0:
+            p = self._take()
+        self._begin(p, self._seq[self._p] + 1 if self._p >= 0 else 1, 0)
+        self._free -= 1
+        self._probed = 0
+        if self._next < 0:
+            self._choose()
+        self._end = 8
+        self._table_index = 0
+        for key, s in self._streams.items():
+            self._entry(_STREAM, key, pack("<QQIQ", s.last, s.ts, s.last + 1 - s.first, s.birth))
+            s.saved = s.first
+        for key, value in self._facts.items():
+            self._entry(_FACT, key, value)
+        for key, b in self._blobs.items():
+            self._entry(_CLOSE, key, pack("<HIIHHH", 0, b[2], b[4], b[0], b[1] >> 4, b[3]))
+        sectors = self._out + self._bad
+        if self._next >= 0:
+            sectors.append(self._next)
+        for i in range(0, len(sectors), 64):
+            self._entry(_NOTE, 0, self._marked(sectors[i : i + 64]))
+        self._entry(_PIECE, self._chain, b"\1\0")
+        self._flush(0x8000)
+        self._limit()
+
+    # An entry of the table that is being written.
+    def _entry(self, kind, key, body):
+        n = len(body)
+        if self._end + 4 + n > len(self._buf):
+            self._flush(0)
+        i = self._end + 4
+        pack_into("<HH", self._buf, i - 4, kind << 12 | n, key)
+        self._buf[i : i + n] = body
+        self._end = i + n
+
+    def _flush(self, last):
+        pack_into("<HH", self._buf, 4, _TABLE << 12 | self._end - 8, self._table_index | last)
+        self._emit(self._buf, self._end)
+        self._table_index += 1
+        self._end = 8
+
+    def _table_size(self):
+        size = 22 + 2 * (len(self._out) + len(self._bad)) + 32 * len(self._streams) + 20 * len(self._blobs)
+        for value in self._facts.values():
+            size += 4 + len(value)
+        return (size + 24 * (size // (len(self._buf) - 212)) + 15) & ~15
+
+    def _limit(self):
+        self._lim = self._size - _SLACK - 16 * len(self._streams)
+        self._usable = self._lim - _HEADER - self._table_size()
+        self._floor = 2 + (self._reserve + self._usable - 1) // self._usable
+
+    # ---- the ring -----------------------------------------------------------------------------
 
     # Erases sector p and reads it back; False where it does not come blank.
     def _erase(self, p):
-        cycles = self._cycles_read + 1 if self._header(p) else self._cycles_max
+        cycles = self._cycled + 1 if self._header(p) else max(1, self._cycles)
         for _ in range(2):
             self._counts[3] += 1
             try:
-                if self._dev.ioctl(6, p):
-                    continue
+                if not self._dev.ioctl(6, p) and self._is_blank(p):
+                    self._next_cycles = cycles
+                    return True
             except OSError:
                 continue
-            if self._is_blank(p):
-                self._cycles = max(cycles, 1)
-                return True
         return False
 
     def _is_blank(self, p):
@@ -519,92 +535,27 @@ class Log:
         blank = b"\xff" * len(buf)
         off = 0
         while off < self._size:
-            off = min(off, self._size - len(buf))
-            self._dev.readblocks(p, buf, off)
+            self._dev.readblocks(p, buf, min(off, self._size - len(buf)))
             if buf != blank:
                 return False
             off += len(buf)
         return True
 
-    # ---- the ring -----------------------------------------------------------------------------
-
-    def _limit(self):
-        self._lim = self._size - _SLACK - 16 * len(self._streams)
-        self._usable = self._size - _HEADER - _SLACK - 16 * len(self._streams) - self._table_size()
-        self._floor = 2 + (self._reserve + self._usable - 1) // self._usable
-
-    def _table_size(self):
-        size = 15 + 4 * (len(self._out) + len(self._bad)) + 27 * len(self._streams) + 17 * len(self._blobs)
-        for value in self._facts.values():
-            size += 4 + len(value)
-        return (size + 8 * (size // (len(self._buf) - 220)) + 15) & ~15
-
-    # Opens sector p, erased, as the newest: header, table.
-    def _open(self, p=-1):
-        if p < 0:
-            p = self._take()
-        seq = self._seq[self._p] + 1 if self._p >= 0 else 1
-        self._begin(p, seq, 0)
-        self._free -= 1
-        self._probed = 0
-        if self._next < 0:
-            self._choose()
-        buf = self._buf
-        end = 8
-        index = 0
-        entry = bytearray(_HEADER)
-        for key, s in self._streams.items():
-            pack_into("<BHQIQI", entry, 0, _T_STREAM, key, s.last, s.last + 1 - s.first, s.ts, s.birth)
-            end, index = self._entry(memoryview(entry)[:27], b"", end, index)
-        for key, value in self._facts.items():
-            pack_into("<BHB", entry, 0, _T_FACT, key, len(value))
-            end, index = self._entry(memoryview(entry)[:4], value, end, index)
-        for key, b in self._blobs.items():
-            pack_into("<BHHHIHI", entry, 0, _T_BLOB, key, b[0], b[1] >> 4, b[2], b[3], b[4])
-            end, index = self._entry(memoryview(entry)[:17], b"", end, index)
-        for p in [self._next] + self._out + self._bad:
-            if p >= 0:
-                p = p | _BAD if p in self._bad else p | _NEXT if p == self._next else p
-                pack_into("<BBH", entry, 0, _T_SECTORS, 1, p)
-                end, index = self._entry(memoryview(entry)[:4], b"", end, index)
-        pack_into("<BH", entry, 0, _T_CHAIN, self._chain)
-        end, index = self._entry(memoryview(entry)[:3], b"", end, index)
-        pack_into("<HH", buf, 4, _TABLE << 12 | end - 8, index | 0x8000)
-        self._emit(buf, end)
-        for s in self._streams.values():
-            s.saved = s.first
-        self._limit()
-
-    def _entry(self, head, body, end, index):
-        buf = self._buf
-        n = len(head)
-        if end + n + len(body) > len(buf):
-            pack_into("<HH", buf, 4, _TABLE << 12 | end - 8, index)
-            self._emit(buf, end)
-            index += 1
-            end = 8
-        buf[end : end + n] = head
-        end += n
-        buf[end : end + len(body)] = body
-        return end + len(body), index
-
     # Picks the sector to be used next, round the ring; it is void from now on.
     def _choose(self):
-        n = self._n
         self._skip = -1
         pick = self._out[0] if len(self._out) > 8 else -1
         p = self._p
         while pick < 0:
-            p = (p + 1) % n
+            p = (p + 1) % self._n
             if p == self._p:
                 return False
             if p in self._bad:
                 continue
-            if self._is_live(p):
-                if self._skip < 0:
-                    self._skip = p
-            else:
+            if not self._is_live(p):
                 pick = p
+            elif self._skip < 0:
+                self._skip = p
         self._settle(pick)
         self._drop_sector(pick)
         self._next = pick
@@ -616,7 +567,7 @@ class Log:
         if not self._choose():
             return False
         if self._sound:
-            self.sync()
+            self.sync(0)
             self._say([self._next])
         return True
 
@@ -651,155 +602,110 @@ class Log:
             if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - s.first:
                 return True
         for b in self._blobs.values():
-            if self._seq[b[0]] <= seq <= self._seq[b[3]]:
+            if self._touches(b, seq):
                 return True
         return False
 
+    # May a sector of this sequence hold something of the blob?
+    def _touches(self, b, seq):
+        return self._seq[b[0]] <= seq <= self._seq[b[3]]
+
     def _count(self):
-        free = self._n - len(self._bad) - 1
+        self._free = self._n - len(self._bad)
         for p in range(self._n):
-            if p != self._p and self._is_live(p):
-                free -= 1
-        self._free = free
+            self._free -= self._is_live(p)
         self._dirty = False
 
     # Tries to have `want` free sectors, by copying what little lives in others.
     def _gain(self, want):
-        if self._free >= want:
-            return True
-        if self._dirty:
+        if self._free < want and self._dirty:
             self._count()
-        if not self._busy:
-            walks = 8
-            while self._free < want and self._free > 1 and walks and self._probed < self._n:
-                self._probe = p = (self._probe + 1) % self._n
-                self._probed += 1
-                if p != self._p and self._is_live(p):
-                    walks -= 1
-                    if self._live_bytes(p) * 2 <= self._usable:
-                        self._reclaim(p)
+        walks = 0 if self._busy else 8
+        while self._free < want and self._free > 1 and walks and self._probed < self._n:
+            self._probe = p = (self._probe + 1) % self._n
+            self._probed += 1
+            if p != self._p and self._is_live(p):
+                walks -= 1
+                self._reclaim(p, 2)
         return self._free >= want
 
-    # Bytes that would have to be copied to free sector p.
-    def _live_bytes(self, p):
-        seq = self._seq[p]
-        size = 0
-        for b in self._blobs.values():
-            if self._seq[b[0]] <= seq <= self._seq[b[3]]:
-                size += b[2] + (b[2] >> 4) + 48
-        for _ in self._runs(p):
-            size += self._total + 16
-        return size
-
-    # The live records of streams in sector p, each in the scratch buffer while it is the current one.
+    # The live runs in sector p: stream, xi, how many, body. The body is read before anything is written.
     def _runs(self, p):
-        seq = self._header(p)
-        seal = self._seal
-        off = _HEADER
+        seq = self._seq[p]
         last = {}
-        while True:
-            buf = self._record(p, off, seal)
-            if buf is None:
-                return
-            off += self._total
-            key = self._id
-            kind = self._kind
-            if kind == _TABLE:
-                self._entries(buf, self._end, False, last)
-            elif kind == _START:
-                last[key] = unpack_from("<Q", buf, 8)[0]
-            elif kind <= _COPY:
-                n = unpack_from("<H", buf, 8)[0]
-                if kind == _RUN:
-                    xi = last.get(key, 0) + 1
-                    start = 14
-                else:
-                    xi = unpack_from("<Q", buf, 10)[0]
-                    start = 18 if kind == _COPY else 26
-                if kind != _COPY:
-                    last[key] = xi + n - 1
+        for kind, key, buf, i, end in self._items(p, _HEADER, self._buf):
+            if kind == _STREAM:
+                last[key] = unpack_from("<Q", buf, i)[0]
+            elif kind <= _RUN_FAR:
+                xi, n, start = self._span(kind, key, buf, last)
                 s = self._streams.get(key)
-                if s is not None and seq >= s.birth and s.first < xi + n <= s.last + 1:
-                    yield key, xi, n, start
+                if s is not None and (seq << 12) + (self._off >> 4) >= s.birth and s.first < xi + n:
+                    yield key, xi, n, memoryview(buf)[start:end]
 
-    # Copies what lives in sector p; it is free afterwards.
-    def _reclaim(self, p):
+    # Copies what lives in sector p, where it is at most one part in `share` of a sector; p is free then.
+    def _reclaim(self, p, share):
+        seq = self._seq[p]
+        blobs = [key for key, b in self._blobs.items() if self._touches(b, seq)]
+        size = 0
+        for key in blobs:
+            size += self._blobs[key][2] * 17 // 16 + 64
+        for run in self._runs(p):
+            size += len(run[3]) + 42
+        if size * share > self._usable:
+            return False
         self._busy = True
         try:
-            seq = self._seq[p]
-            for key, b in list(self._blobs.items()):
-                if self._seq[b[0]] <= seq <= self._seq[b[3]]:
-                    self._store(key, b[2], self._pieces(b, bytearray(len(self._buf))))
-            for key, xi, n, start in self._runs(p):
-                body = bytes(memoryview(self._buf)[start : self._end])
-                total = self._total
-                self._room(10 + 8 + len(body), 1)
-                self._write(_COPY, key, pack("<HQ", n, xi), body)
+            for key in blobs:
+                b = self._blobs[key]
+                self._store(key, b[2], self._pieces(b, bytearray(len(self._buf))))
+            for key, xi, n, body in self._runs(p):
+                self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
-                self._total = total
             self._drop_sector(p)
-            self._counts[6] += 1
+            self._counts[5] += 1
+        except LogFull:  # what was copied is there twice, and equal
+            return False
         finally:
             self._busy = False
+            self._dirty = True
         self._count()
+        return True
 
-    # Makes room for a record; floor: free sectors that must be left.
-    def _room(self, end, floor):
-        total = (end + 15) & ~15
-        if self._p < 0:
-            raise LogError("the log is not mounted")
-        if self._pos + total > self._lim:
-            if not self._gain(floor + 1):
-                raise LogFull("the log is full: %d sectors are free, %d must stay" % (self._free, floor))
-            self._open()
-            if self._pos + total > self._lim:
-                raise LogError("a record of %d bytes does not fit into a sector" % total)
-
-    # Does what is better done ahead: True when there was something to do. Call it when there is time.
+    # Does what is better done ahead; True when there was something. Call it when there is time.
     def idle(self):
+        if not self._sound or self._pos + 48 + 16 * len(self._streams) > self._size:
+            return False
         if self._next < 0:
-            return self._pos + 32 + 16 * len(self._streams) <= self._size and self._announce()
+            return self._announce()
         if not self._ready:
-            p = self._next
-            if self._erase(p):
-                self._ready = True
-            else:
-                self._retire(p)
+            self._ready = self._erase(self._next)
+            if not self._ready:
+                self._retire(self._next)
             return True
         p = self._skip
         self._skip = -1
-        if p >= 0 and self._free > self._floor and self._live_bytes(p) * 4 <= self._usable:
-            self._reclaim(p)
-            return True
-        return False
+        return p >= 0 and self._free > self._floor and self._reclaim(p, 4)
 
     # ---- streams ------------------------------------------------------------------------------
 
     # Appends xi ... xi + n - 1. False, and nothing written, where only the reserve is left.
     def append_run(self, stream, xi, n, ts_last, body):
         s = self._streams.get(stream)
-        if s is None:
-            if self._free <= self._floor and not self._gain(self._floor + 1):
-                return False
-            self.start_stream(stream, 0, 0)
-            s = self._streams[stream]
-        if xi != s.last + 1 or not 0 < n < 65536:
-            raise LogError("stream %d: xi %d cannot follow %d" % (stream, xi, s.last))
+        if xi != (s.last + 1 if s else 1) or not 0 < n < 65536 or not body:
+            raise LogError("stream %d: %d entries from %d on cannot follow its tail" % (stream, n, xi))
         if self._free < self._floor and not self._gain(self._floor):
             return False
-        ts = ts_last - s.ts
-        start = 14 if 0 <= ts < 1 << 32 else 26
-        end = start + len(body)
-        total = (end + 15) & ~15
-        if self._pos + total > self._lim:
-            if end > 4095 + 8:
-                raise LogError("stream %d: a body of %d bytes is too long" % (stream, len(body)))
-            if self._free <= self._floor and not self._gain(self._floor + 1):
-                return False
+        try:
+            if s is None:
+                self._start(stream, 0, 0, self._floor)
+                s = self._streams[stream]
+            ts = ts_last - s.ts
+            start = 14 if 0 <= ts < 1 << 32 else 26
+            end = start + len(body)
             self._room(end, self._floor)
-        buf = self._buf
-        if total > len(buf):
-            buf = bytearray(total)
+        except LogFull:
+            return False
+        buf = self._scratch(end)
         if start == 14:
             pack_into("<HHHI", buf, 4, _RUN << 12 | end - 8, stream, n, ts)
         else:
@@ -814,20 +720,25 @@ class Log:
 
     # The stream goes on behind xi_last; what was held of it is let go.
     def start_stream(self, stream, xi_last, ts_last):
+        self._start(stream, xi_last, ts_last, 2)
+
+    def _start(self, stream, xi_last, ts_last, floor):
         s = self._streams.get(stream)
-        if s is not None and (xi_last < s.last or ts_last < s.ts):
-            raise LogError("stream %d: its tail %d never goes back, to %d" % (stream, s.last, xi_last))
-        self._fits(27 if s is None else 0)
-        self._room(24, 2)
-        self._write(_START, stream, pack("<QQ", xi_last, ts_last))
         if s is None:
-            self._streams[stream] = s = _Stream(self._n)
-            self._limit()
-        for p in range(self._n):
-            s.hi[p] = 0
-        s.begin(xi_last, ts_last, self._seq[self._p])
-        s.saved = s.first
-        self._free_up()
+            self._fits(32)
+        elif xi_last < s.last:
+            raise LogError("stream %d: its tail %d never goes back, to %d" % (stream, s.last, xi_last))
+        else:
+            ts_last = max(ts_last, s.ts)
+        self._room(36, floor)
+        birth = (self._seq[self._p] << 12) + (self._pos >> 4)
+        self._write(_STREAM, stream, pack("<QQIQ", xi_last, ts_last, 0, 0))
+        self._pool = {}
+        if s is not None:
+            self._pool[stream] = self._streams.pop(stream)
+        self._stream(stream).begin(xi_last, ts_last, 0, birth)
+        self._limit()
+        self._freed()
 
     # Reads the body of the record that holds xi into buf: its length, 0 where it is not held.
     def read_run(self, stream, xi, buf):
@@ -835,7 +746,7 @@ class Log:
         if s is None or not s.first <= xi <= s.last:
             return 0
         if xi == s.read + 1 and self._seq[s.at] == s.at_seq:
-            n = self._find(stream, s, xi, buf, s.at, s.off, s.base)
+            n = self._find(s, stream, xi, buf, s.at, s.off, s.base)
             if n:
                 return n
         top = (s.last + 1) & _LOW
@@ -843,58 +754,32 @@ class Log:
         for p in range(self._n):
             hi = s.hi[p]
             if hi and (top - hi) & _LOW <= far <= (top - s.lo[p]) & _LOW:
-                n = self._find(stream, s, xi, buf, p, _HEADER, 0)
+                n = self._find(s, stream, xi, buf, p, _HEADER, 0)
                 if n:
                     return n
         return 0
 
-    def _find(self, stream, s, xi, buf, p, off, base):
-        self._header(p)
-        seal = self._seal
-        h = self._h
-        limit = self._pos if p == self._p else self._size
-        while off + 16 <= limit:
-            self._dev.readblocks(p, h if off + 32 <= self._size else memoryview(h)[:16], off)
-            crc, kind, key = unpack_from("<IHH", h, 0)
-            if kind == 0xFFFF:
-                return 0
-            end = 8 + (kind & 0xFFF)
-            kind >>= 12
-            if kind == _TABLE:
-                b = self._record(p, off, seal)
-                if b is None:
-                    return 0
-                last = {}
-                self._entries(b, end, False, last)
-                base = last.get(stream, base)
-            elif key == stream and kind <= _START:
-                if kind == _START:
-                    base = unpack_from("<Q", h, 8)[0]
-                else:
-                    n = unpack_from("<H", h, 8)[0]
-                    start = 14
-                    first = base + 1
-                    if kind != _RUN:
-                        first = unpack_from("<Q", h, 10)[0]
-                        start = 18 if kind == _COPY else 26
-                    if kind != _COPY:
-                        base = first + n - 1
-                    if first <= xi < first + n:
-                        size = end - start
-                        if size > len(buf):
-                            raise LogError("stream %d: a body of %d bytes, room for %d" % (stream, size, len(buf)))
-                        body = memoryview(buf)[:size]
-                        self._dev.readblocks(p, body, off + start)
-                        if crc32(body, crc32(memoryview(h)[4:start], seal)) == crc:
-                            s.read = first + n - 1
-                            s.at = p
-                            s.at_seq = self._seq[p]
-                            s.off = off + ((end + 15) & ~15)
-                            s.base = base
-                            return size
-                        self._counts[4] += 1
-                        return 0
-            off += (end + 15) & ~15
+    def _find(self, s, stream, xi, buf, p, off, base):
+        seq = self._seq[p]
+        last = {stream: base}
+        for kind, key, rec, i, end in self._items(p, off, self._buf):
+            if key != stream:
+                continue
+            if kind == _STREAM:
+                last[key] = unpack_from("<Q", rec, i)[0]
+            elif kind <= _RUN_FAR:
+                first, n, start = self._span(kind, key, rec, last)
+                if first <= xi < first + n and (seq << 12) + (self._off >> 4) >= s.birth:
+                    n = end - start
+                    if n > len(buf):
+                        raise LogError("stream %d: a body of %d bytes, room for %d" % (stream, n, len(buf)))
+                    buf[:n] = memoryview(rec)[start:end]
+                    s.read = first + unpack_from("<H", rec, 8)[0] - 1
+                    s.at = p
+                    s.at_seq = seq
+                    s.off = self._behind
+                    s.base = last[key]
+                    return n
         return 0
 
     # Everything up to xi may go. Flash learns of it with the next sector, or by sync.
@@ -902,37 +787,37 @@ class Log:
         s = self._streams.get(stream)
         if s is not None and xi >= s.first:
             s.first = min(xi, s.last) + 1
-            self._free_up()
+            self._freed()
 
     # Makes what was trimmed durable.
-    def sync(self):
+    def sync(self, floor=1):
         for key, s in self._streams.items():
             if s.saved != s.first:
-                self._write(_TRIM, key, pack("<Q", s.first))
+                self._write(_TRIM, key, pack("<Q", s.first), floor)
                 s.saved = s.first
 
     # (last xi, last ts); (0, 0) of a stream that never was.
     def tail(self, stream):
         s = self._streams.get(stream)
-        return (s.last, s.ts) if s is not None else (0, 0)
+        return (s.last, s.ts) if s else (0, 0)
 
     # First live xi; that behind the tail where nothing is.
     def first(self, stream):
         s = self._streams.get(stream)
-        return s.first if s is not None else 1
+        return s.first if s else 1
 
+    # Nothing is held of the stream, its tail included.
     def forget(self, stream):
         if stream in self._streams:
-            self._room(8, 1)
-            self._write(_FORGET, stream, b"")
+            self._write(_FORGET, stream, b"", 1)
             del self._streams[stream]
             self._limit()
-            self._free_up()
+            self._freed()
 
     def streams(self):
         return sorted(self._streams)
 
-    def _free_up(self):
+    def _freed(self):
         self._dirty = True
         self._probed = 0
 
@@ -941,27 +826,24 @@ class Log:
     # Refuses what would make the table larger than half a sector.
     def _fits(self, more):
         if self._table_size() + more > self._size >> 1:
-            raise LogFull("the facts, streams and blobs together exceed half a sector")
+            raise LogFull("facts, streams and blobs together need more than half a sector")
 
     def put(self, key, value):
         old = self._facts.get(key)
         if old == value:
             return
         if len(value) > 200 or not 0 <= key < 65536:
-            raise LogError("fact %d: a key is below 65536, a value has up to 200 bytes" % key)
-        self._fits(len(value) + 4 if old is None else len(value) - len(old))
-        self._room(8 + len(value), 2)
-        value = bytes(value)
-        self._write(_FACT, key, value)
-        self._facts[key] = value
+            raise LogError("fact %d: keys are below 65536, values have up to 200 bytes" % key)
+        self._fits(len(value) - len(old) if old is not None else len(value) + 4)
+        self._write(_FACT, key, value, 2)
+        self._facts[key] = bytes(value)
 
     def get(self, key):
         return self._facts.get(key)
 
     def drop(self, key):
         if key in self._facts:
-            self._room(8, 1)
-            self._write(_FACT_DROP, key, b"")
+            self._write(_DROP, key, b"", 1)
             del self._facts[key]
 
     def keys(self):
@@ -972,50 +854,44 @@ class Log:
     # data: bytes, or a list of parts. The old value lives until all of the new one is written.
     def put_blob(self, key, data):
         if not 0 <= key < 65536:
-            raise LogError("blob %d: a key is below 65536" % key)
+            raise LogError("blob %d: keys are below 65536" % key)
         if not isinstance(data, (list, tuple)):
             data = (data,)
-        size = 0
-        for part in data:
-            size += len(part)
-        self._fits(0 if key in self._blobs else 17)
-        self._store(key, size, iter(data))
+        if key not in self._blobs:
+            self._fits(20)
+        self._store(key, sum([len(part) for part in data]), iter(data))
 
     def _store(self, key, size, parts):
+        buf = self._buf
         floor = 1 if self._busy else 2
-        room = self._lim - self._pos
         end = 8 + size
-        whole = end <= len(self._buf) and end <= self._usable - 16
-        if size + (size >> 4) + 96 > room:
-            need = 1 if whole else 1 + (size + (size >> 4) + 96) // (self._usable - 64)
-            if not self._gain(floor + need):
+        whole = end <= len(buf) and end <= self._usable - 16
+        bound = size * 17 // 16 + 96
+        if self._pos + bound > self._lim:
+            if not self._gain(floor + (1 if whole else 1 + bound // (self._usable - 64))):
                 raise LogFull("blob %d: no room for %d bytes" % (key, size))
         self._part = b""
         if whole:
             self._room(end, floor)
             self._fill(parts, 8, end)
-            buf = self._buf
             pack_into("<HH", buf, 4, _BLOB << 12 | size, key)
-            place = (self._p, self._pos, size, self._p, crc32(memoryview(buf)[8:end]))
+            b = (self._p, self._pos, size, self._p, crc32(memoryview(buf)[8:end]))
             self._emit(buf, end)
         else:
-            place = self._store_chain(key, size, parts, floor)
+            b = self._store_chain(key, size, parts, floor)
         self._counts[2] += size
-        self._blobs[key] = place
-        self._free_up()
+        self._blobs[key] = b
+        self._freed()
 
     def _store_chain(self, key, size, parts, floor):
+        buf = self._buf
         self._chain = chain = (self._chain + 1) & 0xFFFF
         self._hold = self._seq[self._p]
         try:
             index = crc = done = 0
-            buf = self._buf
             while done < size:
-                room = self._lim - self._pos
-                if room < 64:
-                    self._room(64, floor)
-                    continue
-                end = 10 + min(size - done, min(room & ~15, len(buf)) - 10)
+                self._room(64, floor)
+                end = min(size - done + 10, (self._lim - self._pos) & ~15, len(buf))
                 self._fill(parts, 10, end)
                 if not index:
                     p = self._p
@@ -1026,20 +902,19 @@ class Log:
                 index += 1
                 done += end - 10
             self._room(24, floor)
-            self._write(_CLOSE, chain, pack("<HHIIHH", key, index, size, crc, p, off >> 4))
+            self._write(_CLOSE, key, pack("<HIIHHH", chain, size, crc, p, off >> 4, 0))
         finally:
             self._hold = 0
         return (p, off, size, self._p, crc)
 
     # Moves the bytes that come next in parts into the scratch buffer.
     def _fill(self, parts, i, end):
-        buf = self._buf
         part = self._part
         while i < end:
             if not len(part):
                 part = memoryview(next(parts))
             n = min(end - i, len(part))
-            buf[i : i + n] = part[:n]
+            self._buf[i : i + n] = part[:n]
             part = part[n:]
             i += n
         self._part = part
@@ -1049,38 +924,27 @@ class Log:
         p, off, size, to, _ = b
         chain = -1
         index = 0
-        self._header(p)
-        seal = self._seal
-        while size > 0:
-            rec = None
-            if p != self._p or off < self._pos:
-                rec = self._record(p, off, seal, buf)
-            if rec is None:
-                seq = self._seq[p]
-                best = 0
-                for q in range(self._n):
-                    other = self._seq[q]
-                    if other > seq and (not best or other < best) and other <= self._seq[to]:
-                        best = other
-                        p = q
-                if not best:
+        while True:
+            for kind, key, rec, i, end in self._items(p, off, buf):
+                if kind == _PIECE and i == 8 and chain in (-1, key) and unpack_from("<H", rec, 8)[0] == index:
+                    chain = key
+                    index += 1
+                    i = 10
+                elif kind != _BLOB or index:
+                    continue
+                size -= end - i
+                yield memoryview(rec)[i:end]
+                if size <= 0:
                     return
-                self._header(p)
-                seal = self._seal
-                off = _HEADER
-                continue
-            off += self._total
-            kind = self._kind
-            start = 0
-            if kind == _BLOB and not index:
-                start = 8
-            elif kind == _PIECE and chain in (-1, self._id) and unpack_from("<H", rec, 8)[0] == index:
-                start = 10
-                chain = self._id
-            if start:
-                index += 1
-                size -= self._end - start
-                yield memoryview(rec)[start : self._end]
+            seq = self._seq[p]
+            after = [other for other in self._seq if seq < other <= self._seq[to]]
+            if not after:
+                return
+            after = min(after)
+            p = 0
+            while self._seq[p] != after:
+                p += 1
+            off = _HEADER
 
     def get_blob(self, key):
         b = self._blobs.get(key)
@@ -1092,43 +956,40 @@ class Log:
             return None
         return bytes(data)
 
+    # 0 where there is none.
     def blob_size(self, key):
         b = self._blobs.get(key)
-        return -1 if b is None else b[2]
+        return b[2] if b else 0
 
     # Reads from offset on as much as buf takes: how many bytes.
     def read_blob(self, key, offset, buf):
         b = self._blobs.get(key)
         done = 0
-        if b is not None:
+        if b and offset < b[2]:
             for piece in self._pieces(b, self._buf):
-                if offset >= len(piece):
-                    offset -= len(piece)
-                    continue
-                n = min(len(piece) - offset, len(buf) - done)
-                buf[done : done + n] = piece[offset : offset + n]
-                offset = 0
-                done += n
-                if done == len(buf):
-                    break
+                if offset < len(piece):
+                    n = min(len(piece) - offset, len(buf) - done)
+                    buf[done : done + n] = piece[offset : offset + n]
+                    done += n
+                    if done == len(buf):
+                        break
+                offset = max(0, offset - len(piece))
         return done
 
     def drop_blob(self, key):
         if key in self._blobs:
-            self._room(8, 1)
-            self._write(_BLOB_DROP, key, b"")
+            self._write(_DROP_BLOB, key, b"", 1)
             del self._blobs[key]
-            self._free_up()
+            self._freed()
 
     # src becomes dst, whose old value goes in the same instant.
     def rename_blob(self, src, dst):
         if src not in self._blobs:
             raise LogError("no blob %d to rename" % src)
         if src != dst:
-            self._room(10, 1)
-            self._write(_RENAME, src, pack("<H", dst))
+            self._write(_RENAME, src, pack("<H", dst), 1)
             self._blobs[dst] = self._blobs.pop(src)
-            self._free_up()
+            self._freed()
 
     def blob_keys(self):
         return sorted(self._blobs)
@@ -1154,11 +1015,11 @@ class Log:
         return max(0, self._n - len(self._bad) - self._floor) * self._usable
 
     def stats(self):
-        names = ("programs", "programmed", "bodies", "erases", "skipped", "copied", "reclaimed")
+        names = ("programs", "programmed", "bodies", "erases", "skipped", "reclaimed")
         stats = dict(zip(names, self._counts))
-        stats["bad"] = sorted(self._bad)
+        stats["bad"] = len(self._bad)
         return stats
 
     # Erases of every sector, as its header says; 0 where it has none.
     def cycles(self):
-        return [self._cycles_read if self._header(p) else 0 for p in range(self._n)]
+        return [self._cycled if self._header(p) else 0 for p in range(self._n)]

@@ -202,7 +202,12 @@ def life() -> list[Step]:
         if turn == 13:
             steps += [("append", SPILL, 9, 31, 1 << 33), ("start", SPILL, 1 << 40), ("append", SPILL, 5, 33)]
         if turn == 17:
-            steps += [("forget", SPILL), ("append", SPILL, 2, 41)]
+            steps += [
+                ("forget", SPILL),
+                ("append", SPILL, 2, 41),
+                ("forget", SPILL),
+                ("append", SPILL, 3, 42),
+            ]
         if turn % 3 != 2:
             steps += [("idle",)]
     steps += [("append", ECG, 36, 100)] * 16  # its consumer is gone: the log fills up
@@ -306,7 +311,8 @@ class Sweep:
             shot = flash.snapshot()
             kept = clone(log, flash)
             before = model
-            flash.trace = trace = []
+            trace: list[tuple[int, int]] = []
+            flash.trace = trace
             done = perform(log, before, step, 0)
             flash.trace = None
             model = before.after(step, 0) if done else before
@@ -391,7 +397,8 @@ class Sweep:
     def _recover(self, flash: CutFlash, before: Model, after: Model, where: str) -> list[tuple[int, int]]:
         """Mounts, compares, lives on, mounts again, compares. Gives the operations of the first mount."""
         report = self.report
-        flash.trace = trace = []
+        trace: list[tuple[int, int]] = []
+        flash.trace = trace
         try:
             log = self.make(flash, RESERVE)
             log.mount()
@@ -434,7 +441,9 @@ class Sweep:
         return trace
 
 
-def sweep(say: Callable[[str], None] | None = None, full: bool = False, make: Callable[..., Any] = Log) -> Report:
+def sweep(
+    say: Callable[[str], None] | None = None, full: bool = False, make: Callable[..., Any] = Log
+) -> Report:
     """Every byte of every program, four shares of every erase in every kind. Not full: one kind of cut a
     byte, and of each 101st cut the mount is cut again, in every operation at four places. Full: every kind
     at every byte, and of each 7th cut the mount is cut again at every fourth byte."""
