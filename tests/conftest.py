@@ -55,7 +55,7 @@ class BoardFile(pytest.File):
         for node in ast.parse(source, str(self.path)).body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 yield BoardTest.from_parent(
-                    self, name=node.name + "[board]", function=node.name, heap=heap, line=node.lineno
+                    self, name=node.name + "[board]", entry=node.name, heap=heap, line=node.lineno
                 )
 
 
@@ -64,16 +64,16 @@ class BoardFailure(Exception):
 
 
 class BoardTest(pytest.Item):
-    def __init__(self, *, function: str, heap: str, line: int, **more: object) -> None:
+    def __init__(self, *, entry: str, heap: str, line: int, **more: object) -> None:
         super().__init__(**more)  # type: ignore[arg-type]
-        self.function = function
+        self.entry = entry  # not `function`: that name is pytest's
         self.heap = heap
         self.line = line
 
     def runtest(self) -> None:
         inside = self.path.name
         images = (micropython.image(), micropython.build({inside: self.path}))
-        done = micropython.start(images, self.path.stem + ":" + self.function, heap=self.heap)
+        done = micropython.start(images, self.path.stem + ":" + self.entry, heap=self.heap)
         if done.returncode:
             raise BoardFailure((done.stdout + done.stderr).strip() or "exit code %d" % done.returncode)
 

@@ -43,7 +43,7 @@
 import struct
 from array import array
 
-from .alphabet import TYPES, Alphabet, AlphabetError
+from .alphabet import TYPES
 from .batch import Batch
 
 
@@ -180,7 +180,8 @@ class Operator:
             data = self.convert(data, version)
             if data is None:
                 raise OperatorError(
-                    "checkpoint of version %d, operator of version %d, and no conversion" % (version, self.VERSION)
+                    "checkpoint of version %d, operator of version %d, and no conversion"
+                    % (version, self.VERSION)
                 )
         if len(data) != self.state_size():
             raise OperatorError("checkpoint of %d bytes, operator needs %d" % (len(data), self.state_size()))

@@ -22,7 +22,16 @@ START = Path(__file__).with_name("board_start.py")
 HEAP = "64k"
 
 # Modules of edge/headwater that no board imports. All others are board code.
-HOST_ONLY = ("process", "check", "sizing", "exprparse", "cutflash", "operators/arguments", "operators/coefficients", "operators/trial")
+HOST_ONLY = (
+    "process",
+    "check",
+    "sizing",
+    "exprparse",
+    "cutflash",
+    "operators/arguments",
+    "operators/coefficients",
+    "operators/trial",
+)
 # Of those, the ones that tests under MicroPython use all the same.
 TEST_ONLY = ("cutflash", "operators/coefficients", "operators/trial")
 
