@@ -104,7 +104,11 @@ class Host:
         self.boot_number = (int.from_bytes(data, "little") if data else 0) + 1
         store.put(_F_BOOT, self.boot_number.to_bytes(4, "little"))
         data = store.get(_F_FLOOR)
-        self.floor = Floor(int.from_bytes(data, "little") if data else 0)
+        floor = int.from_bytes(data, "little") if data else 0
+        for v in self.plan.vertices:
+            if not v.kind and v.hosts[0] == self.me:
+                floor = max(floor, store.tail(v.index * 8)[1])  # a sealed sample is a floor too
+        self.floor = Floor(floor)
         self.clock.start(now, self.floor.flash_us)
         if self.outbox is not None:
             self.clock.lead(now, max(site_us, self.floor.flash_us))
@@ -216,7 +220,7 @@ class Host:
 
     # Connect what runs here with what runs here, and with what runs elsewhere.
     def _wire(self):
-        for e in self.inputs.values():
+        for e in list(self.inputs.values()):
             port = self.ports.get((e.edge.src, e.edge.sport))
             self._connect(e, port)
         self._arrange()
@@ -433,7 +437,7 @@ class Host:
     # Say again what was not answered.
     def _retry(self):
         now = self.now
-        for e in self.inputs.values():
+        for e in list(self.inputs.values()):
             if e.sink.status == STOPPED:
                 continue
             if not e.contact:
@@ -549,7 +553,7 @@ class Host:
         self._wire_again()
 
     def _wire_again(self):
-        for e in self.inputs.values():
+        for e in list(self.inputs.values()):
             port = self.ports.get((e.edge.src, e.edge.sport))
             if port is not e.port or (port is None and e.producer != self.where[e.edge.src][2]):
                 self._connect(e, port)
@@ -946,7 +950,7 @@ class Host:
 
     # Another host began a new life: everything it had not stored is gone.
     def _new_life(self, sender):
-        for e in self.inputs.values():
+        for e in list(self.inputs.values()):
             if e.port is None and e.producer == sender:
                 e.contact = False
                 self._hello(e)
@@ -1144,7 +1148,7 @@ class Host:
         e.ack = False
 
     def flush(self):
-        for e in self.inputs.values():
+        for e in list(self.inputs.values()):
             if e.ack and e.ring is not None and e.contact:
                 self._got(e, 0)
         for number in self.links:

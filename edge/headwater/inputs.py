@@ -48,14 +48,16 @@ class InEdge:
     def attach(self, port):
         self.port = port
         self.ring = None
+        self.limit = 0  # it held behind entries that are let go here
 
     # Take from another host.
     def detach(self):
         if self.ring is None:
             batch = self.host.plan.batch
             cap = max(batch, min(self.edge.cap, 4 * batch))
-            self.ring = Ring(self.alphabet, cap, min(cap, 64))
+            self.ring = Ring(self.alphabet, cap, 8)
         self.ring.reset(self.cur.xi)
+        self.limit = 0
         self.port = None
 
     # Entries there are to take.

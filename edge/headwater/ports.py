@@ -65,7 +65,7 @@ class OutPort:
         if self.source:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
-        self.ring = Ring(self.alphabet, cap, min(cap, 8 + 2 * cap // max(1, min(batch, 16))))
+        self.ring = Ring(self.alphabet, cap, 8 + cap // 32)
         self.readers = [Reader(e) for e in edges]
         self.inside = any([e.dst != OUTSIDE for e in edges])
         self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in

@@ -2,8 +2,9 @@
 # edge. Holds the entries (first, last]; grows at the back, is trimmed at the front.
 #
 # Entries stand in circular columns; what they share (ts, step, hole, unsync) stands once for each
-# chunk. Everything is allocated at the start; appending and reading copy slices, never elements one
-# by one. Several readers go through a ring at their own pace, each with a Cursor.
+# chunk. The columns are allocated at the start, the chunks grow where a stream is cut up finely (a
+# join of synchronised and unsynchronised boards), never beyond one an entry; appending and reading
+# copy slices, never elements one by one. Several readers go through a ring at their own pace, each with a Cursor.
 
 from array import array
 
@@ -23,16 +24,26 @@ class Ring:
         self.cols = alphabet.arrays(cap)
         self.mem = tuple([memoryview(c) for c in self.cols])
         self.at = None  # offsets, made when the first irregular batch comes
-        self.chunks = chunks
-        self.c_n = array("H", bytes(2 * chunks))
-        self.c_dt = array("i", bytes(4 * chunks))
-        self.c_hole = bytearray(chunks)
-        self.c_unsync = bytearray(chunks)
-        self.c_xi = [0] * chunks  # the entry before the chunk's first
-        self.c_ts = [0] * chunks
-        self.c_back = [0] * chunks
+        self.k0 = self.k1 = 0
+        self._slots(min(cap, chunks))
         self.tail = None  # the batch that was appended last, if it is still as it was
         self.reset(0)
+
+    # Room for n chunks; those there are move to their new places.
+    def _slots(self, n):
+        old = [] if not self.k1 else [self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back]
+        self.c_n = array("H", bytes(2 * n))
+        self.c_dt = array("i", bytes(4 * n))
+        self.c_hole = bytearray(n)
+        self.c_unsync = bytearray(n)
+        self.c_xi = [0] * n  # the entry before the chunk's first
+        self.c_ts = [0] * n
+        self.c_back = [0] * n
+        new = (self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back)
+        for was, now in zip(old, new):
+            for k in range(self.k0, self.k1):
+                now[k % n] = was[k % self.chunks]
+        self.chunks = n
 
     # Empty, the next entry being xi + 1.
     def reset(self, xi):
@@ -44,13 +55,13 @@ class Ring:
         self.k1 = 0  # ... behind the newest
         self.tail = None
 
-    # Most entries that can be appended now, as one batch.
+    # Most entries that can be appended now.
     def room(self):
-        return self.cap - self.count if self.k1 - self.k0 < self.chunks else 0
+        return self.cap - self.count
 
     # Append entries i0 .. i0 + n of a batch; the caller made sure of the room.
     def append(self, batch, i0, n):
-        assert self.count + n <= self.cap and self.k1 - self.k0 < self.chunks, "ring overflow"
+        assert self.count + n <= self.cap, "ring overflow"
         assert batch.xi + i0 == self.last + 1, "ring: entries out of order"
         tail = self.head + self.count
         if tail >= self.cap:
@@ -73,6 +84,8 @@ class Ring:
                 _copy_in((self.at_mem,), (batch.at_mem,), tail, i0, n, cap)
         base = batch.ts if dt < 0 or not i0 else batch.ts + i0 * dt
         if self.k1 == self.k0 or batch.hole or not self._joins(batch, base, dt, n, tail):
+            if self.k1 - self.k0 == self.chunks:
+                self._slots(min(self.cap, 2 * self.chunks))
             c = self.k1 % self.chunks
             self.c_n[c] = n
             self.c_dt[c] = dt

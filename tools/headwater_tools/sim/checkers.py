@@ -78,11 +78,12 @@ class Bounds:
         for inst in host.instances.values():
             if len(inst.ck.pending) > 2:
                 self.world.error("%s: %d pending checkpoints" % (inst.vertex.name, len(inst.ck.pending)))
+        data = host.store.get(_F_FLOOR)
+        floor = int.from_bytes(data, "little") if data else 0
         for source in host.sources.values():
-            data = host.store.get(_F_FLOOR)
-            floor = int.from_bytes(data, "little") if data else 0
-            last, ts = host.store.tail(source.port.stream)
-            if source.port.bound > max(floor, ts + 1):
+            floor = max(floor, host.store.tail(source.port.stream)[1] + 1)
+        for source in host.sources.values():
+            if source.port.bound > floor:
                 self.world.error("%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor))
 
 
