@@ -83,4 +83,4 @@ class BoardTest(pytest.Item):
         return str(super().repr_failure(excinfo))
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        return self.path, self.line - 1, "%s on MicroPython" % self.function
+        return self.path, self.line - 1, "%s on MicroPython" % self.entry
