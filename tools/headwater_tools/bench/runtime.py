@@ -1,0 +1,266 @@
+"""What the runtime costs on a board: heap, and time beside bare loops over the same arithmetic.
+
+The board is 32-bit MicroPython with a bounded heap; its code lies in a ROMFS image. SP1 runs there on
+the real host and log. The gateway is a real host too, here, at the other end of a pipe; it checks
+every element that arrives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import re
+import subprocess
+import tempfile
+import textwrap
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headwater.clock import Clock
+from headwater.cutflash import CutFlash
+from headwater.host import Host
+from headwater.log import Log
+from headwater.operators import fir
+from headwater.operators.coefficients import BANDPASS
+from headwater.operators.qrs import _WINDOW, Qrs
+from headwater.plan import Plan
+from headwater.process import Process
+
+from .. import Trouble, house, micropython
+from ..examples import sp1
+from . import Measure, at_least, at_most
+
+SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
+
+ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
+BOARD = Path(micropython.__file__).with_name("board_bench_runtime.py")
+KEY = b"\x5a" * 32
+BATCHES = (36, 90, 360)
+ELEMENTS = 1_000_000
+SPEED_ELEMENTS = 18_000
+HEAP = 64
+NETWORK = 5_100  # asyncio with a loop and five tasks; the buffers of TLS lie outside this heap
+
+
+class Outbox:
+    """The gateway's database, in memory: it takes what comes in order and compares it with the sensor."""
+
+    def __init__(self, raw_edge: int) -> None:
+        self.raw_edge = raw_edge
+        self.samples = array("h", ECG.read_bytes())
+        self.last: dict[int, int] = {}
+        self.inc = 0
+        self.wrong = 0
+        self.offset = -1
+        self.batch = 0
+
+    def put(self, edge: int, inc: int, batch: Any, n: int) -> None:
+        if batch.xi != self.last.get(edge, 0) + 1:
+            self.wrong += 1
+        self.last[edge] = batch.xi + n - 1
+        self.inc = inc
+        if edge == self.raw_edge:
+            size = len(self.samples) // self.batch * self.batch  # the sensor begins again with a whole batch
+            at = (batch.xi - 1) % size
+            want = self.samples[at : at + n]
+            if len(want) < n or at + n > size:
+                want = self.samples[at:size] + self.samples[: n - (size - at)]
+            if batch.hole or batch.cols[0][:n] != want:
+                self.wrong += n
+
+    def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
+        self.wrong += last - first + 1
+
+    def latest(self, edge: int) -> int:
+        return self.inc
+
+    def durable(self, edge: int, inc: int) -> int:
+        return self.last.get(edge, 0)
+
+    def lake(self, edge: int, inc: int) -> int:
+        return self.last.get(edge, 0)
+
+
+class Gateway:
+    """The real host 0, fed through a pipe."""
+
+    def __init__(self, plan: Plan) -> None:
+        flash = CutFlash(64, 4096)  # type: ignore[no-untyped-call]
+        Log.format(flash, 77)  # type: ignore[no-untyped-call]
+        log = Log(flash)  # type: ignore[no-untyped-call]
+        log.mount()  # type: ignore[no-untyped-call]
+        raw = [e.index for e in plan.edges if e.lake == "sp1/ecg"]
+        self.outbox = Outbox(raw[0])
+        self.outbox.batch = plan.batch
+        self.frames: list[bytes] = []
+        self.received = 0
+        nonces = iter(range(1 << 40, 1 << 62))
+        self.host: Any = Host(
+            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(frame),  # type: ignore[no-untyped-call]
+            lambda: next(nonces), self.outbox,
+        )  # fmt: skip
+        self.now = 5_000_000
+        self.host.start(self.now, 1_700_000_000_000_000)
+        self.ticked = 0
+
+    def serve(self, board: subprocess.Popen[bytes]) -> None:
+        assert board.stdin and board.stdout
+        while True:
+            head = board.stdout.read(2)
+            if len(head) < 2:
+                return
+            n = int.from_bytes(head, "little")
+            if n:
+                self.received += n
+                self.host.receive(board.stdout.read(n), self.now)
+                continue
+            self.now += 100_000
+            if self.now - self.ticked >= 400_000:
+                self.ticked = self.now
+                self.host.tick(self.now)
+            out = b"".join(len(frame).to_bytes(2, "little") + frame for frame in self.frames) + b"\0\0"
+            self.frames.clear()
+            try:
+                board.stdin.write(out)
+                board.stdin.flush()
+            except BrokenPipeError:
+                return
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="samples of the long run")
+    parser.add_argument("--heap", type=int, default=HEAP, help="KiB of the board's heap in the long run")
+
+
+def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
+    if args.elements < 1000:
+        raise Trouble("--elements %d: give at least 1000" % args.elements)
+    if not 16 <= args.heap <= 4096:
+        raise Trouble("--heap %d: 16 to 4096 KiB" % args.heap)
+    measures: list[Measure] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        measures += long_run(folder, args.elements, args.heap, say)
+        measures += speed(folder, say)
+    return measures
+
+
+def process_of(batch: int) -> Process:
+    return sp1.build(every=500, level="local", hosts=("chest", "chest", "chest"), batch=batch, heap_kb=256)
+
+
+def board(
+    folder: Path,
+    mode: str,
+    process: Process,
+    gateway: Gateway | None,
+    args: Sequence[object],
+    heap: str,
+    files: dict[str, Path | str],
+    say: Callable[[str], None],
+) -> dict[str, list[list[str]]]:
+    """Run the board's script, with the gateway at the other end -> the lines that it reported, by first word."""
+    path = folder / "plan"
+    path.write_bytes(process.encode())
+    images = (micropython.image(False), micropython.build({**files, "script.py": BOARD}))
+    names = ",".join(os.path.relpath(image, house.ROOT) for image in images)
+    command = [
+        *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script", mode,
+        str(path), str(ECG), *map(str, args),
+    ]  # fmt: skip
+    errors = folder / "errors"
+    with open(errors, "wb") as err:
+        child = subprocess.Popen(
+            command, cwd=house.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
+        )
+        try:
+            if gateway:
+                gateway.serve(child)
+            assert child.stdin and child.stdout
+            child.stdout.read()
+            code = child.wait(timeout=600)
+        finally:
+            child.kill()
+            child.wait()
+    text = errors.read_text(errors="replace")
+    if code:
+        say("the board failed:\n" + text.strip())
+    out: dict[str, list[list[str]]] = {"failed": [[str(code)]] if code else []}
+    for line in text.splitlines():
+        word, *rest = line.split()
+        out.setdefault(word, []).append(rest)
+    return out
+
+
+def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None]) -> list[Measure]:
+    process = process_of(60)
+    gateway = Gateway(process.plan())
+    what = "SP1 in %d KiB, %d elements, without MQTT and TLS" % (heap, elements)
+    got = board(folder, "heap", process, gateway, (elements,), "%dk" % heap, {}, say)
+    if "live" not in got:
+        return [Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)]
+    before = 0
+    for size, *words in got["heap"]:
+        say("  %6d B  %s" % (int(size) - before, " ".join(words)))
+        before = int(size)
+    number = {word: int(got[word][0][0]) for word in ("live", "most", "free", "largest", "taken", "us")}
+    arrived = gateway.outbox.last.get(gateway.outbox.raw_edge, 0)
+    good = number["taken"] >= elements and arrived == number["taken"] and not gateway.outbox.wrong
+    for word in ("checkpoints", "dropped", "flash"):
+        for rest in got.get(word, []):
+            say("  %s %s" % (word, " ".join(rest)))
+    say("  %d B in frames arrived, %d elements wrong" % (gateway.received, gateway.outbox.wrong))
+    return [
+        Measure(what, "works" if good else "lost some", "", "works", good),
+        Measure("live heap after it", number["live"], "B"),
+        Measure("free heap", number["free"], "B"),
+        Measure("largest free block", number["largest"], "B"),
+        at_least("free beside asyncio for MQTT (TLS buffers lie elsewhere)", number["free"] - NETWORK, "B", 3000),
+        Measure("time in the host, an element, batches of 60", round(number["us"] / number["taken"], 3), "us"),
+    ]
+
+
+def fused_source() -> str:
+    """One loop over both operators: the filter's generated loop with the body of Qrs in it."""
+    filter_ = fir.source(BANDPASS, 12, -32768, 32767, -32768, 32767)  # type: ignore[no-untyped-call]
+    filter_ = re.sub(r"\bd\b", "line", filter_)
+    lines = filter_.splitlines()
+    loop = next(i for i, text in enumerate(lines) if "for i in range" in text)
+    body = [text.strip("\n")[2:] for text in lines[loop + 1 :] if text.startswith("  ") and "o[i]" not in text]
+    before = [text.strip() for text in lines[1:loop]]
+    after = [text.strip() for text in lines[loop + 1 :] if not text.startswith("  ")]
+    qrs = textwrap.dedent(inspect.getsource(Qrs.run)).splitlines()
+    start = next(i for i, text in enumerate(qrs) if "for i in range(n)" in text)
+    assert qrs[start + 1].strip() == "v = c[i]"
+    end = next(i for i in range(len(qrs) - 1, 0, -1) if qrs[i].startswith("    self.head = "))
+    out = ["_WINDOW = %d" % _WINDOW, "def run(self, x, n, line):", "    a = x.cols[0]"]
+    out += ["    " + text for text in before]
+    out += [text for text in qrs[1 : start + 1] if "c = x.cols" not in text]
+    for text in body:
+        depth = len(text) - len(text.lstrip())
+        out.append("        " + "    " * depth + text.strip())
+    out.append("        v = t")
+    out += qrs[start + 2 : end]
+    out += ["    " + text for text in after]
+    out += qrs[end:]
+    return "\n".join(out) + "\n"
+
+
+def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
+    out = []
+    say("microseconds an element: fused loop, the host with log, checkpoints, frames and acknowledgements")
+    for batch in BATCHES:
+        process = process_of(batch)
+        gateway = Gateway(process.plan())
+        got = board(folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "96k", {"fused.py": fused_source()}, say)
+        name = "SP1 of a fused loop, batches of %d" % batch
+        if "speed" not in got:
+            out.append(Measure(name, "failed", "", 0.5, False))
+            continue
+        bare, whole, acks = (float(word) for word in got["speed"][0])
+        say("  %5d %8.3f %8.3f, of it acknowledgements %.3f" % (batch, bare, whole, acks))
+        out.append(at_least(name, round(bare / whole, 3), "", 0.5))
+    return out
