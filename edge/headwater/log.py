@@ -123,6 +123,7 @@ class Log:
         self._blobs = {}  # key -> (sector, offset, size, last sector, CRC)
         self._out = []  # void sectors that may still read as if they were not
         self._bad = []
+        self._listed = []  # what the table in the sector that is written says of sectors
         self._next = -1  # the sector to be used next, said so in flash
         self._ready = False  # and it is erased
         self._sound = False  # the last program came to its end
@@ -306,7 +307,8 @@ class Log:
             elif kind == _TABLE:
                 if key > 0x7FFF:
                     done = not copied
-                    self._listed = self._out + self._bad
+                    if full:
+                        self._listed = self._out + self._bad
             elif kind == _NOTE:
                 done = done or key
                 if full:

@@ -25,6 +25,9 @@ LOG_NUMBER = 0x0123456789ABCDEF
 PERIOD_US = 2777
 ERASE_SHARES = (0, 90, 200, 255)  # how far a cut erase has got, of 256
 
+# What a defective log may raise; anything but LogFull is wrong.
+FAILURES = (LogError, FlashError, IndexError, KeyError, ValueError, TypeError, AttributeError, RuntimeError)
+
 ECG, PULSE, BUTTON, SPILL = 1, 2, 3, 700
 
 
@@ -203,6 +206,8 @@ def life() -> list[Step]:
             steps += [("append", SPILL, 9, 31, 1 << 33), ("start", SPILL, 1 << 40), ("append", SPILL, 5, 33)]
         if turn == 17:
             steps += [
+                ("trim", ECG, 0),
+                ("trim", PULSE, 0),
                 ("forget", SPILL),
                 ("append", SPILL, 2, 41),
                 ("forget", SPILL),
@@ -313,10 +318,13 @@ class Sweep:
             before = model
             trace: list[tuple[int, int]] = []
             flash.trace = trace
-            done = perform(log, before, step, 0)
-            flash.trace = None
-            model = before.after(step, 0) if done else before
-            problems = differences(log, model)
+            try:
+                done = perform(log, before, step, 0)
+                flash.trace = None
+                model = before.after(step, 0) if done else before
+                problems = differences(log, model)
+            except FAILURES as error:
+                problems = ["%s: %s" % (type(error).__name__, error)]
             if problems:
                 self.report.note("step %d %s, no cut" % (number, step), problems)
                 return self.report
@@ -389,7 +397,7 @@ class Sweep:
                     continue
                 except PowerCut:
                     flash.revive()
-                except (LogError, FlashError) as error:
+                except FAILURES as error:
                     report.note(nested, ["second cut: %s: %s" % (type(error).__name__, error)])
                     continue
                 self._recover(flash, before, after, nested)
@@ -435,7 +443,7 @@ class Sweep:
             problems = differences(log, model)
             if problems:
                 report.note(where, ["after living on and a second mount"] + problems)
-        except (LogError, FlashError, IndexError, KeyError, ValueError, TypeError, StopIteration) as error:
+        except FAILURES as error:
             report.note(where, ["%s: %s" % (type(error).__name__, error)])
         flash.trace = None
         return trace

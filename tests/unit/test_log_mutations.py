@@ -1,0 +1,248 @@
+"""The sweep sees: each seeded defect of the log turns it red.
+
+A mutant is the log with one seam of its code replaced, written as someone would get it wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from struct import pack
+from typing import Any
+
+import pytest
+from headwater import log as log_module
+from headwater.log import Log
+from headwater_tools.sweep import SPILL, Step, Sweep
+
+
+class BlankWithoutErase(Log):
+    """Takes a sector that reads blank as erased: a cut erase may read blank and decay."""
+
+    def _erase(self, p):
+        return (self._is_blank(p) and self._cycled >= 0 and self._mark()) or super()._erase(p)
+
+    def _mark(self):
+        self._next_cycles = 1
+        return True
+
+
+class HeaderBeforeErase(Log):
+    """Writes the header as soon as the header's place is blank: the rest may not be."""
+
+    def _is_blank(self, p):
+        return True
+
+    def _erase(self, p):
+        head = bytearray(32)
+        self._dev.readblocks(p, head, 0)
+        if bytes(head) == b"\xff" * 32:
+            self._next_cycles = 1
+            return True
+        return super()._erase(p)
+
+
+class QuietTailForgotten(Log):
+    """Leaves streams of which nothing lives out of the table."""
+
+    def _entry(self, kind, key, body):
+        if kind == 3 and self._streams[key].first > self._streams[key].last:
+            return
+        super()._entry(kind, key, body)
+
+
+class LastRecordNotCopied(Log):
+    """Copies all but the last record before the doubtful end."""
+
+    _late = None
+
+    def _rewrite(self, old, seq):
+        self._late = b""
+        super()._rewrite(old, seq)
+
+    def _say(self, sectors, closing=0):
+        if closing:
+            self._late = None
+        super()._say(sectors, closing)
+
+    def _emit(self, buf, end):
+        if self._late is None or buf[5] >> 4 == 13:
+            super()._emit(buf, end)
+            return
+        late, self._late = self._late, bytes(buf[:end])
+        if late:
+            again = bytearray(late) + bytearray(15)
+            super()._emit(again, len(late))
+
+
+class AppendsBehindDoubt(Log):
+    """Goes on writing where the valid records of the newest sector end."""
+
+    def _rewrite(self, old, seq):
+        self._header(old)
+        self._seed = seal = self._seal
+        off = 32
+        while self._record(old, off, seal, self._buf) is not None:
+            off += self._total
+        self._p = old
+        self._pos = off
+
+
+class CopyCountsTooEarly(Log):
+    """A copied sector counts from its table on, not from its closing record."""
+
+    def _begin(self, p, seq, copied):
+        super()._begin(p, seq, 0)
+
+
+class OldBlobDroppedFirst(Log):
+    def _store(self, key, size, parts):
+        if not self._busy:
+            self.drop_blob(key)
+        super()._store(key, size, parts)
+
+
+class ChainWithoutClosing(Log):
+    """The closing record comes before the last piece: the chain counts without being complete."""
+
+    def _store_chain(self, key, size, parts, floor):
+        self._held = None
+        self._closing = True
+        return super()._store_chain(key, size, parts, floor)
+
+    _closing = False
+
+    def _emit(self, buf, end):
+        kind = (buf[5] >> 4) & 15
+        if self._closing and kind == 9:
+            if self._held is not None:
+                super()._emit(*self._held)
+            self._held = (bytearray(buf), end)
+            return
+        if self._closing and kind == 10:
+            self._closing = False
+            super()._emit(buf, end)
+            super()._emit(*self._held)
+            return
+        super()._emit(buf, end)
+
+
+class TwoPieceRename(Log):
+    """Renames by dropping the old value and then moving."""
+
+    def rename_blob(self, src, dst):
+        self.drop_blob(dst)
+        super().rename_blob(src, dst)
+
+
+class TrimForgottenBeforeErase(Log):
+    """Frees sectors by trims that flash does not know of."""
+
+    def sync(self, floor=1):
+        if floor:
+            super().sync(floor)
+
+    def _entry(self, kind, key, body):
+        if kind == 3:
+            s = self._streams[key]
+            body = pack("<QQIQ", s.last, s.ts, s.last + 1 - s.saved, s.birth)
+            super()._entry(kind, key, body)
+            s.late = s.saved
+            return
+        super()._entry(kind, key, body)
+
+    def _open(self, p=-1):
+        super()._open(p)
+        for s in self._streams.values():
+            s.saved = s.late
+
+
+class LiveSectorErased(Log):
+    """Takes the next sector round the ring without looking whether something lives there."""
+
+    def _is_live(self, p):
+        return p == self._p
+
+
+class ReclaimWithoutCopy(Log):
+    """Frees a pinned sector without carrying its runs forward."""
+
+    def _runs(self, p):
+        return iter(())
+
+
+class FactsNotCarried(Log):
+    def _open(self, p=-1):
+        facts, self._facts = self._facts, {}
+        super()._open(p)
+        self._facts = facts
+
+
+class EarlierLifeRead(Log):
+    """Takes what is found under a stream's number for that stream, whenever it was written."""
+
+    def _stream(self, key):
+        s = super()._stream(key)
+        begin = s.begin
+        s.begin = lambda last, ts, live, birth: begin(last, ts, live, 0)
+        return s
+
+
+class TableSoundTooEarly(Log):
+    """Uses the sector that was being opened although its table never came to its end."""
+
+    def _replay(self, p, full):
+        off = super()._replay(p, full)
+        return off or (32 if full and self._header(p) else 0)
+
+
+BLOBS: list[Step] = [("blob", 10, 60), ("blob", 10, 61), ("blob", 12, 900), ("rename", 12, 10)]
+LIVES: list[Step] = [("append", SPILL, 3, 20), ("forget", SPILL), ("append", SPILL, 2, 21), ("idle",)]
+
+# Mutant, the life in which it shows (None: the whole script), whether the mount is cut again.
+MUTANTS: tuple[tuple[Any, list[Step] | None, int], ...] = (
+    (BlankWithoutErase, None, 41),
+    (HeaderBeforeErase, None, 41),
+    (QuietTailForgotten, None, 41),
+    (LastRecordNotCopied, None, 0),
+    (AppendsBehindDoubt, None, 0),
+    (CopyCountsTooEarly, None, 41),
+    (OldBlobDroppedFirst, BLOBS, 0),
+    (ChainWithoutClosing, BLOBS, 0),
+    (TwoPieceRename, BLOBS, 0),
+    (TrimForgottenBeforeErase, None, 0),
+    (LiveSectorErased, None, 0),
+    (ReclaimWithoutCopy, None, 0),
+    (FactsNotCarried, None, 0),
+    (EarlierLifeRead, LIVES, 0),
+    (TableSoundTooEarly, None, 41),
+)
+
+
+def swept(make: Any, steps: list[Step] | None = None, nested_every: int = 0) -> int:
+    return Sweep(make, steps, byte_stride=9, nested_every=nested_every, stop_at_wrong=1).run().wrong
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant[0].__name__)
+def test_the_sweep_turns_red(mutant: Any) -> None:
+    assert swept(*mutant) > 0
+
+
+@pytest.mark.parametrize("steps", (BLOBS, LIVES), ids=("blobs", "lives"))
+def test_the_short_lives_are_green_without_a_defect(steps: list[Step]) -> None:
+    assert swept(Log, steps, 41) == 0
+
+
+@contextmanager
+def replaced(name: str, value: Any) -> Iterator[None]:
+    kept = getattr(log_module, name)
+    setattr(log_module, name, value)
+    try:
+        yield
+    finally:
+        setattr(log_module, name, kept)
+
+
+def test_the_sweep_turns_red_when_no_crc_is_checked() -> None:
+    with replaced("crc32", lambda data, seed=0: 0x12345678):
+        assert swept(Log) > 0
