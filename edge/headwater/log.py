@@ -515,7 +515,11 @@ class Log:
     def _limit(self):
         self._lim = self._size - _SLACK - 16 * len(self._streams)
         self._usable = self._lim - _HEADER - self._table_size()
-        self._floor = 2 + (self._reserve + self._usable - 1) // self._usable
+        self._floor = 2 + (self._sectors(self._reserve) if self._reserve else 0)
+
+    # New sectors that so many bytes of blobs need at most.
+    def _sectors(self, size):
+        return 1 + (size * 17 // 16 + 96) // max(64, self._usable - 64)
 
     # ---- the ring -----------------------------------------------------------------------------
 
@@ -868,9 +872,8 @@ class Log:
         floor = 1 if self._busy else 2
         end = 8 + size
         whole = end <= len(buf) and end <= self._usable - 16
-        bound = size * 17 // 16 + 96
-        if self._pos + bound > self._lim:
-            if not self._gain(floor + (1 if whole else 1 + bound // (self._usable - 64))):
+        if self._pos + size * 17 // 16 + 96 > self._lim:
+            if not self._gain(floor + (1 if whole else self._sectors(size))):
                 raise LogFull("blob %d: no room for %d bytes" % (key, size))
         self._part = b""
         if whole:
