@@ -1,0 +1,234 @@
+"""Which process a seed simulates, and what a person or a machine learns of the history.
+
+A history is named by its process and its seed, nothing else: `Job.replay` is the command that plays it
+again. One that raises, or that does not come to an end, is a failure like any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import shlex
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwater.check import check
+from headwater.plan import LEVELS, STRATEGIES, Plan
+from headwater.process import Process
+
+from .. import Trouble
+from ..examples import diamond, sp1, sp2, sp3, sp4
+from ..graphs import random_process
+from ..processes import ProcessFileError, load
+from .scenario import Scenario
+
+SECONDS = 25  # of a history, until its faults stop
+HANG_S = 60  # a history of this size takes below two
+TRACE_LINES = 15
+
+# Design.md's keys first, then what else a history counts.
+COUNTS = (
+    "accepted",
+    "delivered",
+    "lost",
+    "duplicates",
+    "divergent",
+    "out_of_order",
+    "gaps_declared",
+    "migrations_planned",
+    "migrations_unplanned",
+    "replayed",
+    "boots",
+    "frames",
+    "checkpoints",
+)
+
+_ACYCLIC = ("uncoordinated", "ecoc", "extended")
+_CYCLIC = ("uncoordinated", "extended")
+_SP1_HOSTS = (("chest", "chest", "chest"), ("chest", "wrist", "gateway"), ("chest", "wrist", "chest"))
+_SP2_HOSTS = (
+    ("left", "right", "left", "right"),
+    ("left", "right", "gateway", "gateway"),
+    ("left", "right", "spare", "spare"),
+    ("left", "left", "left", "left"),
+)
+
+
+def _sp1(r: random.Random) -> Process:
+    return sp1.build(*_draw(r, _ACYCLIC), hosts=r.choice(_SP1_HOSTS), batch=_batch(r))
+
+
+def _sp2(r: random.Random) -> Process:
+    return sp2.build(*_draw(r, _ACYCLIC), hosts=r.choice(_SP2_HOSTS), batch=_batch(r))
+
+
+def _sp3(r: random.Random) -> Process:
+    return sp3.build(*_draw(r, _CYCLIC), hosts=r.choice(_SP2_HOSTS), batch=_batch(r))
+
+
+def _sp4(r: random.Random) -> Process:
+    return sp4.build(*_draw(r, _CYCLIC), hosts=r.choice(_SP2_HOSTS), batch=_batch(r))
+
+
+def _diamond(r: random.Random) -> Process:
+    return diamond.build(*_draw(r, _ACYCLIC), batch=_batch(r))
+
+
+# Intervals and batches so short that seconds hold many checkpoints.
+def _draw(r: random.Random, strategies: tuple[str, ...]) -> tuple[str, int, str]:
+    return r.choice(strategies), r.choice((36, 60, 120)), r.choice(LEVELS)
+
+
+def _batch(r: random.Random) -> int:
+    return r.choice((12, 36))
+
+
+VARIANTS: dict[str, Callable[[random.Random], Process]] = {
+    "sp1": _sp1,
+    "sp2": _sp2,
+    "sp3": _sp3,
+    "sp4": _sp4,
+    "diamond": _diamond,
+}
+PROCESSES = (*VARIANTS, "random", "mix")
+
+
+def kind_of(seed: int) -> str:
+    """What the mix simulates under a seed: as many random processes as named ones."""
+    return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
+
+
+def process(kind: str, seed: int) -> Process:
+    """The process of a kind under a seed: always the same."""
+    if kind == "random":
+        return random_process(seed)
+    return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
+
+
+@functools.lru_cache(maxsize=4)
+def plan_of_file(path: str) -> Plan:
+    """The plan of a user's process file, as `hw check` passes it."""
+    try:
+        report = check(load(path))
+    except ProcessFileError as error:
+        raise Trouble(str(error.problem)) from None
+    if report.decoded is None:
+        raise Trouble("\n".join(str(problem) for problem in report.problems))
+    plan: Plan = report.decoded
+    return plan
+
+
+@dataclass(frozen=True)
+class Job:
+    """One history to play. `kind` is a name of PROCESSES, or "" where `file` names a process file."""
+
+    seed: int
+    kind: str = "mix"
+    file: str = ""
+    seconds: int = SECONDS
+    faults: bool = True
+
+    def concrete(self) -> str:
+        return kind_of(self.seed) if self.kind == "mix" else self.kind
+
+    def plan(self) -> Plan:
+        if self.file:
+            return plan_of_file(self.file)
+        plan: Plan = process(self.concrete(), self.seed).plan()
+        return plan
+
+    def replay(self) -> str:
+        words = ["hw sim", shlex.quote(self.file) if self.file else "--process %s" % self.concrete()]
+        words.append("--seed %d" % self.seed)
+        if self.seconds != SECONDS:
+            words.append("--seconds %d" % self.seconds)
+        if not self.faults:
+            words.append("--no-faults")
+        return " ".join(words)
+
+
+@dataclass
+class Outcome:
+    """What came of a job."""
+
+    job: Job
+    title: str
+    errors: list[str]
+    counts: dict[str, int]
+    trace: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    def story(self) -> list[str]:
+        """A failure for people: what, its last events, and how to see it again."""
+        lines = ["seed %d, %s: fails" % (self.job.seed, self.title)]
+        lines += ["  " + error for error in self.errors]
+        if self.trace:
+            lines += ["  the end of its history:"]
+            lines += ["    " + line for line in self.trace[-TRACE_LINES:]]
+        return [*lines, "  replay: " + self.job.replay()]
+
+
+class _Hangs(BaseException):
+    """Not an Exception: nothing on the way may take it for an error of its own."""
+
+
+@contextmanager
+def _within(seconds: int) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def late(number: int, frame: Any) -> None:
+        raise _Hangs
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def play(job: Job) -> Outcome:
+    """Play one history to its end, whatever happens in it."""
+    title = job.file or job.concrete()
+    scenario: Scenario | None = None
+    try:
+        with _within(max(HANG_S, 2 * job.seconds)):
+            plan = job.plan()
+            title = "%s (%s, level %s, every %d)" % (
+                plan.name,
+                STRATEGIES[plan.strategy],
+                LEVELS[plan.level],
+                plan.every,
+            )
+            scenario = Scenario(plan, job.seed, job.seconds, job.faults)
+            result = scenario.run()
+            return Outcome(job, title, result.errors, {**result.stats, **result.counts}, result.trace)
+    except _Hangs:
+        errors = ["hangs: no end after %d s" % max(HANG_S, 2 * job.seconds)]
+    except Trouble:
+        raise
+    except Exception as error:
+        errors = [_last_line(error)]
+    return Outcome(job, title, errors, {}, scenario.world.trace if scenario else [])
+
+
+def _last_line(error: Exception) -> str:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = "%s:%s in %s" % (frame.filename.rpartition("/")[2], frame.lineno, frame.name)
+    return "raises %s (%s)" % (traceback.format_exception_only(error)[-1].strip(), where)
+
+
+def total(outcomes: list[Outcome]) -> dict[str, int]:
+    """The counts of all histories together."""
+    return {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
