@@ -155,19 +155,20 @@ class _Progress:
 
 
 def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str, int], took_s: float) -> None:
-    jobs = [outcome.job for outcome in outcomes]
-    if len(jobs) == 1:
-        print("seed %d, %s: %s" % (jobs[0].seed, outcomes[0].title, "FAILS" if failed else "holds"))
+    first, last = outcomes[0].job, outcomes[-1].job
+    if first is last:
+        print("seed %d, %s: %s" % (first.seed, outcomes[0].title, "FAILS" if failed else "holds"))
     else:
-        what = jobs[0].file or jobs[0].kind
         verdict = "%d FAIL" % len(failed) if failed else "all hold"
-        print("%d histories of %s, seeds %d to %d: %s" % (len(jobs), what, jobs[0].seed, jobs[-1].seed, verdict))
+        what = first.file or first.kind
+        text = "%d histories of %s, seeds %d to %d: %s"
+        print(text % (len(outcomes), what, first.seed, last.seed, verdict))
     print(
-        "  %(accepted)d samples accepted, %(delivered)d rows delivered; lost %(lost)d, duplicates %(duplicates)d, "
-        "divergent %(divergent)d, out of order %(out_of_order)d, gaps declared %(gaps_declared)d" % counts
+        "  %(accepted)d samples accepted, %(delivered)d rows delivered: %(lost)d lost, %(duplicates)d twice, "
+        "%(divergent)d divergent, %(out_of_order)d out of order; %(gaps_declared)d gaps declared" % counts
     )
-    print(
-        "  through %(boots)d starts and %(migrations_unplanned)d migrations, with %(checkpoints)d checkpoints "
-        "and %(frames)d frames;" % counts
-        + " %d elements taken again; %.1f s" % (counts["replayed"], took_s)
+    text = (
+        "  %(boots)d starts, %(migrations_unplanned)d unplanned migrations, %(checkpoints)d checkpoints, "
+        "%(frames)d frames; %(replayed)d entries taken again" % counts
     )
+    print("%s; %.1f s" % (text, took_s))

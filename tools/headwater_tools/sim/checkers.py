@@ -163,7 +163,7 @@ def at_the_end(world: World, complete: bool) -> dict[str, int]:
     far = {v: FAR for v in entries}
     ideal = Ideal(plan, entries, far, decisions)
     least = Ideal(plan, entries, bounds, decisions)
-    counts = {"accepted": 0, "delivered": 0, "lost": 0, "duplicates": 0, "divergent": 0, "out_of_order": 0, "gaps_declared": 0}
+    counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
     for v, line in entries.items():
         counts["accepted"] += len(line)
     for e in world.lake_edges():

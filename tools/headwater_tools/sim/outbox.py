@@ -30,7 +30,8 @@ class Outbox:
         self.last: dict[int, int] = {}
         self.lake_open = True
         self.life = 0
-        self.duplicates = 0
+        self.duplicates = 0  # rows given while they are there
+        self.out_of_order = 0  # rows given before an earlier one, or whose ts falls
         self.taken_order: list[tuple[int, int, int]] = []
 
     def _stream(self, edge: int, inc: int) -> Stream:
@@ -41,10 +42,13 @@ class Outbox:
 
         s = self._stream(edge, inc)
         if batch.xi != s.taken + 1:
+            self.out_of_order += batch.xi > s.taken + 1
             self.world.error("edge %d: the lake's end took xi %d after %d" % (edge, batch.xi, s.taken))
         for i in range(n):
             xi = batch.xi + i
             row = entry(batch, i)
+            self.duplicates += xi in s.rows
+            self.out_of_order += xi - 1 in s.rows and row[0] < s.rows[xi - 1][0]
             if xi in s.rows and s.rows[xi] != row:
                 self.world.error("edge %d xi %d: divergent rows %r and %r" % (edge, xi, s.rows[xi], row))
             s.rows[xi] = row

@@ -76,7 +76,9 @@ class Scenario:
         return {
             "migrations_planned": 0,
             "migrations_unplanned": self.unplanned,
-            "replayed": 0,
+            "replayed": self.world.taken.again,
+            "duplicates": self.world.outbox.duplicates,
+            "out_of_order": self.world.outbox.out_of_order,
             "boots": sum(n.boots for n in self.world.nodes),
             "frames": self.world.frames,
             "checkpoints": sum(i.ck.committed for i in instances),

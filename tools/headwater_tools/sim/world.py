@@ -21,6 +21,7 @@ from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further
 from headwater.seal import pair_key
 
+from .again import Taken, WatchedHost
 from .outbox import Outbox
 
 SECOND = 1_000_000
@@ -100,6 +101,7 @@ class World:
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.outbox = Outbox(self)
+        self.taken = Taken()
         self.nodes: list[Node] = []
         self.loss = 0.0
         self.duplication = 0.0
@@ -157,7 +159,7 @@ class World:
             self.recover(store, node)
             keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
             outbox = self.outbox if node.number == 0 else None
-            host = Host(
+            host = WatchedHost(
                 self.plan,
                 node.number,
                 store,
@@ -167,6 +169,7 @@ class World:
                 lambda: self.random.getrandbits(64),
                 outbox,
             )
+            host.taken = self.taken
             node.host = host
             host.start(node.mono(), SITE_US + self.now if outbox else 0)
         except PowerCut:
