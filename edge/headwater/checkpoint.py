@@ -203,8 +203,9 @@ class Checkpoints:
 
     # Make c permanent: on this host at once, at the plan's level when its holders have it.
     def commit(self, c, whole):
-        if further(self.pos, c.pos):
-            return
+        if self.pos and not further(c.pos, self.pos):
+            self.host.store_at_level(self.inst)
+            return  # nothing has happened since
         inst = self.inst
         if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
             self.host.restore_from(inst, c)

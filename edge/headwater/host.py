@@ -13,7 +13,7 @@ from . import block, operators, pack, wire
 from .batch import Batch
 from .checkpoint import Checkpoint, Checkpoints, holders_needed
 from .inputs import InEdge
-from .instance import FETCHING, RUNNING, STOPPED, WAITING, Instance
+from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING, Instance
 from .lakeend import LakeEnd
 from .clock import Floor
 from .plan import ECOC, FLASH, OUTSIDE
@@ -28,6 +28,7 @@ RETRY_MAX_US = 8000000
 WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
 NAG_US = 200000  # a gap is asked for no more often than this
 BEAT_US = 5000000
+_STATE_MAX = 1024  # bytes of an operator's own state, as far as the reserve is concerned
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
 
 _F_BOOT = 1
@@ -36,10 +37,24 @@ _F_INC = 0x40  # + vertex: incarnation of a source that began a new one within i
 _F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
 _F_WHERE = 0x200  # + vertex: where an operator moved to
 _F_NEXT = 0x300  # + vertex, at the gateway: number of the last config element
+_F_GRANTED = 0x380  # + vertex, at the gateway: number of the last decision granted
 _PERMANENT = 0
 _HELD = 3
 _DECISION = 0x4000  # blob: + vertex * 64 + number % 64: decisions stored here
 _GRANTED = 0x8000  # blob, at the gateway: decisions granted
+
+
+# Flash that samples and spill never enter: twice the largest checkpoint, transfer state at its bound
+# included, of every operator that runs here or whose checkpoints are held here.
+def reserve_bytes(plan, me):
+    total = 0
+    for v in plan.vertices:
+        if v.kind and me in v.hosts:
+            size = _STATE_MAX
+            for k in range(len(v.outs)):
+                size += 64 + v.outs[k].width * max([e.cap for e in plan.outs(v.index, k)])
+            total += 2 * size
+    return total
 
 
 # What is said to one other host.
@@ -139,6 +154,7 @@ class Host:
                 if e.dst == OUTSIDE:
                     self._start_end(e)
         self._wire()
+        store.ensure_reserve(reserve_bytes(self.plan, self.me))
         for inst in list(self.instances.values()):
             if inst.ck.pos:
                 self.store_at_level(inst)
@@ -296,7 +312,6 @@ class Host:
         inst.op.restore(state, version)
         inst.fired = pos[-2]
         inst.decided = pos[-1]
-        inst.deciding = None
         for e, xi, flag in zip(inst.inputs, pos, flags):
             e.reset(xi)
             e.closed = bool(flag[0])
@@ -332,9 +347,9 @@ class Host:
         base = _DECISION + inst.vertex.index * 64
         for key in self.store.blob_keys():
             if base <= key < base + 64:
-                number, pos, content = pack.loads(self.store.get_blob(key))
+                number, pos, content, granted = pack.loads(self.store.get_blob(key))
                 if number > inst.decided:
-                    inst.decisions[number] = (pos, content)
+                    inst.decisions[number] = (pos, content, granted)
 
     def forget_decisions(self, inst, upto):
         base = _DECISION + inst.vertex.index * 64
@@ -421,8 +436,6 @@ class Host:
             if inst.status == WAITING and now >= inst.wait_us:
                 inst.status = RUNNING
                 inst.ck.pending = []  # nobody acknowledged them: never restored
-            elif inst.deciding:
-                self._propose(inst)
         if now - self.tick_us >= RETRY_US // 2:
             self.tick_us = now
             self._retry()
@@ -469,6 +482,10 @@ class Host:
         for inst in self.instances.values():
             if inst.status == FETCHING:
                 self._fetch(inst)
+            elif inst.status == ASKING:
+                self._ask(inst)
+            elif inst.decisions:
+                self._propose(inst)
         if self.outbox is not None:
             self._offer_config()
 
@@ -630,15 +647,21 @@ class Host:
         if not holders_needed(self.plan.level):
             inst.ck.stored(inst.ck.pos, (self.me,))
             return
-        self.pushes[inst.vertex.index] = [inst.ck.pos, [], 0, self.now + RETRY_US]
+        old = self.pushes.get(inst.vertex.index)
+        if old and old[0] == inst.ck.pos:
+            return
+        self.pushes[inst.vertex.index] = [inst.ck.pos, [], old[2] if old else 0, self.now + RETRY_US]
         self._push(inst)
 
+    # Who may hold the checkpoints of an operator: its backups, and any other host where those are
+    # out of reach.
     def _candidates(self, inst):
-        return [h for h in inst.vertex.hosts if h != self.me and h in self.links]
+        first = [h for h in inst.vertex.hosts if h != self.me and h in self.links]
+        return first + [h for h in sorted(self.links) if h not in first]
 
     def _push(self, inst):
         push = self.pushes[inst.vertex.index]
-        need = holders_needed(self.plan.level) + push[2] // 2
+        need = holders_needed(self.plan.level) + push[2]
         for h in self._candidates(inst)[:need]:
             if h not in push[1]:
                 self._piece(inst.vertex.index, self.blob(inst, _PERMANENT), push[0], inst.epoch, h, 0)
@@ -723,7 +746,6 @@ class Host:
             inst.fetch_try += 1
             got = self.incoming.get(v)
             self.links[h].want(wire.FETCH, v, v, inst.target, got[3] if got else 0)
-            self.links[h].want(wire.ASK, v, v, inst.decided)
 
     # Restore from the held checkpoint if it is the one we wait for, or a later one.
     def _jump(self, inst):
@@ -737,13 +759,14 @@ class Host:
                     self.store.put_blob(v * 4 + _PERMANENT, data)
                 inst.ck.pending = []
                 inst.ck.safe_pos = []
-                inst.status = RUNNING
                 self._load_decisions(inst)
+                inst.status = ASKING
                 for e in inst.inputs:
                     self._connect(e, self.ports.get((e.edge.src, e.edge.sport)))
                 for p in inst.ports:
                     self._readers_again(p)
                 self.store_at_level(inst)
+                self._ask(inst)
                 return True
         return False
 
@@ -765,14 +788,14 @@ class Host:
             if self.store.blob_size(v * 4 + slot):
                 self.store.drop_blob(v * 4 + slot)
         inst = self._start_operator(vertex, epoch)
+        inst.status = ASKING
         self._moved(v, epoch, self.me)
         for e in inst.inputs:
             self._connect(e, self.ports.get((e.edge.src, e.edge.sport)))
         self._wire_again()
         if inst.ck.pos:
             self.store_at_level(inst)
-        for link in self.links.values():
-            link.want(wire.ASK, v, v, inst.decided)
+        self._ask(inst)
         self.pump()
 
     def _moved(self, v, epoch, host):
@@ -812,6 +835,8 @@ class Host:
     def _config(self, v, content):
         data = self.store.get(_F_NEXT + v)
         number = (int.from_bytes(data, "little") if data else 0) + 1
+        if number - self._granted_upto(v) > 60:
+            raise ValueError("%s has 60 changes to take yet" % self.plan.vertices[v].name)
         self.store.put_blob(_GRANTED + v * 64 + number % 64, pack.dumps([number, None, content]))
         self.store.put(_F_NEXT + v, number.to_bytes(4, "little"))
         self._offer_config()
@@ -821,19 +846,19 @@ class Host:
     # Offer config elements that no operator has proposed a position for yet.
     def _offer_config(self):
         for v in range(len(self.plan.vertices)):
-            data = self.store.get(_F_NEXT + v)
-            if not data:
-                continue
-            last = int.from_bytes(data, "little")
-            for number in range(max(1, last - 62), last + 1):
-                number, pos, content = self._granted(v, number)
-                if pos is None:
-                    self._say(self.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
-                    break
+            number, pos, content = self._granted(v, self._granted_upto(v) + 1)
+            if number:
+                self._say(self.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
 
     def _granted(self, v, number):
         data = self.store.get_blob(_GRANTED + v * 64 + number % 64)
-        return pack.loads(data) if data else [0, None, None]
+        found = pack.loads(data) if data else [0, None, None]
+        return found if found[0] == number else [0, None, None]
+
+    # Number of the last decision that has its position.
+    def _granted_upto(self, v):
+        data = self.store.get(_F_GRANTED + v)
+        return int.from_bytes(data, "little") if data else 0
 
     # Send, or hand over where it is for this host itself.
     def _say(self, to, kind, subject, *values):
@@ -842,80 +867,77 @@ class Host:
         elif to in self.links:
             self.links[to].want(kind, (subject, values[1]), *values)
 
+    # A config element: it takes effect where the operator stands when it comes, in every life. So
+    # the position is stored before it is proposed, and the operator does not go past it unanswered.
     def _on_config(self, v, number, content):
         inst = self.instances.get(v)
-        if not inst or inst.status != RUNNING or inst.deciding or number != inst.decided + 1:
+        if not inst or inst.status != RUNNING or number != inst.decided + 1 or number in inst.decisions:
             return
-        if number in inst.decisions:
-            return
-        inst.deciding = (number, bytes(content))
+        if not inst.caught_up():
+            return  # a former life went past this position without it; the gateway offers it again
+        self._keep_decision(inst, number, inst.position(), pack.loads(bytes(content)), 0)
         self._propose(inst)
 
     def _propose(self, inst):
-        number, content = inst.deciding
-        self._say(0, wire.PROPOSE, inst.vertex.index, inst.vertex.index, inst.epoch, number, inst.position(), content)
+        for number in sorted(inst.decisions):
+            pos, content, granted = inst.decisions[number]
+            if not granted:
+                v = inst.vertex.index
+                self._say(0, wire.PROPOSE, v, v, inst.epoch, number, pos, pack.dumps(content))
 
-    # At the gateway: the first proposal of a number stands.
-    def _on_propose(self, sender, v, number, pos, content):
-        have, at, what = self._granted(v, number)
-        if have != number:
+    # At the gateway: the first proposal of a number stands, unless a newer instance has asked since.
+    def _on_propose(self, sender, v, epoch, number, pos):
+        if epoch < self.where[v][:2] or number > self._granted_upto(v) + 1:
             return
-        if at is None:
-            at = pos
+        have, at, what = self._granted(v, number)
+        if not have:
+            return
+        if at is None or number > self._granted_upto(v):
+            at = at or pos
             self.store.put_blob(_GRANTED + v * 64 + number % 64, pack.dumps([number, at, what]))
+            self.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
         self._say(sender, wire.GRANT, v, v, number, at, pack.dumps(what))
 
     def _on_grant(self, v, number, pos, content):
         inst = self.instances.get(v)
-        if not inst or number <= inst.decided or number in inst.decisions:
+        if not inst or number <= inst.decided:
             return
-        content = pack.loads(bytes(content))
-        self._keep_decision(v, number, pos, content)
-        inst.decisions[number] = (pos, content)
-        need = holders_needed(self.plan.level)
-        for h in self._candidates(inst)[:need]:
-            self._say(h, wire.DECIDED, v, v, number, pos, pack.dumps(content))
-        if inst.deciding and inst.deciding[0] == number:
-            inst.deciding = None
-        if further(inst.position(), pos):
-            # Another instance decided earlier than where this one stands: go back and pass there.
-            inst.target = inst.ck.pos
-            data = self.store.get_blob(self.blob(inst, _PERMANENT))
-            if data:
-                self._restore(inst, data)
-            else:
-                self._reset(inst)
-            for e in inst.inputs:
-                self._connect(e, self.ports.get((e.edge.src, e.edge.sport)))
-            for p in inst.ports:
-                self._readers_again(p)
+        have = inst.decisions.get(number)
+        if have is None or not have[2]:
+            self._keep_decision(inst, number, pos, pack.loads(bytes(content)), 1)
 
-    def _reset(self, inst):
-        inst.op = self._make(inst.vertex)
-        inst.fired = inst.decided = 0
-        inst.changed = {}
-        for e in inst.inputs:
-            e.reset(0)
-        for p in inst.ports:
-            p.ring.reset(0)
+    def _keep_decision(self, inst, number, pos, content, granted):
+        key = _DECISION + inst.vertex.index * 64 + number % 64
+        self.store.put_blob(key, pack.dumps([number, pos, content, granted]))
+        inst.decisions[number] = (pos, content, granted)
 
-    def _keep_decision(self, v, number, pos, content):
-        self.store.put_blob(_DECISION + v * 64 + number % 64, pack.dumps([number, pos, content]))
+    # An operator that starts on another host than before first hears which decisions were granted:
+    # from then on the gateway takes no proposal of an older epoch.
+    def _ask(self, inst):
+        v = inst.vertex.index
+        self._say(0, wire.ASK, v, v, inst.epoch, inst.decided)
 
-    def _on_ask(self, sender, v, number):
-        base = _DECISION + v * 64
-        for key in self.store.blob_keys():
-            if base <= key < base + 64:
-                n, pos, content = pack.loads(self.store.get_blob(key))
-                if n > number:
-                    self._say(sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
-        if self.outbox is not None:
-            data = self.store.get(_F_NEXT + v)
-            last = int.from_bytes(data, "little") if data else 0
-            for n in range(number + 1, last + 1):
-                have, pos, content = self._granted(v, n)
-                if have == n and pos is not None:
-                    self._say(sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
+    def _on_ask(self, sender, v, epoch, number):
+        self._on_where(v, epoch, sender)
+        if epoch < self.where[v][:2]:
+            return
+        last = self._granted_upto(v)
+        for n in range(number + 1, last + 1):
+            have, pos, content = self._granted(v, n)
+            if have:
+                self._say(sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
+        self._say(sender, wire.TOLD, v, v, last)
+
+    def _on_told(self, v, last):
+        inst = self.instances.get(v)
+        if inst and inst.status == ASKING:
+            for n in range(inst.decided + 1, last + 1):
+                if n not in inst.decisions or not inst.decisions[n][2]:
+                    return  # one was lost on the way: ask again
+            for n in sorted(inst.decisions):
+                if not inst.decisions[n][2]:
+                    del inst.decisions[n]  # proposed in an earlier life, and not granted
+            inst.status = RUNNING
 
     # ---- frames
 
@@ -994,13 +1016,14 @@ class Host:
             self._on_config(m[1], m[2], m[3])
         elif kind == wire.PROPOSE:
             if self.outbox is not None:
-                self._on_propose(sender, m[1], m[3], m[4], m[5])
+                self._on_propose(sender, m[1], m[2], m[3], m[4])
         elif kind == wire.GRANT:
             self._on_grant(m[1], m[2], m[3], m[4])
-        elif kind == wire.DECIDED:
-            self._keep_decision(m[1], m[2], m[3], pack.loads(bytes(m[4])))
         elif kind == wire.ASK:
-            self._on_ask(sender, m[1], m[2])
+            if self.outbox is not None:
+                self._on_ask(sender, m[1], m[2], m[3])
+        elif kind == wire.TOLD:
+            self._on_told(m[1], m[2])
 
     def _on_fetch(self, sender, v, pos, offset):
         for slot in (_PERMANENT, _HELD):
@@ -1014,7 +1037,7 @@ class Host:
 
     def _on_data(self, sender, edge, inc, epoch, data):
         e = self.inputs.get(edge)
-        if e is None or e.port is not None or not e.contact or e.inc != inc:
+        if e is None or e.port is not None or not e.contact or e.inc != inc or sender != e.producer:
             return
         ring = e.ring
         try:
@@ -1219,15 +1242,15 @@ class Host:
             if not open_:
                 peer.begin(w)
                 open_ = True
-            need = block.bound(p.alphabet, n)
-            if w.count and w.room() < need + 32:
-                self._seal(link)
-                peer.begin(w)
-            while need + 32 > w.room() and n > 1:
-                n //= 2
-                need = block.bound(p.alphabet, n)
-            at = w.open_data(index, p.inc, epoch)
-            w.close_data(block.encode(batch, 0, n, at[0], at[1]))
+            while True:
+                at = w.open_data(index, p.inc, epoch)
+                if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
+                    break
+                if w.count:
+                    self._seal(link)
+                    peer.begin(w)
+                else:
+                    n //= 2
             r.cur.xi += n
             r.progress_us = self.now if r.cur.xi - n == r.got else r.progress_us
         if p.bound > r.bound_sent and r.edge.dst != OUTSIDE and r.cur.xi == p.ring.last:

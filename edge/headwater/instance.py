@@ -20,6 +20,7 @@ RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
 FETCHING = 2  # a producer names a checkpoint further than ours: on its way
 STOPPED = 3  # a newer epoch runs elsewhere
+ASKING = 4  # started elsewhere before: the gateway says first which decisions it granted
 
 
 # What a joined run looks like to the operator: see operator.py.
@@ -50,9 +51,8 @@ class Instance:
         self.epoch = (1, vertex.hosts[0])
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
-        self.decisions = {}  # number -> (position, content): granted, not behind a checkpoint yet
+        self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
-        self.deciding = None  # (number, content) proposed, not granted yet
         self.size = host.plan.batch
         self.timers = op.TIMED
         self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
@@ -76,9 +76,8 @@ class Instance:
         did = 0
         while self.status == RUNNING:
             self._requests()
-            if self.decisions or self.deciding:
-                if not self._decide():
-                    break
+            if self.decisions and not self._decide():
+                break
             n = self.advance()
             if not n:
                 break
@@ -91,12 +90,25 @@ class Instance:
         while True:
             d = self.decisions.get(self.decided + 1)
             if d is None or d[0] != self.position():
-                break
+                return True
+            if not d[2]:
+                return False
             self.decided += 1
             self.apply(d[1])
-        return self.deciding is None
 
-    # Most entries that may be taken from input e before a granted decision is due.
+    # True when whatever a former life may have put out has been put out again: only from here on may
+    # something be decided that it did not know of. Every consumer must have said how far it is.
+    def caught_up(self):
+        for p in self.ports:
+            for r in p.readers:
+                if r.local:
+                    if r.local.cur.xi > p.ring.last:
+                        return False
+                elif not r.live or r.got > p.ring.last:
+                    return False
+        return True
+
+    # Most entries that may be taken from input e before a decision is due.
     def _until_decision(self, e, limit):
         d = self.decisions.get(self.decided + 1)
         if d is not None:
@@ -144,7 +156,7 @@ class Instance:
             n = w.n
         if self.timers and op.timer:
             due = op.timer
-            if (w.ts if n else e.bound()) >= due:
+            if (w.ts_of(0) if n else e.bound()) >= due:
                 return self._fire(due)
             if n > 1 and w.ts_of(n - 1) >= due:
                 n = _before(w, n, due)
@@ -160,7 +172,7 @@ class Instance:
         if w.hole:
             self._hole(0, w)
             e.taken(1)
-        elif e.from_ts and w.ts < e.from_ts:
+        elif e.from_ts and w.ts_of(0) < e.from_ts:
             n = 1
             e.noted += 1
             e.taken(1)
@@ -197,11 +209,11 @@ class Instance:
             e = inputs[p]
             w = self.window[p]
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
-            while n and e.from_ts and w.ts < e.from_ts and not w.hole:
+            while n and e.from_ts and w.ts_of(0) < e.from_ts and not w.hole:
                 n = self._skip(e, w, n)
             have.append(n)
-            if n and w.ts + e.edge.delay_us < base:
-                base = w.ts + e.edge.delay_us
+            if n and w.ts_of(0) + e.edge.delay_us < base:
+                base = w.ts_of(0) + e.edge.delay_us
         bounds = []
         frontier = base
         for p in ports:
@@ -225,7 +237,7 @@ class Instance:
             e = inputs[p]
             w = self.window[p]
             d = w.ts + e.edge.delay_us - base if have[p] else 0
-            off.append(d if d < SPAN_US else SPAN_US)
+            off.append(d if d < SPAN_US else SPAN_US)  # may be negative: a head never is
             b = bounds[p] - base
             bounds[p] = -1 if b < 0 else b if b < SPAN_US else SPAN_US
             k = self._until_decision(e, e.until_request(have[p]))
@@ -392,7 +404,7 @@ class Instance:
             v = e.bound()
             if e.waiting() > 0:
                 w = self.window if type(self.window) is Batch else self.window[self.inputs.index(e)]
-                v = w.ts if e.read(w, 1) else 0
+                v = w.ts_of(0) if e.read(w, 1) else 0
             if v < b:
                 b = v
         if self.timers and self.op.timer and self.op.timer < b:
@@ -403,7 +415,7 @@ class Instance:
 # How many of n entries come before ts `due`.
 def _before(w, n, due):
     if w.dt > 0:
-        return (due - w.ts + w.dt - 1) // w.dt
+        return min(n, (due - w.ts + w.dt - 1) // w.dt)
     i = 0
     while i < n and w.ts_of(i) < due:
         i += 1

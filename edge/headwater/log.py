@@ -47,7 +47,7 @@ _FORGET = const(5)  # id stream
 _FACT = const(6)  # id key: value
 _DROP = const(7)  # id key
 _BLOB = const(8)  # id key: all of it
-_PIECE = const(9)  # id chain: index, bytes; in a table: the chain number last used
+_PIECE = const(9)  # id chain: index, bytes; in a table: 1, sequence below which nothing lives
 _CLOSE = const(10)  # id key: chain, size, CRC of all, first sector, offset / 16, last sector
 _RENAME = const(11)  # id source key: destination key
 _DROP_BLOB = const(12)  # id key
@@ -128,6 +128,7 @@ class Log:
         self._ready = False  # and it is erased
         self._sound = False  # the last program came to its end
         self._chain = 0
+        self._oldest = 0  # nothing lives in sectors before this sequence
         self._hold = 0  # sequence from which on a chain under way holds sectors
         self._busy = False  # reclaiming
         self._free = 0  # free sectors, at least
@@ -189,6 +190,7 @@ class Log:
         self._index(p)
         self._pool = {}
         self._limit()
+        self._count()
         self._sound = True
 
     # Sector p is in use, whatever was said of it before.
@@ -330,7 +332,9 @@ class Log:
                 blobs[key] = (p, self._off, end - i, p, crc32(memoryview(buf)[i:end]))
             elif kind == _PIECE:
                 self._chain = key
-                if not unpack_from("<H", buf, i)[0]:
+                if i > 8:
+                    self._oldest = unpack_from("<I", buf, i + 2)[0]
+                elif not unpack_from("<H", buf, i)[0]:
                     place = (key, p, self._off)
             elif kind == _CLOSE:
                 chain, size, crc, first, off, to = unpack_from("<HIIHHH", buf, i)
@@ -372,7 +376,8 @@ class Log:
     def _index(self, p):
         for q in range(self._n):
             if q != p and self._seq[q]:
-                if q == self._next or q in self._out or q in self._bad or not self._replay(q, False):
+                void = q == self._next or q in self._out or q in self._bad or self._seq[q] < self._oldest
+                if void or not self._replay(q, False):
                     self._drop_sector(q)
 
     def _drop_sector(self, p):
@@ -486,7 +491,7 @@ class Log:
             sectors.append(self._next)
         for i in range(0, len(sectors), 64):
             self._entry(_NOTE, 0, self._marked(sectors[i : i + 64]))
-        self._entry(_PIECE, self._chain, b"\1\0")
+        self._entry(_PIECE, self._chain, pack("<HI", 1, self._oldest))
         self._flush(0x8000)
         self._limit()
 
@@ -507,7 +512,7 @@ class Log:
         self._end = 8
 
     def _table_size(self):
-        size = 22 + 2 * (len(self._out) + len(self._bad)) + 32 * len(self._streams) + 20 * len(self._blobs)
+        size = 26 + 2 * (len(self._out) + len(self._bad)) + 32 * len(self._streams) + 20 * len(self._blobs)
         for value in self._facts.values():
             size += 4 + len(value)
         return (size + 24 * (size // (len(self._buf) - 212)) + 15) & ~15
@@ -618,8 +623,12 @@ class Log:
 
     def _count(self):
         self._free = self._n - len(self._bad)
+        oldest = self._seq[self._p]
         for p in range(self._n):
-            self._free -= self._is_live(p)
+            if self._is_live(p):
+                self._free -= 1
+                oldest = min(oldest, self._seq[p])
+        self._oldest = oldest
         self._dirty = False
 
     # Tries to have `want` free sectors, by copying what little lives in others.
@@ -685,7 +694,9 @@ class Log:
             return self._announce()
         if not self._ready:
             self._ready = self._erase(self._next)
-            if not self._ready:
+            if self._ready:
+                self._count()
+            else:
                 self._retire(self._next)
             return True
         p = self._skip

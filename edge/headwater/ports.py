@@ -138,13 +138,17 @@ class OutPort:
     def seal(self, batch, n):
         return batch.xi + n - 1 <= self.sealed or self._log(batch, n)
 
+    # Only what the log does not hold yet: after a restart batches are cut elsewhere.
     def _log(self, batch, n):
-        if self.sealed < batch.xi - 1:
+        store = self.host.store
+        i0 = self.sealed + 1 - batch.xi
+        if i0 < 0:
             # What lies between was safe and is gone: the log goes on at the present place.
-            self.host.store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
-        end = block.encode(batch, 0, n, self.host.scratch, 0)
-        last_ts = batch.ts_of(n - 1)
-        if not self.host.store.append_run(self.stream, batch.xi, n, last_ts, memoryview(self.host.scratch)[:end]):
+            store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
+            i0 = 0
+        body = self.host.scratch
+        end = block.encode(batch, i0, n - i0, body, 0)
+        if not store.append_run(self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), memoryview(body)[:end]):
             return False
         self.sealed = batch.xi + n - 1
         return True

@@ -40,12 +40,11 @@ FETCH = 13
 CONFIG = 14
 PROPOSE = 15
 GRANT = 16
-DECIDED = 17
-KEPT = 18
-ASK = 19
-CLOCK = 20
-TIME = 21
-BEAT = 22
+ASK = 17
+TOLD = 18
+CLOCK = 19
+TIME = 20
+BEAT = 21
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -64,9 +63,8 @@ MESSAGES = {
     CONFIG: "vvb",  # vertex, number, content
     PROPOSE: "vevpb",  # vertex, epoch, number, position, content
     GRANT: "vvpb",  # vertex, number, position, content
-    DECIDED: "vvpb",  # vertex, number, position, content
-    KEPT: "vv",  # vertex, number
-    ASK: "vv",  # vertex, number
+    ASK: "vev",  # vertex, epoch, number
+    TOLD: "vv",  # vertex, number
     CLOCK: "v",  # t1
     TIME: "vvvv",  # t1, t2, t3, error
     BEAT: "vv",  # state, stamp

@@ -69,7 +69,7 @@ def test_every_malformed_frame_of_the_vectors_is_refused_for_its_reason():
 
 def test_a_message_that_does_not_fit_leaves_the_frame_as_it_was():
     w = writer(64)
-    assert w.put(wire.KEPT, 1, 2)
+    assert w.put(wire.TOLD, 1, 2)
     before = bytes(w.view())
     room = w.room()
     assert room == 64 - TAG - len(before)
@@ -83,8 +83,8 @@ def test_a_message_that_does_not_fit_leaves_the_frame_as_it_was():
 def test_a_frame_takes_a_bounded_number_of_messages():
     w = writer(1024)
     for k in range(wire.MESSAGES_MAX):
-        assert w.put(wire.KEPT, k, 0)
-    assert not w.put(wire.KEPT, 0, 0)
+        assert w.put(wire.TOLD, k, 0)
+    assert not w.put(wire.TOLD, 0, 0)
     assert w.open_data(0, 0, (0, 0)) is None
     assert len(read(bytes(w.view()) + bytes(TAG))) == wire.MESSAGES_MAX
 
@@ -102,7 +102,7 @@ def test_log_numbers_of_both_ends_take_one_byte_and_others_nine():
 
 def test_a_receiver_reads_the_log_numbers_of_its_own_session():
     w = writer()
-    w.put(wire.KEPT, 1, 1)
+    w.put(wire.TOLD, 1, 1)
     w.put(wire.BOUND, 1, LOG_A, 1, 1)
     w.put(wire.BOUND, 1, LOG_B, 1, 1)
     found = read(bytes(w.view()) + bytes(TAG), 77, 88)
@@ -124,9 +124,9 @@ def test_a_block_is_written_straight_into_the_frame():
         assert w.close_data(end)
         body = end - pos
         assert w.pos - start == body + (6 if body < 128 else 7)
-        assert w.put(wire.KEPT, 1, 2)
+        assert w.put(wire.TOLD, 1, 2)
         found = read(bytes(w.view()) + bytes(TAG))
-        assert found[0][:4] == (wire.DATA, 5, LOG_A, (0, 0)) and found[1] == (wire.KEPT, 1, 2)
+        assert found[0][:4] == (wire.DATA, 5, LOG_A, (0, 0)) and found[1] == (wire.TOLD, 1, 2)
         back = Batch(batch.alphabet, 120)
         data = found[0][4]
         assert len(data) == body
@@ -135,7 +135,7 @@ def test_a_block_is_written_straight_into_the_frame():
         # The same message by way of put().
         again = writer()
         assert again.put(wire.DATA, 5, LOG_A, (0, 0), data)
-        assert again.put(wire.KEPT, 1, 2)
+        assert again.put(wire.TOLD, 1, 2)
         assert again.view() == w.view()
 
 
@@ -175,7 +175,7 @@ def test_values_that_no_field_can_carry_are_an_error_of_the_caller():
     before = bytes(w.view())
     for values in ((-1, 0), (1 << 64, 0), (1,), (1, 2, 3)):
         try:
-            w.put(wire.KEPT, *values)
+            w.put(wire.TOLD, *values)
             raise AssertionError(values)
         except ValueError:
             pass
@@ -190,7 +190,7 @@ def test_values_that_no_field_can_carry_are_an_error_of_the_caller():
 
 def test_a_writer_is_used_again_and_again():
     w = writer()
-    w.put(wire.KEPT, 1, 2)
+    w.put(wire.TOLD, 1, 2)
     w.begin(1, 1, 1, b"\0\0", 0, 0)
     w.put(wire.ASK, 3, 4)
     assert read(bytes(w.view()) + bytes(TAG)) == [(wire.ASK, 3, 4)]

@@ -242,7 +242,7 @@ def _refused() -> dict[str, list[list[str]]]:
             "2001ffffffffffffffffff0101000001",  # time above 64 bits
         )
     ]
-    frame = _frame([(wire.KEPT, 1, 2)])
+    frame = _frame([(wire.TOLD, 1, 2)])
     start = len(frame) - 3
     seal_ = bytes(8)
     frames = [frame[:k] for k in range(len(frame))] + [b"\x02" + frame[1:] + seal_]
@@ -262,7 +262,7 @@ def _refused() -> dict[str, list[list[str]]]:
             "0e00000500",  # content longer than the frame
         )
     ]
-    frames.append(frame[:start] + bytes([wire.KEPT, 0, 0]) * (wire.MESSAGES_MAX + 1) + seal_)
+    frames.append(frame[:start] + bytes([wire.TOLD, 0, 0]) * (wire.MESSAGES_MAX + 1) + seal_)
     packed = """
         c1 cc05 cd00ff d005 d0e0 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000
         cb7ff8000000000001

@@ -112,8 +112,9 @@ class Rate(Operator):
 
     def fire(self):
         self.y.cols[0][0] = self.seen
+        # Zero is told once: a silence of a month is no flood of zeros when it ends.
+        self.timer = (self.timer // self.us + 1) * self.us if self.seen else 0
         self.seen = 0
-        self.timer = (self.timer // self.us + 1) * self.us
         return 1
 
 

@@ -10,8 +10,8 @@ from headwater.plan import LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.position import further
 from headwater.ring import Cursor
 
-from .ideal import FAR, Ideal
-from .world import Entry, Node, World, entry
+from .ideal import Ideal
+from .world import SECOND, SITE_US, Entry, Node, World, entry
 
 _F_FLOOR = 2
 
@@ -160,7 +160,7 @@ def at_the_end(world: World, complete: bool) -> dict[str, int]:
     plan = world.plan
     entries, bounds = accepted(world)
     decisions = world.decisions()
-    far = {v: FAR for v in entries}
+    far = {v: SITE_US + world.now + 1000 * SECOND for v in entries}
     ideal = Ideal(plan, entries, far, decisions)
     least = Ideal(plan, entries, bounds, decisions)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}

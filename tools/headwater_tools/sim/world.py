@@ -15,7 +15,7 @@ from headwater import block, pack
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
-from headwater.host import Host
+from headwater.host import Host, reserve_bytes
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further
@@ -91,7 +91,7 @@ class Node:
 
 
 class World:
-    def __init__(self, plan: Plan, seed: int, sectors: int = 24, sector_size: int = 4096) -> None:
+    def __init__(self, plan: Plan, seed: int, sector_size: int = 4096) -> None:
         self.plan = plan
         self.random = random.Random(seed)
         self.now = 0
@@ -114,10 +114,18 @@ class World:
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
-            node = Node(self, number, CutFlash(sectors * (4 if number == 0 else 1), sector_size, seed * 97 + number))
+            sectors = 16 + (3 * reserve_bytes(plan, number)) // (2 * sector_size) + self.random.randrange(16)
+            node = Node(self, number, CutFlash(sectors, sector_size, seed * 97 + number))
             Log.format(node.flash, self.random.getrandbits(64))
+            self.provision(node)
             node.drift_ppm = self.random.uniform(-60, 60)
             self.nodes.append(node)
+
+    def provision(self, node: Node) -> None:
+        """A board learns the time when it is provisioned, an hour ago: its first floor."""
+        log = Log(node.flash)  # type: ignore[no-untyped-call]
+        log.mount()
+        log.put(2, (SITE_US - 3600 * SECOND).to_bytes(8, "little"))
 
     # ---- events
 
@@ -154,7 +162,7 @@ class World:
             store = Store.__new__(Store)
             store.world = self
             store.number = node.number
-            Log.__init__(store, node.flash, reserve_bytes=2 * node.flash.sector_size)  # type: ignore[no-untyped-call]
+            Log.__init__(store, node.flash)  # type: ignore[no-untyped-call]
             store.mount()
             self.recover(store, node)
             keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
