@@ -90,6 +90,7 @@ class Host:
         self.boot_number = 0
         widest = max([block.bound(a, plan.batch) for v in plan.vertices for a in v.outs])
         self.scratch = bytearray(max(widest, 256))
+        self.packed = None  # (port, xi, n, end): the entries whose block lies in scratch
         self.batches = {}  # alphabet text -> batch to decode into
         self.ports = {}  # (vertex, port) -> OutPort
         self.instances = {}  # vertex -> Instance
@@ -1193,6 +1194,9 @@ class Host:
         link.wants.clear()
         for p in self.ports.values():
             for r in p.readers:
+                # To the lake nothing but entries and gaps goes, and both lie behind the cursor.
+                if r.cur.xi >= p.ring.last and p.readers and r.edge.dst == OUTSIDE:
+                    continue
                 if r.host == link.number and r.live and not r.local:
                     open_ = self._flush_reader(link, p, r, open_)
         if open_ and w.count:
@@ -1233,7 +1237,12 @@ class Host:
             n = min(p.ring.last - xi, r.got + r.room - xi, batch.size)
             if n <= 0 or xi < p.first():
                 break
-            n = p.read(r.cur, batch, n)
+            packed = self.packed
+            if packed and packed[0] is p and packed[1] == xi + 1 and packed[2] <= n and not r.gaps:
+                n = packed[2]
+            else:
+                packed = None
+                n = p.read(r.cur, batch, n)
             for g in r.gaps:
                 if xi < g[0] <= xi + n:
                     n = g[0] - 1 - xi
@@ -1244,11 +1253,19 @@ class Host:
                 open_ = True
             while True:
                 at = w.open_data(index, p.inc, epoch)
-                if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
+                if packed and at and at[1] + packed[3] <= w.mtu:
+                    end = at[1] + packed[3]
+                    w.mem[at[1] : end] = memoryview(self.scratch)[: packed[3]]
+                    if w.close_data(end):
+                        break
+                elif at and not packed and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
                     break
                 if w.count:
                     self._seal(link)
                     peer.begin(w)
+                elif packed:
+                    packed = None
+                    n = p.read(r.cur, batch, n)
                 else:
                     n //= 2
             r.cur.xi += n

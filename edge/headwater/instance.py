@@ -58,9 +58,11 @@ class Instance:
         self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
         self.ck = None  # the Checkpoints of this operator, set by the host
         if len(inputs) == 1 and not inputs[0].edge.delay_us:
-            self.window = Batch(inputs[0].alphabet, self.size)
+            self.window = host.batch(inputs[0].alphabet)  # holds nothing between two calls
+            self.alone = not self.timers
             self.advance = self._single
         else:
+            self.alone = False
             self.window = [Batch(e.alphabet, self.size) for e in inputs]
             self.x = Merged(self.size)
             self.advance = self._merge
@@ -74,7 +76,10 @@ class Instance:
     # Take what there is to take; how many entries and timers that were.
     def step(self):
         did = 0
+        e = self.inputs[0]
         while self.status == RUNNING:
+            if self.alone and e.contact and e.cur.xi == (e.port or e).ring.last and not e.crs and not self.decisions:
+                break  # nothing waits
             self._requests()
             if self.decisions and not self._decide():
                 break

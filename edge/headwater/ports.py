@@ -32,6 +32,7 @@ class Reader:
         self.host = -1  # host of the consumer, -1 while unknown
         self.epoch = (0, 0)
         self.safe = 0
+        self.saved = 0  # of it, what flash knows of at least
         self.name = []
         self.holders = ()
         self.load = 0
@@ -147,7 +148,10 @@ class OutPort:
             store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
             i0 = 0
         body = self.host.scratch
+        self.host.packed = None
         end = block.encode(batch, i0, n - i0, body, 0)
+        if not i0:
+            self.host.packed = (self, batch.xi, n, end)  # the frame that follows takes the same bytes
         if not store.append_run(self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), memoryview(body)[:end]):
             return False
         self.sealed = batch.xi + n - 1
@@ -213,6 +217,7 @@ class OutPort:
             return ring.read(cur, batch, limit)
         b = self._batch()
         body = self.host.scratch
+        self.host.packed = None
         size = self.host.store.read_run(self.stream, cur.xi + 1, body)
         if not size:
             return 0
@@ -232,6 +237,7 @@ class OutPort:
         out = []
         cur = Cursor(start)
         b = Batch(self.alphabet, self.host.plan.batch)
+        self.host.packed = None
         while cur.xi < end:
             n = self.read(cur, b, min(b.size, end - cur.xi))
             assert n, "transfer state: entries missing"
@@ -291,7 +297,8 @@ class OutPort:
             while r.gaps and r.gaps[0][1] <= r.safe and r.gaps[0][1] <= xi:
                 r.gaps.pop(0)
                 self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
-            if self.source:
+            # What the lake has need not be remembered to the entry: it is told again after a restart.
+            if self.source and (r.edge.dst != OUTSIDE or r.safe - r.saved >= self.host.plan.every):
                 self.save(r)
             self.trim()
         return True
@@ -302,6 +309,7 @@ class OutPort:
         self.save(r)
 
     def save(self, r):
+        r.saved = r.safe
         self.host.store.put(_F_READER + r.edge.index, pack.dumps(self.record(r)))
 
     def record(self, r):
@@ -333,6 +341,7 @@ class OutPort:
 
     # A new incarnation: nothing of the old one is left here.
     def restart(self):
+        self.host.packed = None
         self.host.store.forget(self.stream)
         self.ring.reset(0)
         self.sealed = self.trim_to = 0
