@@ -233,6 +233,7 @@ def decode(data, pos, end, batch):
         back, pos = get_varint(data, pos, end)
         if not 0 < hole < 256 or back > ts:
             raise BlockError("a hole without reason, or from before time 0")
+        batch.at[0] = 0
     else:
         if flags & ~(_IRREGULAR | _UNSYNC):
             raise BlockError("unknown flags")

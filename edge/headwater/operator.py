@@ -88,6 +88,7 @@ class Operator:
     CATEGORY = "your own"
 
     timer = 0
+    _laid = None
 
     # Alphabets of the ports, as texts, for an operator with these parameters whose inputs are
     # connected to streams with alphabets `ins`. Raise OperatorError where they do not fit.
@@ -154,25 +155,36 @@ class Operator:
         self.timer = 0
         return 0
 
+    # What a snapshot holds: the names, and the code for struct. A state that `setup` declares anew
+    # is looked at anew.
+    def _layout(self):
+        if self._laid != self.STATE:
+            names = []
+            code = "<"
+            for name, kind, count, _ in fields(self.STATE):
+                names.append(name)
+                code += (str(len(getattr(self, name))) if count else "") + TYPES[kind][0]
+            self._laid = self.STATE
+            self._names = tuple(names)
+            self._code = code
+        return self._code
+
     # Bytes of a snapshot.
     def state_size(self):
-        total = 0
-        for name, kind, count, _ in fields(self.STATE):
-            total += TYPES[kind][1] * (len(getattr(self, name)) if count else 1)
-        return total
+        return struct.calcsize(self._layout())
 
     # Pack the state at buf[pos:]; returns the position behind it.
     def snapshot(self, buf, pos):
-        for name, kind, count, _ in fields(self.STATE):
-            code, width, _, _ = TYPES[kind]
+        code = self._layout()
+        values = []
+        for name in self._names:
             value = getattr(self, name)
-            if count:
-                struct.pack_into("<%d%s" % (len(value), code), buf, pos, *value)
-                pos += width * len(value)
+            if type(value) is array:
+                values.extend(value)
             else:
-                struct.pack_into("<" + code, buf, pos, value)
-                pos += width
-        return pos
+                values.append(value)
+        struct.pack_into(code, buf, pos, *values)
+        return pos + struct.calcsize(code)
 
     # Take the state from a snapshot of `version`. Raises OperatorError where it does not fit.
     def restore(self, data, version):

@@ -135,10 +135,8 @@ class Peer:
     def _genuine(self, frame, log, plan):
         end = len(frame) - TAG
         tag = self._tag(log, plan, frame[:end])
-        wrong = 0
-        for i in range(TAG):
-            wrong |= tag[i] ^ frame[end + i]
-        return not wrong
+        # As numbers: how long it takes says nothing of where they differ.
+        return not int.from_bytes(tag, "little") ^ int.from_bytes(bytes(frame[end:]), "little")
 
     # Put an opening frame into `reply`: answers nonce `answer`, and asks where we have no session.
     def _open_with(self, answer, ask=False):

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from headwater import log as log_module
+from headwater.cutflash import CutFlash
 from headwater.log import Log
 from headwater_tools.sweep import SPILL, Step, Sweep
 
@@ -196,6 +197,14 @@ class TableSoundTooEarly(Log):
         return off or (32 if full and self._header(p) else 0)
 
 
+class LivePartNotWalked(Log):
+    """Mounting leaves out sectors that still hold something."""
+
+    def _count(self):
+        super()._count()
+        self._oldest = self._seq[self._p]
+
+
 BLOBS: list[Step] = [("blob", 10, 60), ("blob", 10, 61), ("blob", 12, 900), ("rename", 12, 10)]
 LIVES: list[Step] = [("append", SPILL, 3, 20), ("forget", SPILL), ("append", SPILL, 2, 21), ("idle",)]
 
@@ -216,6 +225,7 @@ MUTANTS: tuple[tuple[Any, list[Step] | None, int], ...] = (
     (FactsNotCarried, None, 0),
     (EarlierLifeRead, LIVES, 0),
     (TableSoundTooEarly, None, 41),
+    (LivePartNotWalked, None, 0),
 )
 
 
@@ -241,6 +251,38 @@ def replaced(name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(log_module, name, kept)
+
+
+class Unseeded(Log):
+    """Seals records without the seal of their sector."""
+
+    def _header(self, p):
+        seq = super()._header(p)
+        self._seal = 0
+        return seq
+
+    def _begin(self, p, seq, copied):
+        super()._begin(p, seq, copied)
+        self._seed = 0
+
+
+@pytest.mark.parametrize("make, taken", ((Log, b"new!"), (Unseeded, b"old!")))
+def test_without_the_seed_a_record_of_an_earlier_sequence_is_taken(make: Any, taken: bytes) -> None:
+    flash = CutFlash(8, 512, 1)
+    make.format(flash, 5)
+    log = make(flash)
+    log.mount()
+    at = log._p * 512 + log._pos
+    log.put(1, b"old!")
+    old = bytes(flash.data[at : at + 16])
+    for k in range(100):
+        log.put(2, bytes([k]))
+    log.put(1, b"new!")
+    at = log._p * 512 + log._pos
+    flash.data[at : at + 16] = old
+    log = make(flash)
+    log.mount()
+    assert log.get(1) == taken
 
 
 def test_the_sweep_turns_red_when_no_crc_is_checked() -> None:

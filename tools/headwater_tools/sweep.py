@@ -18,7 +18,7 @@ from headwater.log import Log, LogError, LogFull
 
 Step = tuple[Any, ...]
 
-SECTORS = 12
+SECTORS = 14
 SECTOR_SIZE = 768
 RESERVE = 300
 LOG_NUMBER = 0x0123456789ABCDEF
@@ -197,7 +197,7 @@ def life() -> list[Step]:
         if turn % 5 == 1:
             steps += [("append", PULSE, 1, 25), ("sync",)]
         if turn % 7 == 3:
-            steps += [("blob", 12, 380 + 20 * turn), ("idle",)]
+            steps += [("blob", 12, 360 + 12 * turn), ("idle",)]
         if turn % 7 == 5:
             steps += [("rename", 12, 13), ("put", 4 + turn % 3, 9)]
         if turn == 9:
@@ -215,7 +215,7 @@ def life() -> list[Step]:
             ]
         if turn % 3 != 2:
             steps += [("idle",)]
-    steps += [("append", ECG, 36, 100)] * 16  # its consumer is gone: the log fills up
+    steps += [("append", ECG, 36, 100)] * 22  # its consumer is gone: the log fills up
     steps += [("put", 2, 41), ("blob", 10, 61), ("blob", 14, 300), ("dropblob", 14)]
     steps += [("trim", ECG, 36 * 20), ("append", ECG, 36, 100), ("trim", ECG, 30), ("sync",), ("idle",)]
     steps += [("append", ECG, 36, 100), ("idle",), ("append", ECG, 36, 80), ("append", PULSE, 1, 20)]
