@@ -27,6 +27,7 @@ RETRY_US = 1000000  # what was said and not answered is said again after this
 RETRY_MAX_US = 8000000
 WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
 NAG_US = 200000  # a gap is asked for no more often than this
+GOT_US = 100000  # a Got that nobody waits for may wait this long
 BEAT_US = 5000000
 _STATE_MAX = 1024  # bytes of an operator's own state, as far as the reserve is concerned
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
@@ -299,6 +300,7 @@ class Host:
                 for rec in names[p.number]:
                     p.adopt(rec)
                 p.trim()
+                p.give_up_lost()
         except (pack.PackError, block.BlockError, ValueError) as e:
             raise ValueError("checkpoint of %s unreadable: %s" % (inst.vertex.name, e.args[0] if e.args else e))
         inst.ck.pos = pos
@@ -506,7 +508,7 @@ class Host:
             self._stop(e.sink, r.epoch)
             return
         r.live = False
-        self._contact(e, r.epoch, port.first(), r.name, r.holders)
+        self._contact(e, r.epoch, port.first_for(r), r.name, r.holders)
         for cr in port.crs:
             if cr[0] > e.cur.xi or cr[2]:
                 e.on_request(cr[0], cr[1], cr[2])
@@ -544,6 +546,7 @@ class Host:
             return
         e.contact = True
         e.ack = True
+        e.said = -1
         if sink.ports and sink.ck.safe_pos:
             sink.ck.announce()
 
@@ -590,7 +593,7 @@ class Host:
                 p.inc,
                 r.epoch,
                 epoch,
-                p.first(),
+                p.first_for(r),
                 p.ring.last,
                 p.bound,
                 r.safe,
@@ -1090,6 +1093,7 @@ class Host:
                 e.sink.step()
                 e.sink.gap(m[3], m[4], m[5])
                 e.ack = True
+                e.said = -1
 
     # ---- messages from a consumer
 
@@ -1123,6 +1127,7 @@ class Host:
                 self._refuse(port, r, sender)
                 return
             if edge.dst != OUTSIDE and r.local:
+                self._stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
                 r.local = None
             r.host = sender
             r.progress_us = self.now
@@ -1170,11 +1175,15 @@ class Host:
         if link:
             link.want(wire.GOT, e.edge.index, e.edge.index, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
         e.ack = False
+        e.said = e.ring.last
+        e.said_us = self.now
 
     def flush(self):
-        for e in list(self.inputs.values()):
+        for e in self.inputs.values():
+            # At once where the producer may wait for room, else a few in one.
             if e.ack and e.ring is not None and e.contact:
-                self._got(e, 0)
+                if e.said < 0 or 2 * (e.ring.last - e.said) >= e.ring.cap or self.now - e.said_us >= GOT_US:
+                    self._got(e, 0)
         for number in self.links:
             self._flush(self.links[number])
 

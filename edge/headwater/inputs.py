@@ -31,6 +31,8 @@ class InEdge:
         self.crs = []  # [xi, cid, urgent] to obey, in order
         self.every = 0  # a source's stream has a Check-Request at every multiple of this
         self.ack = False  # a Got is due
+        self.said = -1  # what the last Got said; -1: the next one is urgent
+        self.said_us = 0
         self.gap_us = -1  # when a gap was last asked for
         self.producer = -1  # host of the producer
         self.reset(0)
@@ -81,6 +83,7 @@ class InEdge:
             self.ring.trim(self.cur.xi)
             if full:
                 self.ack = True
+                self.said = -1
 
     # No entry with a ts below this is still to come, given that nothing waits.
     def bound(self):

@@ -102,8 +102,12 @@ class Instance:
             self.apply(d[1])
 
     # True when whatever a former life may have put out has been put out again: only from here on may
-    # something be decided that it did not know of. Every consumer must have said how far it is.
+    # something be decided that it did not know of. Every consumer must have said how far it is, and
+    # every producer must refuse what older epochs acknowledge.
     def caught_up(self):
+        for e in self.inputs:
+            if not e.contact and not e.closed:
+                return False
         for p in self.ports:
             for r in p.readers:
                 if r.local:

@@ -11,6 +11,8 @@ from .batch import Batch
 from .instance import RUNNING
 from .plan import LAKE
 
+SAFE_US = 500000  # a Safe that lets go of little may wait this long
+
 
 class LakeEnd:
     ports = ()
@@ -25,6 +27,7 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
+        self.told_us = 0
         e.inc = outbox.latest(e.edge.index)
         e.reset(self.begin(e.inc))
 
@@ -73,6 +76,11 @@ class LakeEnd:
             xi = self.outbox.lake(e.edge.index, e.inc)
         else:
             xi = self.outbox.durable(e.edge.index, e.inc)
-        if xi > self.told or again:
+        # A few in one, as long as the producer has room.
+        now = self.host.now
+        if again or xi > self.told and (
+            self.told < 0 or now - self.told_us >= SAFE_US or 4 * (xi - self.told) >= e.edge.cap
+        ):
             self.told = xi
+            self.told_us = now
             self.host.tell_safe(e, xi, [], (0,), 0)

@@ -88,6 +88,22 @@ class OutPort:
                 return held - 1
         return self.ring.first
 
+    # The same for one reader: what it was told is a gap, it need not be served.
+    def first_for(self, r):
+        first = self.first()
+        for g in r.gaps[::-1]:
+            if g[0] <= first <= g[1]:
+                first = g[0] - 1
+        return first
+
+    # Outputs that lay in the flash of another board only are lost with it, as their author accepted:
+    # the lake is told.
+    def give_up_lost(self):
+        first = self.first()
+        for r in self.readers:
+            if r.edge.dst == OUTSIDE and r.safe < first:
+                self.declare_gap(r, r.safe + 1, first, GAP_GIVEN_UP)
+
     def reader(self, edge):
         for r in self.readers:
             if r.edge is edge:

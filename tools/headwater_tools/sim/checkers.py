@@ -17,10 +17,15 @@ _F_FLOOR = 2
 
 
 class Sameness:
-    """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port."""
+    """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port.
 
-    def __init__(self, world: World) -> None:
+    An instance that a newer epoch has superseded is left out: what it computes behind the point where
+    its consumers turned to the newer one is seen by nobody, and a decision may have been taken since.
+    """
+
+    def __init__(self, world: World, epochs: dict[int, int]) -> None:
         self.world = world
+        self.epochs = epochs  # operator -> number of its newest epoch
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
@@ -31,6 +36,9 @@ class Sameness:
             return
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
+            inst = host.instances.get(v)
+            if inst is not None and inst.epoch[0] < self.epochs[v]:
+                continue
             life, seen = self.seen.get(key, (-1, 0))
             ring = port.ring
             if life != node.boots or seen > ring.last:
@@ -39,6 +47,29 @@ class Sameness:
             if start < ring.last:
                 self.look(port.vertex.name, (v, k, port.inc), ring, start, port.alphabet)
             self.seen[key] = (node.boots, ring.last)
+
+    def superseded(self, v: int, away: int) -> None:
+        """Operator v starts anew elsewhere: what only the host `away` knows of its outputs may differ."""
+        world = self.world
+        for stream, known in self.known.items():
+            if stream[0] != v:
+                continue
+            taken = 0
+            for e in world.plan.edges:
+                if (e.src, e.sport) != stream[:2]:
+                    continue
+                if e.dst == OUTSIDE:
+                    s = world.outbox.streams.get((e.index, stream[2]))
+                    taken = max(taken, s.taken if s else 0)
+                    continue
+                k = [i.index for i in world.plan.ins(e.dst)].index(e.index)
+                for node in world.nodes:
+                    for pos in (node.blobs.get(e.dst * 4), node.blobs.get(e.dst * 4 + 3)):
+                        taken = max(taken, pos[k] if pos else 0)
+                    if node.host and node.number != away and e.index in node.host.inputs:
+                        i = node.host.inputs[e.index]
+                        taken = max(taken, i.cur.xi, i.ring.last if i.ring else 0)
+            del known[taken:]
 
     def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:
         known = self.known.setdefault(stream, [])

@@ -49,7 +49,8 @@ class Scenario:
         self.place = {v.index: v.hosts[0] for v in plan.vertices if v.kind}
         self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
         world = self.world
-        world.checks = [Sameness(world), Bounds(world), Held(world)]
+        self.sameness = Sameness(world, self.epochs)
+        world.checks = [self.sameness, Bounds(world), Held(world)]
 
     def run(self) -> Result:
         world = self.world
@@ -204,6 +205,7 @@ class Scenario:
         world.note("%s starts at %s, epoch %d" % (self.plan.vertices[v].name, world.name(target.number), number))
         self.place[v] = target.number
         self.unplanned += 1
+        self.sameness.superseded(v, away)
         boots = target.boots
         world.call(target, lambda host: host.activate(v, number, target.mono()))
         if not target.up or target.boots != boots:
