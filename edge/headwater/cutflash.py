@@ -47,6 +47,7 @@ class CutFlash:
         self.op = 0  # programs and erases begun
         self.trace = None  # a list: (kind, bytes) of every operation is noted there
         self.doubt = {}  # address -> (reads now, reads after settle); FLICKER: one of the two
+        self._span = (0, 0, 0)  # how many bytes are in doubt, the first and the last
         self._flicker = False
         self._old = False
         self._armed = -1
@@ -86,6 +87,7 @@ class CutFlash:
 
     def restore(self, shot):
         self.data[:] = shot[0]
+        self._span = (0, 0, 0)
         self.doubt = dict(shot[1])
         self.erases = list(shot[2])
         self._flicker, self._old, self._dead, self._random, self.op = shot[3]
@@ -111,7 +113,7 @@ class CutFlash:
         buf[:] = self.data[at : at + length]
         self.reads += 1
         self.time_us += 30 + length // 10
-        if self.doubt:
+        if self.doubt and self._near_doubt(at, length):
             for place, pair in self.doubt.items():
                 if at <= place < at + length:
                     buf[place - at] = pair[self._chance(2)] if self._flicker else pair[0]
@@ -129,9 +131,10 @@ class CutFlash:
             both = int.from_bytes(old, "little") & int.from_bytes(new, "little")
             if both != int.from_bytes(new, "little"):
                 raise FlashError("a program at sector %d, offset %d would raise a bit" % (block, offset))
-        for place in self.doubt:
-            if at <= place < at + length:
-                raise FlashError("a program at sector %d, offset %d: bytes in doubt" % (block, offset))
+        if self.doubt and self._near_doubt(at, length):
+            for place in self.doubt:
+                if at <= place < at + length:
+                    raise FlashError("a program at sector %d, offset %d: bytes in doubt" % (block, offset))
         self._begin(0, length)
         if self.op - 1 == self._armed:
             self._cut_program(at, old, new)
@@ -220,6 +223,12 @@ class CutFlash:
                     self._doubt(at + i, old[i], 255 if kind == FLICKER else partly)
         self._lose_power()
 
+    # Doubt lies close together, where the last cuts were: most reads are far from it.
+    def _near_doubt(self, at, length):
+        if len(self.doubt) != self._span[0]:
+            self._span = (len(self.doubt), min(self.doubt), max(self.doubt))
+        return at <= self._span[2] and self._span[1] < at + length
+
     def _doubt(self, at, now, later):
         if now != later:
             self.doubt[at] = (now, later)
@@ -229,4 +238,5 @@ class CutFlash:
     def _lose_power(self):
         self._dead = True
         self._armed = -1
+        self._span = (0, 0, 0)
         raise PowerCut("power was cut in operation %d" % (self.op - 1))

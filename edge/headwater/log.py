@@ -139,9 +139,9 @@ class Log:
     # ---- mounting -----------------------------------------------------------------------------
 
     # Makes an empty log. Whatever was on the device is gone.
-    @staticmethod
-    def format(device, log_number):
-        log = Log(device)
+    @classmethod
+    def format(cls, device, log_number):
+        log = cls(device)
         for p in range(log._n):
             if log._header(p):
                 log._erase(p)

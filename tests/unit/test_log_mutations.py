@@ -21,7 +21,7 @@ class BlankWithoutErase(Log):
     """Takes a sector that reads blank as erased: a cut erase may read blank and decay."""
 
     def _erase(self, p):
-        return (self._is_blank(p) and self._cycled >= 0 and self._mark()) or super()._erase(p)
+        return (self._is_blank(p) and self._mark()) or super()._erase(p)
 
     def _mark(self):
         self._next_cycles = 1
