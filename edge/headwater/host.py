@@ -547,7 +547,9 @@ class Host:
         e.contact = True
         e.ack = True
         e.said = -1
-        if sink.ports and sink.ck.safe_pos:
+        if not sink.ports:
+            sink.told = -1  # said anew
+        elif sink.ck.safe_pos:
             sink.ck.announce()
 
     # A newer epoch runs elsewhere: this one says and takes nothing any more.
@@ -1070,6 +1072,11 @@ class Host:
         kind = m[0]
         e = self.inputs.get(m[1])
         if e is None or e.port is not None:
+            return
+        if sender != e.producer:
+            # It was the producer once. What it says of a newer epoch of ours is true all the same.
+            if kind == wire.ANSWER and m[3] > e.sink.epoch:
+                self._stop(e.sink, m[3])
             return
         if kind == wire.ANSWER:
             _, _, inc, epoch, _, first, last, bound, safe, name, holders = m
