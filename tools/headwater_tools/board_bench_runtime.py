@@ -11,6 +11,7 @@ import time
 
 KEY = b"\x5a" * 32
 ME = 1
+MTU = 512
 STEP_US = 250000
 
 
@@ -100,7 +101,7 @@ class Sensor:
 
 class Board:
     def __init__(self, path, data, sectors=64):
-        heap = [("interpreter", live())]
+        heap = [("interpreter and this script", live())]
         flash = Flash(sectors)
         self.sectors = sectors
         heap.append(("drivers of this bench", live()))
@@ -124,7 +125,7 @@ class Board:
         self.nonces = 1
         self.now = 1000000
         keys = {0: KEY}
-        self.host = Host(self.plan, ME, self.log, keys, Clock(), self.wire.send, self.nonce)
+        self.host = Host(self.plan, ME, self.log, keys, Clock(), self.wire.send, self.nonce, None, MTU)
         heap.append(("host", live()))
         self.host.start(self.now)
         heap.append(("operators, ports and links", live()))
@@ -261,6 +262,7 @@ def speed(args):
 
 def main():
     mode = sys.argv[1]
+    gc.threshold(12000)  # or what is long-lived comes to lie all over the heap
     globals()[mode](sys.argv[2:])
 
 

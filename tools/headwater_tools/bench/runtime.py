@@ -255,7 +255,7 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     for batch in BATCHES:
         process = process_of(batch)
         gateway = Gateway(process.plan())
-        got = board(folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "96k", {"fused.py": fused_source()}, say)
+        got = board(folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "160k", {"fused.py": fused_source()}, say)
         name = "SP1 of a fused loop, batches of %d" % batch
         if "speed" not in got:
             out.append(Measure(name, "failed", "", 0.5, False))

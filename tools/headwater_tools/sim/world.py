@@ -60,6 +60,16 @@ class Store(Log):
             size = int.from_bytes(whole[:4], "little")
             self.world.nodes[self.number].blobs[key] = pack.loads(bytes(whole[4 : 4 + size]))[3]  # type: ignore[no-untyped-call]
 
+    def checkpoints(self) -> dict[int, list[int]]:
+        """Positions of the checkpoints in this flash: a cut write may have landed all the same."""
+        found: dict[int, list[int]] = {}
+        for key in self.blob_keys():
+            if key % 4 in (0, 3) and key < 0x4000:
+                whole = self.get_blob(key)
+                size = int.from_bytes(whole[:4], "little")
+                found[key] = pack.loads(bytes(whole[4 : 4 + size]))[3]
+        return found
+
     def drop_blob(self, key: int) -> None:
         super().drop_blob(key)
         self.world.nodes[self.number].blobs.pop(key, None)
@@ -165,6 +175,7 @@ class World:
             Log.__init__(store, node.flash)  # type: ignore[no-untyped-call]
             store.mount()
             self.recover(store, node)
+            node.blobs = store.checkpoints()
             keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
             outbox = self.outbox if node.number == 0 else None
             host = WatchedHost(
