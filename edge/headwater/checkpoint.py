@@ -179,18 +179,17 @@ class Checkpoints:
                 self.commit(c, False)
                 return
 
+    # The consumer of edge r answers a request by an extension: the checkpoint will carry the transfer
+    # state. One of a former life cannot: that state went with the power.
     def on_extend(self, r, cid, mode, base):
+        if self.inst.status == WAITING:
+            return
+        port = self.inst.ports[r.edge.sport]
         for c in self.pending:
             if c.cid == cid:
-                k = r.edge.index
-                port = self.inst.ports[r.edge.sport]
-                xi = c.outs[r.edge.sport]
-                if mode == NOWAIT:
-                    c.since[k] = min(r.safe, xi)
-                else:
-                    c.since[k] = min(base, xi)
-                if c.since[k] < port.first():
-                    c.since[k] = min(port.first(), xi)
+                since = min(r.safe if mode == NOWAIT else base, c.outs[r.edge.sport])
+                if since >= port.first():
+                    c.since[r.edge.index] = since
         self.settle()
 
     # Bytes that a checkpoint here and below costs, as far as known.

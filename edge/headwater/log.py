@@ -678,7 +678,7 @@ class Log:
                 self._streams[key].note(self._p, xi, xi + n - 1)
             self._drop_sector(p)
             self._counts[5] += 1
-        except LogFull:  # what was copied is there twice, and equal
+        except (LogFull, StopIteration):  # what was copied is there twice, and equal; or a blob is damaged
             return False
         finally:
             self._busy = False
