@@ -27,7 +27,7 @@ from headwater.operators import fir
 from headwater.operators.coefficients import BANDPASS
 from headwater.operators.qrs import _WINDOW, Qrs
 from headwater.plan import Plan
-from headwater.process import Process
+from headwater.process import Affine, DeadBand, Difference, Process, Where
 
 from .. import Trouble, house, micropython
 from ..examples import sp1
@@ -93,7 +93,7 @@ class Gateway:
         log = Log(flash)  # type: ignore[no-untyped-call]
         log.mount()  # type: ignore[no-untyped-call]
         raw = [e.index for e in plan.edges if e.lake == "sp1/ecg"]
-        self.outbox = Outbox(raw[0])
+        self.outbox = Outbox(raw[0] if raw else -1)
         self.outbox.batch = plan.batch
         self.frames: list[bytes] = []
         self.received = 0
@@ -145,6 +145,8 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
         folder = Path(name)
         measures += long_run(folder, args.elements, args.heap, say)
         measures += speed(folder, say)
+        measures += chain(folder, say)
+        measures += code_size(say)
     return measures
 
 
@@ -264,3 +266,49 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
         say("  %5d %8.3f %8.3f, of it acknowledgements %.3f" % (batch, bare, whole, acks))
         out.append(at_least(name, round(bare / whole, 3), "", 0.5))
     return out
+
+
+def chain_process(batch: int) -> Process:
+    p = Process("chain", checkpoints="unsafe", level="local", batch=batch)
+    p.host("chest", heap_kb=256)
+    x = p.source("x", "v:i16", rate_hz=360, on="chest")
+    moved = (x >> Affine(num=3, offset=-7)).on("chest")
+    out = (moved >> DeadBand(width=1).on("chest") >> Difference().on("chest") >> Where("v > -3000")).on("chest")
+    p.lake("chain/out", out)
+    return p
+
+
+def chain(folder: Path, say: Callable[[str], None]) -> list[Measure]:
+    """Four operators that do next to nothing: what ports, rings and stream times cost."""
+    out = []
+    say("four operators, microseconds an element: one loop, a loop for each, operators with ports and rings")
+    for batch in (16, 32, 64, 360):
+        process = chain_process(batch)
+        got = board(folder, "chain", process, Gateway(process.plan()), (SPEED_ELEMENTS, 5), "256k", {}, say)
+        names = "four operators of %s, batches of %d"
+        if "chain" not in got:
+            out.append(Measure(names % ("bare loops", batch), "failed", "", 0.5, False))
+            continue
+        one, each, whole = (float(word) for word in got["chain"][0])
+        say("  %5d %8.3f %8.3f %8.3f; %s" % (batch, one, each, whole, " ".join(got["through"][0])))
+        if batch == 360:
+            out.append(at_least(names % ("a fused loop", batch), round(one / whole, 3), "", 0.5))
+        elif batch == 32:
+            out.append(at_least(names % ("a bare loop each", batch), round(each / whole, 3), "", 0.75))
+    return out
+
+
+SP1_MODULES = (
+    "alphabet batch block checkpoint clock host inputs instance lakeend log operator operators/__init__ "
+    "operators/fields operators/fir operators/qrs pack plan ports position ring seal source wire"
+).split()
+
+
+def code_size(say: Callable[[str], None]) -> list[Measure]:
+    sizes = micropython.mpy_sizes()
+    total = 0
+    for name in SP1_MODULES:
+        size = sizes["headwater/%s.py" % name]
+        total += size
+        say("  %6d B of .mpy  %s" % (size, name))
+    return [Measure("code that SP1 imports, .mpy", total, "B")]
