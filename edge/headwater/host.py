@@ -149,6 +149,8 @@ class Host:
                 number, at, active = pack.loads(data)
                 if active:
                     self._start_operator(v, (number, at))
+                    if (number, at) > self.where[v.index][:2]:
+                        self._moved(v.index, (number, at), self.me)  # power went in the middle of it
             elif v.hosts[0] == self.me and self.where[v.index][2] == self.me:
                 self._start_operator(v, (1, self.me))
         if self.outbox is not None:

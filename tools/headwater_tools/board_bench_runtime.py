@@ -324,6 +324,7 @@ def chain(args):
     board = Board(args[0], args[1])
     board.meet()
     host = board.host
+    gc.threshold(50000)  # this heap is large
     source = host.sources[0]
     n = board.plan.batch
     count = int(args[2]) // n

@@ -269,8 +269,8 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
 
 
 def chain_process(batch: int) -> Process:
-    p = Process("chain", checkpoints="unsafe", level="local", batch=batch)
-    p.host("chest", heap_kb=256)
+    p = Process("chain", checkpoints="ecoc", every=3600, level="local", batch=batch)
+    p.host("chest", heap_kb=1024)
     x = p.source("x", "v:i16", rate_hz=360, on="chest")
     moved = (x >> Affine(num=3, offset=-7)).on("chest")
     out = (moved >> DeadBand(width=1).on("chest") >> Difference().on("chest") >> Where("v > -3000")).on("chest")
@@ -284,7 +284,7 @@ def chain(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     say("four operators, microseconds an element: one loop, a loop for each, operators with ports and rings")
     for batch in (16, 32, 64, 360):
         process = chain_process(batch)
-        got = board(folder, "chain", process, Gateway(process.plan()), (SPEED_ELEMENTS, 5), "256k", {}, say)
+        got = board(folder, "chain", process, Gateway(process.plan()), (SPEED_ELEMENTS, 5), "512k", {}, say)
         names = "four operators of %s, batches of %d"
         if "chain" not in got:
             out.append(Measure(names % ("bare loops", batch), "failed", "", 0.5, False))
