@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import Batch
-from headwater.plan import LOCAL, OUTSIDE, PEERS2, UNSAFE
+from headwater.plan import LOCAL, OUTSIDE, PEERS2, UNSAFE, reach
 from headwater.position import further
 from headwater.ring import Cursor
 
@@ -14,18 +14,23 @@ from .ideal import Ideal
 from .world import SECOND, SITE_US, Entry, Node, World, entry
 
 _F_FLOOR = 2
+_F_GRANTED = 0x380
 
 
 class Sameness:
     """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port.
 
-    An instance that a newer epoch has superseded is left out: what it computes behind the point where
-    its consumers turned to the newer one is seen by nobody, and a decision may have been taken since.
+    A decision may be taken at a place that some life has passed without it, as long as nobody has taken
+    what that life put out there: such entries are forgotten here. So is what an instance computes that a
+    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case.
     """
 
     def __init__(self, world: World, epochs: dict[int, int]) -> None:
         self.world = world
         self.epochs = epochs  # operator -> number of its newest epoch
+        self.granted: dict[int, bytes] = {}
+        edges = world.plan.edges
+        self.below = {v: reach(edges, v) for v in epochs}  # type: ignore[no-untyped-call]
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
@@ -34,6 +39,12 @@ class Sameness:
         host = node.host
         if host is None:
             return
+        if node.number == 0:
+            for v in self.epochs:
+                data = host.store.get(_F_GRANTED + v)
+                if data != self.granted.get(v):
+                    self.granted[v] = data
+                    self.untaken(v, -1)
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
             inst = host.instances.get(v)
@@ -48,11 +59,11 @@ class Sameness:
                 self.look(port.vertex.name, (v, k, port.inc), ring, start, port.alphabet)
             self.seen[key] = (node.boots, ring.last)
 
-    def superseded(self, v: int, away: int) -> None:
-        """Operator v starts anew elsewhere: what only the host `away` knows of its outputs may differ."""
+    def untaken(self, v: int, away: int) -> None:
+        """Forget what no consumer, but perhaps on host `away`, has taken of v and of all behind it."""
         world = self.world
         for stream, known in self.known.items():
-            if stream[0] != v:
+            if stream[0] not in self.below[v]:
                 continue
             taken = 0
             for e in world.plan.edges:
@@ -68,7 +79,7 @@ class Sameness:
                         taken = max(taken, pos[k] if pos else 0)
                     if node.host and node.number != away and e.index in node.host.inputs:
                         i = node.host.inputs[e.index]
-                        taken = max(taken, i.cur.xi, i.ring.last if i.ring else 0)
+                        taken = max(taken, i.cur.xi)
             del known[taken:]
 
     def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:

@@ -14,7 +14,7 @@ from headwater.plan import LEVELS, OUTSIDE, PEER, PEERS2, STRATEGIES, UNSAFE, Pl
 from .checkers import Bounds, Held, Sameness, at_the_end, wanted
 from .world import SECOND, SITE_US, Node, World
 
-CALM_US = 60 * SECOND  # when faults have stopped, everything accepted arrives within this
+CALM_US = 240 * SECOND  # when faults have stopped, everything accepted arrives within this: small buffers drain slowly
 
 
 @dataclass
@@ -205,7 +205,7 @@ class Scenario:
         world.note("%s starts at %s, epoch %d" % (self.plan.vertices[v].name, world.name(target.number), number))
         self.place[v] = target.number
         self.unplanned += 1
-        self.sameness.superseded(v, away)
+        self.sameness.untaken(v, away)
         boots = target.boots
         world.call(target, lambda host: host.activate(v, number, target.mono()))
         if not target.up or target.boots != boots:
