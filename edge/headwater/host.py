@@ -854,8 +854,9 @@ class Host:
     # Offer config elements that no operator has proposed a position for yet.
     def _offer_config(self):
         for v in range(len(self.plan.vertices)):
-            number, pos, content = self._granted(v, self._granted_upto(v) + 1)
-            if number:
+            data = self.store.get(_F_NEXT + v)
+            number, pos, content = self._granted(v, self._granted_upto(v) + 1) if data else (0, None, None)
+            if number and number <= int.from_bytes(data, "little"):
                 self._say(self.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
 
     def _granted(self, v, number):

@@ -8,13 +8,19 @@
 # Small integers all the way, and therefore no allocation, as long as the sum of the coefficients'
 # magnitudes times the largest input stays below 2**30; beyond that it is exact and slower.
 
+try:
+    import micropython
+except ImportError:
+    micropython = None
+
 from ..alphabet import TYPES
 from ..operator import Operator
 from . import fields
 
 
-# Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first).
-def source(coeffs, shift, low, high, in_low, in_high):
+# Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first). native:
+# for MicroPython's viper, 16 bits signed in and out, exact where no sum reaches 2**31.
+def source(coeffs, shift, low, high, in_low, in_high, native=False):
     taps = len(coeffs)
     names = ["v"] + ["d%d" % k for k in range(taps - 1)]
     terms = []
@@ -38,10 +44,16 @@ def source(coeffs, shift, low, high, in_low, in_high):
     least = sum([c * (in_low if c > 0 else in_high) for c in coeffs])
     most = sum([c * (in_high if c > 0 else in_low) for c in coeffs])
     line = ", ".join(names[1:])
+    value = "%s[%s]"
     text = "def run(a, o, n, d):\n"
-    if line:
+    if native:
+        value = "(%s[%s] ^ 32768) - 32768"  # viper reads without sign
+        text = "@micropython.viper\ndef run(a: ptr16, o: ptr16, n: int, d: ptr16):\n"
+        for k in range(taps - 1):
+            text += " d%d = %s\n" % (k, value % ("d", k))
+    elif line:
         text += " %s, = d\n" % line
-    text += " for i in range(n):\n  v = a[i]\n  t = %s\n" % total
+    text += " for i in range(n):\n  v = %s\n  t = %s\n" % (value % ("a", "i"), total)
     if (most + half) >> shift > high:
         text += "  if t > %d:\n   t = %d\n" % (high, high)
     if (least + half) >> shift < low:
@@ -52,6 +64,20 @@ def source(coeffs, shift, low, high, in_low, in_high):
     for k in range(taps - 1):
         text += " d[%d] = d%d\n" % (k, k)
     return text
+
+
+# The filter itself: in machine code where there is a compiler for it and 32 bits do.
+def compiled(coeffs, shift, low, high):
+    space = {}
+    if micropython and low == -32768 and (sum([abs(c) for c in coeffs]) << 15) + (1 << shift) < 1 << 31:
+        try:
+            space["micropython"] = micropython
+            exec(source(coeffs, shift, low, high, low, high, True), space)
+            return space["run"]
+        except SyntaxError:  # no machine code on this board
+            space = {}
+    exec(source(coeffs, shift, low, high, low, high), space)
+    return space["run"]
 
 
 class Fir(Operator):
@@ -78,9 +104,7 @@ class Fir(Operator):
             t = a.types[i]
             if t not in made:
                 low, high = TYPES[t][2:4]
-                space = {}
-                exec(source(self.coeffs, self.shift, low, high, low, high), space)
-                made[t] = space["run"]
+                made[t] = compiled(self.coeffs, self.shift, low, high)
             self.code.append(made[t])
             if kept:
                 state += " line%d:%s*%d" % (i, t, kept)
