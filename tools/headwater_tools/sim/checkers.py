@@ -129,6 +129,29 @@ class Bounds:
                 self.world.error("%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor))
 
 
+class Holes:
+    """What a source missed while its board was down is one hole, from its last sample on."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.begun: dict[tuple[int, int], tuple[int, int]] = {}  # (source, incarnation) -> life, entries before it
+
+    def __call__(self, node: Node) -> None:
+        if node.host is None:
+            return
+        for v, source in node.host.sources.items():
+            key = (v, source.port.inc)
+            line = self.world.accepted.get(key, [])
+            life, n = self.begun.get(key, (-1, 0))
+            if life != node.boots:
+                self.begun[key] = (node.boots, len(line))
+            elif 0 < n < len(line):
+                self.begun[key] = (node.boots, 0)
+                last, first = line[n - 1], line[n]
+                if first[2:3] != ("hole",) or first[0] - first[4] != last[0]:
+                    self.world.error("%s: %r follows %r across a restart, not a hole" % (source.vertex.name, first, last))
+
+
 class Held:
     """What hosts that may die leave behind suffices: for every operator the furthest checkpoint that the
     others hold lies at or behind what its producers have let go, and every name is held."""

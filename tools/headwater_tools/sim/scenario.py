@@ -11,7 +11,7 @@ from typing import Any
 from headwater.cutflash import KINDS
 from headwater.plan import LEVELS, OUTSIDE, PEER, PEERS2, STRATEGIES, UNSAFE, Plan
 
-from .checkers import Bounds, Held, Sameness, at_the_end, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, wanted
 from .world import SECOND, SITE_US, Node, World
 
 CALM_US = 240 * SECOND  # when faults have stopped, everything accepted arrives within this: small buffers drain slowly
@@ -50,7 +50,7 @@ class Scenario:
         self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
         world = self.world
         self.sameness = Sameness(world, self.epochs)
-        world.checks = [self.sameness, Bounds(world), Held(world)]
+        world.checks = [self.sameness, Bounds(world), Held(world), Holes(world)]
 
     def run(self) -> Result:
         world = self.world
