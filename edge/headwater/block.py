@@ -7,6 +7,7 @@
 # BlockError; the work and the memory are bounded by the batch that is filled. Bytes: SPEC.md.
 
 import struct
+import sys
 
 from .alphabet import TYPES
 from .batch import SPAN_US
@@ -102,6 +103,68 @@ def encode(batch, i0, n, buf, pos):
         return -1
 
 
+# The loop of _put_column once more, for MicroPython's viper: 16 bits signed, in two steps, since it
+# has 32 bits. It checks no bounds. A run adds at most 31 bytes.
+_SOURCE = """
+import micropython
+@micropython.viper
+def packer(x: ptr16, i: int, end: int, buf: ptr8, pos: int, full: int, k: int, order: int) -> int:
+ p = (x[i - 1] ^ 32768) - 32768
+ d = acc = nb = 0
+ while i < end and pos <= full:
+  j = i + 8
+  if j > end:
+   j = end
+  s = 0
+  mask = (1 << k) - 1
+  limit = 12 << k
+  while i < j:
+   v = (x[i] ^ 32768) - 32768
+   e = v - p
+   p = v
+   z = e - d
+   d = e & order
+   z = z << 1 ^ z >> 31
+   s += z
+   nb += z >> k if z < limit else 12
+   while nb > 7:
+    buf[pos] = acc
+    pos += 1
+    acc = 0
+    nb -= 8
+   if z < limit:
+    acc |= (z & mask) * 2 + 1 << nb
+    nb += k + 1
+   else:
+    acc |= z * 2 + 1 << nb
+    nb += 19
+   while nb > 7:
+    buf[pos] = acc & 255
+    pos += 1
+    acc >>= 8
+    nb -= 8
+   i += 1
+  s = s * 5 >> 6
+  k = 0
+  while s > 0:
+   s >>= 1
+   k += 1
+ if nb > 0:
+  buf[pos] = acc
+  pos += 1
+ return pos
+"""
+_packer = None
+if sys.implementation.name == "micropython":
+    _space = {}
+    try:
+        exec(_SOURCE, _space)
+        _packer = _space["packer"]
+    except SyntaxError:
+        pass  # this board has no compiler for machine code
+    del _space
+
+
 # All values of a column but the first (floats: all), as differences or plain. bits: width of the
 # integers, 0 for floats.
 def _put_column(x, i0, n, code, bits, buf, pos):
@@ -135,6 +198,9 @@ def _put_column(x, i0, n, code, bits, buf, pos):
         buf[pos] = k | _ORDER2 if order else k
         pos += 1
         full = pos + (n - 1) * (bits >> 3)
+        if _packer and code == "h" and full + 40 <= len(buf):
+            pos = _packer(x, i, end, buf, pos, full, k, order)
+            i = end
         acc = 0
         nb = 0
         p = x[i0]

@@ -8,10 +8,7 @@
 # Small integers all the way, and therefore no allocation, as long as the sum of the coefficients'
 # magnitudes times the largest input stays below 2**30; beyond that it is exact and slower.
 
-try:
-    import micropython
-except ImportError:
-    micropython = None
+import sys
 
 from ..alphabet import TYPES
 from ..operator import Operator
@@ -48,7 +45,7 @@ def source(coeffs, shift, low, high, in_low, in_high, native=False):
     text = "def run(a, o, n, d):\n"
     if native:
         value = "(%s[%s] ^ 32768) - 32768"  # viper reads without sign
-        text = "@micropython.viper\ndef run(a: ptr16, o: ptr16, n: int, d: ptr16):\n"
+        text = "import micropython\n@micropython.viper\ndef run(a: ptr16, o: ptr16, n: int, d: ptr16):\n"
         for k in range(taps - 1):
             text += " d%d = %s\n" % (k, value % ("d", k))
     elif line:
@@ -69,9 +66,9 @@ def source(coeffs, shift, low, high, in_low, in_high, native=False):
 # The filter itself: in machine code where there is a compiler for it and 32 bits do.
 def compiled(coeffs, shift, low, high):
     space = {}
-    if micropython and low == -32768 and (sum([abs(c) for c in coeffs]) << 15) + (1 << shift) < 1 << 31:
+    most = (sum([abs(c) for c in coeffs]) << 15) + (1 << shift)
+    if sys.implementation.name == "micropython" and low == -32768 and most < 1 << 31 and len(coeffs) > 1:
         try:
-            space["micropython"] = micropython
             exec(source(coeffs, shift, low, high, low, high, True), space)
             return space["run"]
         except SyntaxError:  # no machine code on this board
