@@ -23,7 +23,13 @@ def dumps(obj):
 
 
 def _write(out, v, depth):
-    if v is None:
+    kind = type(v)
+    if kind is int and -32 <= v < 128:
+        out.append(v & 255)
+    elif kind is bytes:
+        _size(out, len(v), 0xC4, 4)
+        out.extend(v)
+    elif v is None:
         out.append(0xC0)
     elif v is True:
         out.append(0xC3)

@@ -252,7 +252,7 @@ class OutPort:
     def blocks(self, start, end):
         out = []
         cur = Cursor(start)
-        b = Batch(self.alphabet, self.host.plan.batch)
+        b = self.host.batch(self.alphabet)
         self.host.packed = None
         while cur.xi < end:
             n = self.read(cur, b, min(b.size, end - cur.xi))
