@@ -232,6 +232,7 @@ def speed(args):
     n = board.plan.batch
     count = int(args[2]) // n
     rounds = int(args[3])
+    gc.threshold(-1)
     qrs = None
     for inst in board.host.instances.values():
         if inst.vertex.kind == "Qrs":
@@ -324,7 +325,7 @@ def chain(args):
     board = Board(args[0], args[1])
     board.meet()
     host = board.host
-    gc.threshold(50000)  # this heap is large
+    gc.threshold(-1)  # this heap is large enough
     source = host.sources[0]
     n = board.plan.batch
     count = int(args[2]) // n
