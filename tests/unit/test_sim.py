@@ -15,7 +15,7 @@ from headwater_tools.sim.outbox import Outbox
 from headwater_tools.sim.scenario import Scenario
 
 CHUNK = 8
-SEEDS = 200
+SEEDS = 160
 
 PLAY = """
 import json, sys
