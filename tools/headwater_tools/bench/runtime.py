@@ -8,17 +8,22 @@ every element that arrives.
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib
 import inspect
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import textwrap
+import time
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash
 from headwater.host import Host
@@ -147,6 +152,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
         measures += speed(folder, say)
         measures += chain(folder, say)
         measures += code_size(say)
+        measures += beside_bytewax(folder, say)
     return measures
 
 
@@ -268,12 +274,12 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     return out
 
 
-def chain_process(batch: int) -> Process:
+def chain_process(batch: int, on: str = "chest") -> Process:
     p = Process("chain", checkpoints="ecoc", every=3600, level="local", batch=batch)
     p.host("chest", heap_kb=1024)
-    x = p.source("x", "v:i16", rate_hz=360, on="chest")
-    moved = (x >> Affine(num=3, offset=-7)).on("chest")
-    out = (moved >> DeadBand(width=1).on("chest") >> Difference().on("chest") >> Where("v > -3000")).on("chest")
+    x = p.source("x", "v:i16", rate_hz=360, on=on)
+    moved = (x >> Affine(num=3, offset=-7)).on(on)
+    out = (moved >> DeadBand(width=1).on(on) >> Difference().on(on) >> Where("v > -3000")).on(on)
     p.lake("chain/out", out)
     return p
 
@@ -312,3 +318,149 @@ def code_size(say: Callable[[str], None]) -> list[Measure]:
         total += size
         say("  %6d B of .mpy  %s" % (size, name))
     return [Measure("code that SP1 imports, .mpy", total, "B")]
+
+
+# ---- beside Bytewax
+
+ROUNDS = 5
+BATCH = 360
+
+
+class FileFlash:
+    """A flash chip in a file: what is written is with the system when the call returns, as with SQLite."""
+
+    def __init__(self, path: Path, sectors: int, sector_size: int = 4096) -> None:
+        path.write_bytes(b"\xff" * (sectors * sector_size))
+        self.sectors = sectors
+        self.sector_size = sector_size
+        self.handle = os.open(path, os.O_RDWR)
+
+    def readblocks(self, sector: int, buf: bytearray, off: int) -> None:
+        os.preadv(self.handle, [buf], sector * self.sector_size + off)
+
+    def writeblocks(self, sector: int, buf: bytes, off: int) -> None:
+        os.pwrite(self.handle, buf, sector * self.sector_size + off)
+
+    def ioctl(self, op: int, sector: int) -> int:
+        if op == 6:
+            self.writeblocks(sector, b"\xff" * self.sector_size, 0)
+            return 0
+        return self.sectors if op == 4 else self.sector_size
+
+
+class Results:
+    """Where the chain ends: everything that comes out, in memory."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.values = array("i")
+
+    def put(self, edge: int, inc: int, batch: Any, n: int) -> None:
+        self.taken = batch.xi + n - 1
+        self.values += batch.cols[0][:n]
+
+    def latest(self, edge: int) -> int:
+        return 0
+
+    def durable(self, edge: int, inc: int) -> int:
+        return self.taken
+
+    lake = durable
+
+
+def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]:
+    """Seconds, and what came out."""
+    plan = chain_process(BATCH, "gateway").plan()
+    flash = FileFlash(folder / "flash", 256)
+    Log.format(flash, 5)  # type: ignore[no-untyped-call]
+    log = Log(flash)  # type: ignore[no-untyped-call]
+    log.mount()  # type: ignore[no-untyped-call]
+    results = Results()
+    nonces = iter(range(1, 1 << 30))
+    host: Any = Host(plan, 0, log, {}, Clock(), None, lambda: next(nonces), results)  # type: ignore[no-untyped-call]
+    now = 1_000_000
+    host.start(now, 1_700_000_000_000_000)
+    batch = Batch(plan.vertices[0].outs[0], BATCH)  # type: ignore[no-untyped-call]
+    batch.dt = 2778
+    begin = time.perf_counter()
+    for values in batches:
+        batch.n = len(values)
+        batch.cols[0][: batch.n] = array("h", values)
+        host.now = now + batch.n * 2778
+        if host.sample(0, batch, now) != batch.n:
+            raise Trouble("the chain's source refused samples: its log is full")
+        now = host.now
+    host.tick(now)
+    seconds = time.perf_counter() - begin
+    os.close(flash.handle)
+    return seconds, list(results.values)
+
+
+def bytewax_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]:
+    bytewax: Any = {name: importlib.import_module("bytewax." + name) for name in BYTEWAX}
+    op = bytewax["operators"]
+    out: list[Any] = []
+    flow = bytewax["dataflow"].Dataflow("chain")
+    stream = op.input("in", flow, bytewax["testing"].TestingSource([("x", values) for values in batches]))
+    stream = op.map("affine", stream, lambda item: (item[0], py_affine(item[1])))
+    stream = op.stateful_map("dead band", stream, py_dead_band)
+    stream = op.stateful_map("difference", stream, py_difference)
+    stream = op.map("where", stream, lambda item: [v for v in item[1] if v > -3000])
+    op.output("out", stream, bytewax["testing"].TestingSink(out))
+    store = folder / "bytewax"
+    shutil.rmtree(store, ignore_errors=True)
+    store.mkdir()
+    bytewax["recovery"].init_db_dir(store, 1)
+    recovery = bytewax["recovery"].RecoveryConfig(store)
+    begin = time.perf_counter()
+    bytewax["testing"].run_main(
+        flow, epoch_interval=datetime.timedelta(seconds=0.1), recovery_config=recovery
+    )
+    seconds = time.perf_counter() - begin
+    return seconds, [v for values in out for v in values]
+
+
+BYTEWAX = ("operators", "dataflow", "testing", "recovery")
+
+
+def py_affine(values: list[int]) -> list[int]:
+    out = []
+    for v in values:
+        v = v * 3 - 7
+        out.append(-32768 if v < -32768 else 32767 if v > 32767 else v)
+    return out
+
+
+def py_dead_band(last: int | None, values: list[int]) -> tuple[int | None, list[int]]:
+    out = []
+    for v in values:
+        if last is None or v - last > 1 or last - v > 1:
+            last = v
+            out.append(v)
+    return last, out
+
+
+def py_difference(last: int | None, values: list[int]) -> tuple[int | None, list[int]]:
+    out = []
+    for v in values:
+        out.append(0 if last is None else v - last)
+        last = v
+    return last, out
+
+
+def beside_bytewax(folder: Path, say: Callable[[str], None]) -> list[Measure]:
+    house.ensure("bench")
+    samples = array("h", ECG.read_bytes())
+    batches = [list(samples[k : k + BATCH]) for k in range(0, len(samples) - BATCH, BATCH)]
+    batches = (batches * (1 + 1000 // len(batches)))[:1000]
+    own = other = 1e9
+    for _ in range(ROUNDS):
+        seconds, mine = own_chain(folder, batches)
+        own = min(own, seconds)
+        seconds, theirs = bytewax_chain(folder, batches)
+        other = min(other, seconds)
+        if mine != theirs:
+            raise Trouble("the two chains give different results: %d and %d elements" % (len(mine), len(theirs)))
+    n = len(batches) * BATCH
+    say("the four operators on CPython, recovery on: %.3f us an element, Bytewax %.3f" % (own / n * 1e6, other / n * 1e6))
+    return [at_least("four operators on CPython, of Bytewax's speed", round(other / own, 3), "", 1.0)]
