@@ -315,6 +315,7 @@ class Host:
             inst.op.configure(changed)
         inst.changed = changed
         inst.op.restore(state, version)
+        inst.depth = 0
         inst.fired = pos[-2]
         inst.decided = pos[-1]
         for e, xi, flag in zip(inst.inputs, pos, flags):
@@ -455,6 +456,11 @@ class Host:
     # Say again what was not answered.
     def _retry(self):
         now = self.now
+        for inst in self.instances.values():
+            inst.settle_depth()
+            for e in inst.inputs:
+                if e.ring and e.contact and e.depth != inst.depth:
+                    self._got(e, 0)
         for e in list(self.inputs.values()):
             if e.sink.status == STOPPED:
                 continue
@@ -880,10 +886,8 @@ class Host:
     # the position is stored before it is proposed, and the operator does not go past it unanswered.
     def _on_config(self, v, number, content):
         inst = self.instances.get(v)
-        if not inst or inst.status != RUNNING or number != inst.decided + 1 or number in inst.decisions:
-            return
-        if not inst.caught_up():
-            return  # a former life went past this position without it; the gateway offers it again
+        if not inst or number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
+            return  # the gateway offers it again
         self._keep_decision(inst, number, inst.position(), pack.loads(bytes(content)), 0)
         self._propose(inst)
 
@@ -1148,6 +1152,7 @@ class Host:
             if not r.live:
                 return
             xi, room, flags = m[4], m[5], m[6]
+            r.depth = flags >> 1
             if xi > r.got:
                 r.got = xi
                 r.progress_us = self.now
@@ -1183,6 +1188,8 @@ class Host:
     def _got(self, e, flags):
         link = self.links.get(e.producer)
         if link:
+            e.depth = min(e.sink.depth, 255)
+            flags += 2 * e.depth
             link.want(wire.GOT, e.edge.index, e.edge.index, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
         e.ack = False
         e.said = e.ring.last

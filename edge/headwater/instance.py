@@ -51,6 +51,7 @@ class Instance:
         self.epoch = (1, vertex.hosts[0])
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
+        self.depth = 0  # see settle_depth
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
         self.size = host.plan.batch
@@ -101,21 +102,31 @@ class Instance:
             self.decided += 1
             self.apply(d[1])
 
-    # True when whatever a former life may have put out has been put out again: only from here on may
-    # something be decided that it did not know of. Every consumer must have said how far it is, and
-    # every producer must refuse what older epochs acknowledge.
-    def caught_up(self):
+    # How far behind this operator everything that a former life may have put out has been put out
+    # again, in steps along the edges: 0 while one of its own consumers is ahead of it or has not said
+    # how far it is; else one more than the least of its consumers. It counts up to the number of
+    # vertices and stays there for this life, feedback or not. Only from then on may something be
+    # decided that a former life did not know of: no consumer's consumer has seen the other course.
+    def settle_depth(self):
+        cap = len(self.host.plan.vertices)
+        if self.depth >= cap:
+            return
+        least = cap
+        for p in self.ports:
+            for r in p.readers:
+                e = r.local
+                if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                    least = -1
+                else:
+                    least = min(least, e.sink.depth if e else r.depth)
+        self.depth = min(cap, least + 1)
+
+    # A decision may be taken here and now. Every producer refuses what older epochs acknowledge.
+    def may_decide(self):
         for e in self.inputs:
             if not e.contact and not e.closed:
                 return False
-        for p in self.ports:
-            for r in p.readers:
-                if r.local:
-                    if r.local.cur.xi > p.ring.last:
-                        return False
-                elif not r.live or r.got > p.ring.last:
-                    return False
-        return True
+        return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
 
     # Most entries that may be taken from input e before a decision is due.
     def _until_decision(self, e, limit):
@@ -346,7 +357,7 @@ class Instance:
             y.hole = 0
             y.xi = p.ring.last + 1
             y.n = m
-            if op.ONE_TO_ONE:
+            if op.ONE_TO_ONE or (m == n and x.dt >= 0):  # then output j is of input j
                 y.dt = x.dt
                 if x.dt < 0:
                     y.at_mem[0:m] = x.at_mem[:m]
@@ -355,8 +366,9 @@ class Instance:
                 at = y.at
                 dt = x.dt
                 if dt >= 0:
-                    for j in range(m):
-                        at[j] *= dt
+                    if dt != 1:
+                        for j in range(m):
+                            at[j] *= dt
                 else:
                     xat = x.at
                     for j in range(m):

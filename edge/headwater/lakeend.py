@@ -20,6 +20,7 @@ class LakeEnd:
     bounded = False
     status = RUNNING
     epoch = (1, 0)
+    depth = 1 << 20  # nothing behind it has a former life
 
     def __init__(self, host, e, outbox):
         self.host = host

@@ -41,6 +41,7 @@ class Reader:
         self.live = False
         self.cur = Cursor()
         self.got = 0
+        self.depth = 0  # of the consumer: Instance.settle_depth
         self.room = 0
         self.progress_us = 0
         self.rto_us = 0
@@ -285,6 +286,7 @@ class OutPort:
         if epoch > r.epoch:
             self.raise_epoch(r, epoch)
         r.live = True
+        r.depth = 0
         r.got = nxt - 1
         r.cur = Cursor(nxt - 1)
         r.room = 0

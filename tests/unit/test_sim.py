@@ -52,6 +52,12 @@ def test_the_mix_has_every_process_strategy_and_level():
     assert {LEVELS[plan.level] for plan in plans} == set(LEVELS)
 
 
+@pytest.mark.parametrize("kind", sorted(mix.VARIANTS))
+def test_every_variant_of_an_example_is_valid(kind):
+    for seed in range(400):
+        assert Job(seed, kind).plan().name == kind
+
+
 def test_a_seed_gives_the_same_history_in_any_interpreter():
     seeds = ["3", "5", "6", "7", "8", "10"]
     histories = []

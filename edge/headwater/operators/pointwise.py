@@ -197,20 +197,25 @@ class DeadBand(Operator):
         c = x.cols[self.at_field]
         width = self.width
         last = self.last if self.primed else c[0] + width + 1
+        o = self.y.cols[self.at_field]
+        under = -width
         j = 0
         for i in range(n):
-            d = c[i] - last
-            if d > width or -d > width:
-                last = c[i]
+            v = c[i]
+            d = v - last
+            if d > width or d < under:
+                last = v
                 at[j] = i
+                o[j] = v
                 j += 1
         self.last = last
         self.primed = 1
         for f in range(len(x.cols)):
-            c = x.cols[f]
-            o = self.y.cols[f]
-            for k in range(j):
-                o[k] = c[at[k]]
+            if f != self.at_field:
+                c = x.cols[f]
+                o = self.y.cols[f]
+                for k in range(j):
+                    o[k] = c[at[k]]
         return j
 
     def hole(self, port):

@@ -110,6 +110,7 @@ class Gateway:
         self.now = 5_000_000
         self.host.start(self.now, 1_700_000_000_000_000)
         self.ticked = 0
+        self.step = plan.batch * 2778  # about what the board's samples take
 
     def serve(self, board: subprocess.Popen[bytes]) -> None:
         assert board.stdin and board.stdout
@@ -122,7 +123,7 @@ class Gateway:
                 self.received += n
                 self.host.receive(board.stdout.read(n), self.now)
                 continue
-            self.now += 100_000
+            self.now += self.step
             if self.now - self.ticked >= 400_000:
                 self.ticked = self.now
                 self.host.tick(self.now)

@@ -55,7 +55,7 @@ _SP2_HOSTS = (
     ("left", "right", "left", "right"),
     ("left", "right", "gateway", "gateway"),
     ("left", "right", "spare", "spare"),
-    ("left", "left", "left", "left"),
+    ("left", "left", "left", "right"),
 )
 
 
