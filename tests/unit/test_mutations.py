@@ -1,0 +1,379 @@
+"""The core of the runtime with one rule of the protocol broken, many times over: the simulator must see it.
+
+A checker that no defect turns red checks nothing. A defect replaces a piece in the source of a method.
+Where that piece is gone the test says so: the rule stands elsewhere now, and the defect must follow it.
+Each defect names a few histories, each of which is green without it; one must turn red with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from headwater.checkpoint import Checkpoints
+from headwater.host import Host
+from headwater.instance import Instance
+from headwater.lakeend import LakeEnd
+from headwater.plan import Plan
+from headwater.ports import OutPort
+from headwater.process import Debounce, Process, Union
+from headwater.source import Source
+from headwater_tools.examples import diamond, sp2, sp3, sp4
+from headwater_tools.sim.directed import SCHEDULES
+from headwater_tools.sim.scenario import Scenario
+
+SECONDS = 12  # of a history, until its faults stop
+Change = tuple[type, str, str, str]  # class, method, what stands there, what the defect puts there
+
+
+@dataclass(frozen=True)
+class Defect:
+    name: str
+    prevented: str  # what the rule that it breaks prevents
+    changes: list[Change]
+    runs: list[tuple[str, int]]  # process or schedule, and seed
+
+
+def _buttons(level: str = "peer") -> Plan:
+    """Irregular sources, timers above a join, one source that goes to the lake as well."""
+    p = Process("buttons", checkpoints="ecoc", every=20, level=level, batch=8, batch_ms=500)
+    for host in ("left", "right"):
+        p.host(host, heap_kb=256)
+    a = p.source("a", "v:i16", most_hz=10, on="left")
+    b = p.source("b", "v:i16", most_hz=10, on="right")
+    counted = a >> Debounce(us=300_000).named("counted").on("left")
+    second = b >> Debounce(us=500_000).named("second").on("right")
+    both = Union().named("both").on("right", backup=["left", "gateway"])(counted, second)
+    p.lake("buttons/both", both >> Debounce(us=200_000).named("calm").on("left", backup=["right", "gateway"]))
+    p.lake("buttons/a", a, durable="lake")
+    return p.plan()
+
+
+PLANS: dict[str, Callable[[], Plan]] = {
+    "sp2": lambda: sp2.build(every=60, batch=36).plan(),
+    "sp2 local": lambda: sp2.build(every=60, batch=36, level="local").plan(),
+    "sp2 extended": lambda: sp2.build("extended", every=36, batch=12).plan(),
+    "sp2 uncoordinated": lambda: sp2.build("uncoordinated", every=60, batch=36).plan(),
+    "sp2 spare": lambda: sp2.build(every=36, batch=12, hosts=("left", "right", "spare", "spare")).plan(),
+    "sp3": lambda: sp3.build(every=60, batch=36, threshold=0).plan(),
+    "sp4": lambda: sp4.build(every=36, batch=12, threshold=100).plan(),
+    "sp4 spare": lambda: sp4.build(
+        every=36, batch=12, threshold=100, hosts=("left", "right", "spare", "spare")
+    ).plan(),
+    "diamond": lambda: diamond.build(every=60, batch=36).plan(),
+    "buttons": _buttons,
+}
+
+DEFECTS = [
+    Defect(
+        "trimmed to the maximum over consumers",
+        "the slower consumer of a port asks for what is gone",
+        [(OutPort, "trim", "min([r.safe", "max([r.safe")],
+        [("sp4 spare", 0), ("diamond", 0)],
+    ),
+    Defect(
+        "trimmed on Got",
+        "what was only received is let go, and is lost with the receiver",
+        [(Host, "_on_consumer", "r.got = xi\n", "r.got = r.safe = xi; port.trim()\n")],
+        [("sp2", 0), ("buttons", 0)],
+    ),
+    Defect(
+        "Safe before the checkpoint is stored at its holders",
+        "a host dies for good and takes the only checkpoint with it",
+        [(Host, "store_at_level", "if not holders_needed(self.plan.level):", "if True:")],
+        [("sp2", 0), ("buttons", 0)],
+    ),
+    Defect(
+        "a holder confirms what it did not store",
+        "a named checkpoint that nobody holds",
+        [(Host, "_on_ckpt", "self.store.put_blob(key, inc[2])", "pass")],
+        [("sp2", 0), ("buttons", 0)],
+    ),
+    Defect(
+        "merged by arrival",
+        "a second life computes something else than the first",
+        [(Instance, "_merge", "if b < t or (b == t and q < best):", "if False:")],
+        [("sp2", 0), ("buttons", 0)],
+    ),
+    Defect(
+        "ties go to the higher port",
+        "two implementations of the merge that differ",
+        [(Instance, "_merge", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
+        [("sp2", 0), ("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "a boundary lets its own ts through on any port",
+        "entries of the same ts in another order in each life",
+        [(Instance, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
+        [("sp2", 0), ("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "a boundary is applied before its xi",
+        "a join that goes past entries which are still on their way",
+        [(Host, "_on_producer", "if e.ring.last >= m[3] and m[4] > e.limit:", "if m[4] > e.limit:")],
+        [("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "acknowledgements of an older epoch are accepted",
+        "an old instance trims what the new one needs",
+        [
+            (OutPort, "on_safe", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
+            (OutPort, "on_hello", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
+            (Host, "_on_consumer", "elif epoch < r.epoch:", "elif False:"),
+        ],
+        [("zombie", 0), ("zombie", 1)],
+    ),
+    Defect(
+        "first contact does not raise the epoch",
+        "an old instance trims what the new one needs",
+        [(OutPort, "raise_epoch", "r.epoch = epoch", "pass")],
+        [("zombie", 0), ("zombie", 1)],
+    ),
+    Defect(
+        "permanent before it is acknowledged",
+        "a restart that owes its consumers what it cannot make again",
+        [(Checkpoints, "settle", "if self._satisfied(c):", "if True:")],
+        [("sp4 spare", 0), ("diamond", 0)],
+    ),
+    Defect(
+        "the lake's end says Safe before the outbox is durable",
+        "rows lost with the power of the gateway",
+        [(LakeEnd, "announce", "xi = self.outbox.durable(e.edge.index, e.inc)", "xi = e.cur.xi")],
+        [("sp2", 0), ("sp4 spare", 0)],
+    ),
+    Defect(
+        "the lake's end says Safe before the lake has it",
+        'durable="lake" that means the outbox',
+        [(LakeEnd, "announce", "self.outbox.lake(e.edge.index, e.inc)", "e.cur.xi")],
+        [("buttons", 0), ("buttons", 1)],
+    ),
+    Defect(
+        "a boundary above the floor",
+        "a reboot that stamps behind the frontier of a join",
+        [
+            (Source, "tick", "self.host.raise_floor(ts)\n", "pass\n"),
+            (Source, "tick", "ts = self.host.floor.cap(ts)", "pass"),
+        ],
+        [("buttons", 0), ("buttons", 1)],
+    ),
+    Defect(
+        "the floor is not logged",
+        "a reboot that stamps behind the frontier of a join",
+        [(Host, "raise_floor", 'self.store.put(_F_FLOOR, floor.to_bytes(8, "little"))', "pass")],
+        [("buttons", 0), ("buttons", 1)],
+    ),
+    Defect(
+        "a pending checkpoint is restored that nobody acknowledged",
+        "outputs that no life makes again",
+        [
+            (
+                Host,
+                "tick",
+                "inst.status = RUNNING\n",
+                "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.status = RUNNING\n",
+            )
+        ],
+        [("sp3", 0), ("buttons", 2)],
+    ),
+    Defect(
+        "duplicates are taken",
+        "an element that counts twice",
+        [
+            (
+                Host,
+                "_on_data",
+                "skip = ring.last + 1 - xi\n        if skip >= n or n - skip > ring.room():",
+                "skip = 0\n        if n > ring.room():",
+            ),
+            (Host, "_on_data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
+        ],
+        [("buttons", 0), ("sp4 spare", 0)],
+    ),
+    Defect(
+        "a gap is taken for nothing",
+        "an element that counts never",
+        [
+            (Host, "_on_data", "if xi > ring.last + 1:", "if False:"),
+            (Host, "_on_data", "skip = ring.last + 1 - xi\n", "skip = max(0, ring.last + 1 - xi)\n"),
+            (Host, "_on_data", "ring.append(b, skip", "b.xi = ring.last + 1 - skip\n    ring.append(b, skip"),
+        ],
+        [("sp4 spare", 0), ("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "uncoordinated without transfer state",
+        "outputs that no life makes again",
+        [(Checkpoints, "_transfer", "if whole:", "if False:")],
+        [("sp3", 1), ("sp4 spare", 3)],
+    ),
+    Defect(
+        "an extended checkpoint without transfer state",
+        "outputs that no life makes again",
+        [(Checkpoints, "_transfer", "start = min(start, max(c.since[r.edge.index], r.safe))", "pass")],
+        [("sp3", 2), ("sp4 spare", 4)],
+    ),
+    Defect(
+        "a timer fires late, on one input",
+        "a window that contains what came after its end",
+        [
+            (
+                Instance,
+                "_single",
+                "if (w.ts_of(0) if n else e.bound()) >= due:",
+                "if not n and e.bound() >= due:",
+            ),
+            (Instance, "_single", "if n > 1 and w.ts_of(n - 1) >= due:", "if False:"),
+        ],
+        [("buttons", 0), ("buttons", 1)],
+    ),
+    Defect(
+        "the output boundary ignores what waits",
+        "an output behind the frontier of a join",
+        [(Instance, "bound", "if e.waiting() > 0:", "if False:")],
+        [("sp4 spare", 0), ("diamond", 0)],
+    ),
+    Defect(
+        "feedback is merged without its delay",
+        "a loop whose order depends on latency",
+        [
+            (
+                Instance,
+                "_merge",
+                "if n and w.ts_of(0) + e.edge.delay_us < base:",
+                "if n and w.ts_of(0) < base:",
+            ),
+            (Instance, "_merge", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
+            (Instance, "_merge", "d = w.ts + e.edge.delay_us - base", "d = w.ts - base"),
+        ],
+        [("sp4 spare", 0), ("sp3", 0)],
+    ),
+    Defect(
+        "a restart leaves no hole",
+        "a loss window that never reaches the lake",
+        [(Source, "__init__", "self.why = RESTART if port.ring.last else 0", "self.why = 0")],
+        [("buttons", 0), ("sp4 spare", 0)],
+    ),
+    Defect(
+        "a hole that does not reach back to the last sample",
+        "a loss window that is told too short",
+        [(Source, "_close_hole", "h.back = ts - self.sampled_to if self.sampled_to else 0", "h.back = 0")],
+        [("buttons", 0), ("sp4 spare", 0)],
+    ),
+    Defect(
+        "contact before the producer has answered",
+        "an old instance trims what the new one needs",
+        [(Host, "_connect", "e.contact = False", "e.contact = True")],
+        [("sp4 spare", 1), ("buttons", 2)],
+    ),
+    Defect(
+        "a name further than the consumer stands is ignored",
+        "a new instance that asks for what is gone",
+        [(Host, "_contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
+        [("sp2", 0), ("sp4 spare", 3)],
+    ),
+    Defect(
+        "the unsynchronised bit differs in a retransmission",
+        "one xi with two contents",
+        [
+            (
+                Host,
+                "_flush_reader",
+                "n = p.read(r.cur, batch, n)\n        for g",
+                "n = p.read(r.cur, batch, n)\n        batch.unsync ^= 1 if r.rto_us else 0\n        for g",
+            )
+        ],
+        [("sp2", 0), ("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "ts differ in a retransmission",
+        "one xi with two contents",
+        [
+            (
+                Host,
+                "_flush_reader",
+                "n = p.read(r.cur, batch, n)\n        for g",
+                "n = p.read(r.cur, batch, n)\n        batch.ts += 1 if r.rto_us else 0\n        for g",
+            )
+        ],
+        [("sp2", 0), ("sp2 uncoordinated", 0)],
+    ),
+    Defect(
+        "any number of pending checkpoints",
+        "26,000 pending checkpoints after ten hours without the lake",
+        [(Checkpoints, "plan", "if len(self.pending) == 2:", "if False:")],
+        [("sp2", 0), ("sp4 spare", 0)],
+    ),
+    Defect(
+        "Safe names where the operator stands, not its checkpoint",
+        "a named checkpoint that nobody holds",
+        [
+            (
+                Checkpoints,
+                "announce",
+                "self.safe_pos[k], self.safe_pos,",
+                "self.inst.inputs[k].cur.xi, self.inst.position(),",
+            )
+        ],
+        [("sp2", 0), ("buttons", 0)],
+    ),
+    Defect(
+        "an urgent checkpoint without transfer state",
+        "outputs that no life makes again",
+        [
+            (
+                Checkpoints,
+                "due",
+                "self.commit(self._take(cid, 0), True)",
+                "self.commit(self._take(cid, 0), False)",
+            )
+        ],
+        [("sp4 spare", 1), ("sp3", 1)],
+    ),
+]
+
+
+@contextmanager
+def seeded(defect: Defect) -> Iterator[None]:
+    """The core with this defect."""
+    kept = []
+    sources: dict[tuple[type, str], str] = {}
+    try:
+        for cls, method, old, new in defect.changes:
+            was = cls.__dict__[method]
+            source = sources.get((cls, method)) or textwrap.dedent(inspect.getsource(was))
+            where = "%s.%s" % (cls.__name__, method)
+            assert source.count(old) == 1, "%s has %d times %r" % (where, source.count(old), old)
+            sources[cls, method] = source = source.replace(old, new)
+            space: dict[str, Any] = {}
+            exec(compile(source, where + " with a defect", "exec"), was.__globals__, space)
+            kept.append((cls, method, was))
+            setattr(cls, method, space[method])
+        yield
+    finally:
+        for cls, method, was in reversed(kept):
+            setattr(cls, method, was)
+
+
+def history(name: str, seed: int) -> str:
+    """The first error of a history, or nothing. What the core asserts of itself counts too."""
+    scenario = SCHEDULES[name](seed) if name in SCHEDULES else Scenario(PLANS[name](), seed, SECONDS)
+    try:
+        errors = scenario.run().errors
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        return "%s: %s" % (type(error).__name__, error)
+    return errors[0] if errors else ""
+
+
+@pytest.mark.parametrize(("name", "seed"), sorted({run for defect in DEFECTS for run in defect.runs}))
+def test_the_core_as_it_is_passes(name: str, seed: int) -> None:
+    assert history(name, seed) == ""
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
+def test_a_checker_sees(defect: Defect) -> None:
+    with seeded(defect):
+        assert any(history(name, seed) for name, seed in defect.runs), defect.prevented
