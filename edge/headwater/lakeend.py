@@ -11,7 +11,7 @@ from .batch import Batch
 from .instance import RUNNING
 from .plan import LAKE
 
-SAFE_US = 500000  # a Safe that lets go of little may wait this long
+SAFE_US = 100000  # a Safe that lets go of little may wait this long
 
 
 class LakeEnd:
