@@ -37,7 +37,7 @@ class Ring:
         self.c_hole = bytearray(n)
         self.c_unsync = bytearray(n)
         self.c_xi = [0] * n  # the entry before the chunk's first
-        self.c_ts = [0] * n
+        self.c_ts = array("q", bytes(8 * n))  # a list would hold a long integer in each
         self.c_back = [0] * n
         new = (self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back)
         for was, now in zip(old, new):
