@@ -1048,6 +1048,12 @@ class Host:
 
     # ---- messages from a producer
 
+    # Entries are missing between what is here and what the producer has sent.
+    def _missing(self, e):
+        if self.now - e.gap_us >= NAG_US:
+            e.gap_us = self.now
+            self._got(e, 1)
+
     def _on_data(self, sender, edge, inc, epoch, data):
         e = self.inputs.get(edge)
         if e is None or e.port is not None or not e.contact or e.inc != inc or sender != e.producer:
@@ -1056,9 +1062,7 @@ class Host:
         try:
             xi, n = block.peek(data)
             if xi > ring.last + 1:
-                if self.now - e.gap_us >= NAG_US:
-                    e.gap_us = self.now
-                    self._got(e, 1)
+                self._missing(e)
                 return
             e.ack = True
             skip = ring.last + 1 - xi
@@ -1095,12 +1099,16 @@ class Host:
                 e.sink.announce(True)
             if e.contact and last <= e.ring.last and bound > e.limit:
                 e.limit = bound
+            elif again and last > e.ring.last:
+                self._missing(e)
         elif not e.contact or m[2] != e.inc:
             return
         elif kind == wire.CR:
             e.on_request(m[3], bytes(m[4]), m[5])
         elif kind == wire.BOUND:
-            if e.ring.last >= m[3] and m[4] > e.limit:
+            if e.ring.last < m[3]:
+                self._missing(e)
+            elif m[4] > e.limit:
                 e.limit = m[4]
         elif kind == wire.GAP:
             if not e.sink.ports and m[3] <= e.ring.last + 1 <= m[4]:
@@ -1157,8 +1165,12 @@ class Host:
                 r.got = xi
                 r.progress_us = self.now
                 r.rto_us = 0
-            if flags & 1 or r.cur.xi < xi:
-                r.cur = Cursor(max(xi, r.got))
+            if flags & 1:
+                # The consumer may have gone back, and this may have overtaken what it said before.
+                r.got = xi
+                r.cur = Cursor(xi)
+            elif r.cur.xi < xi:
+                r.cur = Cursor(xi)
             r.room = room
         elif kind == wire.SAFE:
             if not port.vertex.kind and m[4] > port.ring.last:

@@ -47,6 +47,7 @@ BATCHES = (36, 90, 360)
 ELEMENTS = 1_000_000
 SPEED_ELEMENTS = 18_000
 HEAP = 64
+HEAP_MOST = 160
 NETWORK = 5_100  # asyncio with a loop and five tasks; the buffers of TLS lie outside this heap
 
 
@@ -196,7 +197,7 @@ def board(
             child.wait()
     text = errors.read_text(errors="replace")
     if code:
-        say("the board failed:\n" + text.strip())
+        say("the board failed: " + text.strip().splitlines()[-1])
     out: dict[str, list[list[str]]] = {"failed": [[str(code)]] if code else []}
     for line in text.splitlines():
         word, *rest = line.split()
@@ -210,7 +211,11 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
     what = "SP1 in %d KiB, %d elements, without MQTT and TLS" % (heap, elements)
     got = board(folder, "heap", process, gateway, (elements,), "%dk" % heap, {}, say)
     if "live" not in got:
-        return [Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)]
+        failed = Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)
+        if heap >= HEAP_MOST or "MemoryError:" not in got:
+            return [failed]
+        say("  %d KiB are not enough; with %d:" % (heap, heap + 4))
+        return [failed, *long_run(folder, elements, heap + 4, say)[-6:]]
     before = 0
     for size, *words in got["heap"]:
         say("  %6d B  %s" % (int(size) - before, " ".join(words)))

@@ -7,13 +7,14 @@ from typing import Any
 from headwater.plan import Plan
 from headwater.process import Affine, Process
 
+from ..examples import sp4
 from .scenario import Scenario
 from .world import SECOND, Node
 
 
-def relay() -> Plan:
+def relay(checkpoints: str = "uncoordinated") -> Plan:
     """One source, one operator on a host of its own, the lake."""
-    p = Process("relay", checkpoints="uncoordinated", every=20, level="peer", batch=10, batch_ms=500)
+    p = Process("relay", checkpoints=checkpoints, every=20, level="peer", batch=10, batch_ms=500)
     for host in ("left", "spare"):
         p.host(host, heap_kb=256)
     values = p.source("values", "v:i16", rate_hz=20, on="left")
@@ -28,12 +29,15 @@ SHIFTED = 1  # the operator's vertex
 
 
 class Directed(Scenario):
-    """A history in which only `faults_at` goes wrong, at its seconds."""
+    """A history in which only what its script says goes wrong, and when."""
 
     def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(relay(), seed, seconds, faults=False)
+        super().__init__(self.process(), seed, seconds, faults=False)
         for second, action in self.script():
             self.world.at(int(second * SECOND), action)
+
+    def process(self) -> Plan:
+        return relay()
 
     def script(self) -> list[tuple[float, Any]]:
         raise NotImplementedError
@@ -46,6 +50,18 @@ class Directed(Scenario):
 
     def heal(self, a: int, b: int) -> None:
         self.world.cut -= {(a, b), (b, a)}
+
+    def crash(self, *numbers: int) -> None:
+        for number in numbers:
+            self.world.crash(self.node(number))
+
+    def boot(self, *numbers: int) -> None:
+        for number in numbers:
+            self.world.boot(self.node(number))
+
+    def configure(self, v: int, **params: int) -> None:
+        if self.node(GATEWAY).up:
+            self.world.call(self.node(GATEWAY), lambda host: host.configure(v, params))
 
     def move(self, v: int, to: int) -> None:
         """Start operator v elsewhere, as if its host were dead."""
@@ -104,4 +120,70 @@ class ZombieAfterRestart(Zombie):
         ]
 
 
-SCHEDULES: dict[str, type[Directed]] = {"zombie": Zombie, "zombie after restart": ZombieAfterRestart}
+class HolderElsewhere(Directed):
+    """The host of an operator dies for good; its newest checkpoint is not where it starts again, and the
+    producer, which alone knows who holds it, has restarted.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (10, lambda: self.world.kill(self.node(SPARE))),
+            (10.5, lambda: self.crash(LEFT)),
+            (11, lambda: self.boot(LEFT)),
+            (12, lambda: self.move(SHIFTED, GATEWAY)),
+        ]
+
+
+class LakeAway(Directed):
+    """The last operator restarts while the lake's end has not got what it put out."""
+
+    def process(self) -> Plan:
+        return relay("ecoc")
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (10, lambda: self.crash(SPARE)),
+            (11, lambda: self.boot(SPARE)),
+            (13, lambda: self.heal(SPARE, GATEWAY)),
+        ]
+
+
+class Changes(Directed):
+    """Parameters change several times between two checkpoints, and the operator restarts in between."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        out: list[tuple[float, Any]] = []
+        for i in range(30):
+            out.append((4 + 0.37 * i, lambda i=i: self.configure(SHIFTED, offset=1 + i)))
+        for i in range(6):
+            out.append((4.9 + 1.83 * i, lambda: self.crash(SPARE)))
+            out.append((5.3 + 1.83 * i, lambda: self.boot(SPARE)))
+        return out
+
+
+class BothEnds(Directed):
+    """All hosts but the gateway lose power at once, again and again: both ends of every feedback edge."""
+
+    def process(self) -> Plan:
+        hosts = ("left", "right", "spare", "spare")
+        plan: Plan = sp4.build(every=36, batch=12, threshold=100, hosts=hosts).plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        out: list[tuple[float, Any]] = []
+        for i in range(6):
+            out.append((5 + 2.3 * i, lambda: self.crash(1, 2, 3)))
+            out.append((5.4 + 2.3 * i, lambda: self.boot(1, 2, 3)))
+        return out
+
+
+SCHEDULES: dict[str, type[Directed]] = {
+    "zombie": Zombie,
+    "zombie after restart": ZombieAfterRestart,
+    "holder elsewhere": HolderElsewhere,
+    "lake away": LakeAway,
+    "changes": Changes,
+    "both ends": BothEnds,
+}
