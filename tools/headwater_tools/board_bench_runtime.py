@@ -245,7 +245,7 @@ def speed(args):
     for _ in range(rounds):
         gc.collect()
         us = 0
-        for k in range(count):
+        for _ in range(count):
             board.sensor.read(n)
             t = time.ticks_us()
             fused.run(qrs, x, n, line)
@@ -253,7 +253,7 @@ def speed(args):
         best[0] = min(best[0], us)
         gc.collect()
         board.us = board.acks_us = 0
-        for k in range(count):
+        for _ in range(count):
             board.feed(n)
         if board.us < best[1]:
             best[1] = board.us

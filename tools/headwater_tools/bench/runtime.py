@@ -36,7 +36,7 @@ from headwater.process import Affine, DeadBand, Difference, Process, Where
 
 from .. import Trouble, house, micropython
 from ..examples import sp1
-from . import Measure, at_least, at_most
+from . import Measure, at_least
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
 
@@ -94,10 +94,10 @@ class Gateway:
     """The real host 0, fed through a pipe."""
 
     def __init__(self, plan: Plan) -> None:
-        flash = CutFlash(64, 4096)  # type: ignore[no-untyped-call]
-        Log.format(flash, 77)  # type: ignore[no-untyped-call]
-        log = Log(flash)  # type: ignore[no-untyped-call]
-        log.mount()  # type: ignore[no-untyped-call]
+        flash = CutFlash(64, 4096)
+        Log.format(flash, 77)
+        log = Log(flash)
+        log.mount()
         raw = [e.index for e in plan.edges if e.lake == "sp1/ecg"]
         self.outbox = Outbox(raw[0] if raw else -1)
         self.outbox.batch = plan.batch
@@ -105,7 +105,7 @@ class Gateway:
         self.received = 0
         nonces = iter(range(1 << 40, 1 << 62))
         self.host: Any = Host(
-            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(frame),  # type: ignore[no-untyped-call]
+            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(frame),
             lambda: next(nonces), self.outbox,
         )  # fmt: skip
         self.now = 5_000_000
@@ -232,18 +232,24 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
         Measure("live heap after it", number["live"], "B"),
         Measure("free heap", number["free"], "B"),
         Measure("largest free block", number["largest"], "B"),
-        at_least("free beside asyncio for MQTT (TLS buffers lie elsewhere)", number["free"] - NETWORK, "B", 3000),
-        Measure("time in the host, an element, batches of 60", round(number["us"] / number["taken"], 3), "us"),
+        at_least(
+            "free beside asyncio for MQTT (TLS buffers lie elsewhere)", number["free"] - NETWORK, "B", 3000
+        ),
+        Measure(
+            "time in the host, an element, batches of 60", round(number["us"] / number["taken"], 3), "us"
+        ),
     ]
 
 
 def fused_source() -> str:
     """One loop over both operators: the filter's generated loop with the body of Qrs in it."""
-    filter_ = fir.source(BANDPASS, 12, -32768, 32767, -32768, 32767)  # type: ignore[no-untyped-call]
+    filter_ = fir.source(BANDPASS, 12, -32768, 32767, -32768, 32767)
     filter_ = re.sub(r"\bd\b", "line", filter_)
     lines = filter_.splitlines()
     loop = next(i for i, text in enumerate(lines) if "for i in range" in text)
-    body = [text.strip("\n")[2:] for text in lines[loop + 1 :] if text.startswith("  ") and "o[i]" not in text]
+    body = [
+        text.strip("\n")[2:] for text in lines[loop + 1 :] if text.startswith("  ") and "o[i]" not in text
+    ]
     before = [text.strip() for text in lines[1:loop]]
     after = [text.strip() for text in lines[loop + 1 :] if not text.startswith("  ")]
     qrs = textwrap.dedent(inspect.getsource(Qrs.run)).splitlines()
@@ -269,7 +275,9 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     for batch in BATCHES:
         process = process_of(batch)
         gateway = Gateway(process.plan())
-        got = board(folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "160k", {"fused.py": fused_source()}, say)
+        got = board(
+            folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "160k", {"fused.py": fused_source()}, say
+        )
         name = "SP1 of a fused loop, batches of %d" % batch
         if "speed" not in got:
             out.append(Measure(name, "failed", "", 0.5, False))
@@ -378,15 +386,15 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     """Seconds, and what came out."""
     plan = chain_process(BATCH, "gateway").plan()
     flash = FileFlash(folder / "flash", 256)
-    Log.format(flash, 5)  # type: ignore[no-untyped-call]
-    log = Log(flash)  # type: ignore[no-untyped-call]
-    log.mount()  # type: ignore[no-untyped-call]
+    Log.format(flash, 5)
+    log = Log(flash)
+    log.mount()
     results = Results()
     nonces = iter(range(1, 1 << 30))
-    host: Any = Host(plan, 0, log, {}, Clock(), None, lambda: next(nonces), results)  # type: ignore[no-untyped-call]
+    host: Any = Host(plan, 0, log, {}, Clock(), None, lambda: next(nonces), results)
     now = 1_000_000
     host.start(now, 1_700_000_000_000_000)
-    batch = Batch(plan.vertices[0].outs[0], BATCH)  # type: ignore[no-untyped-call]
+    batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778
     begin = time.perf_counter()
     for values in batches:
@@ -466,7 +474,12 @@ def beside_bytewax(folder: Path, say: Callable[[str], None]) -> list[Measure]:
         seconds, theirs = bytewax_chain(folder, batches)
         other = min(other, seconds)
         if mine != theirs:
-            raise Trouble("the two chains give different results: %d and %d elements" % (len(mine), len(theirs)))
+            raise Trouble(
+                "the two chains give different results: %d and %d elements" % (len(mine), len(theirs))
+            )
     n = len(batches) * BATCH
-    say("the four operators on CPython, recovery on: %.3f us an element, Bytewax %.3f" % (own / n * 1e6, other / n * 1e6))
+    say(
+        "the four operators on CPython, recovery on: %.3f us an element, Bytewax %.3f"
+        % (own / n * 1e6, other / n * 1e6)
+    )
     return [at_least("four operators on CPython, of Bytewax's speed", round(other / own, 3), "", 1.0)]
