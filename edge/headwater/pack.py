@@ -87,7 +87,10 @@ def _write(out, v, depth):
             else:
                 _size(out, n, 0xDB, 4)
             for x in v:
-                _write(out, x, depth + 1)
+                if type(x) is int and 0 <= x < 128:
+                    out.append(x)
+                else:
+                    _write(out, x, depth + 1)
     else:
         raise PackError("cannot pack a %s" % type(v).__name__)
 
