@@ -79,8 +79,9 @@ class Instance:
         did = 0
         e = self.inputs[0]
         while self.status == RUNNING:
-            if self.alone and e.contact and e.cur.xi == (e.port or e).ring.last and not e.crs and not self.decisions:
-                break  # nothing waits
+            if self.alone and e.contact and e.cur.xi == (e.port or e).ring.last:
+                if not e.crs and not self.decisions:
+                    break  # nothing waits
             self._requests()
             if self.decisions and not self._decide():
                 break
