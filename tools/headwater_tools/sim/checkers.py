@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import Batch
-from headwater.plan import LOCAL, OUTSIDE, PEERS2, UNSAFE, reach
+from headwater.plan import BLOCK, FLASH, LOCAL, OUTSIDE, PEERS2, SPILL, UNSAFE, reach
 from headwater.position import further
 from headwater.ring import Cursor
 
@@ -238,6 +238,8 @@ def at_the_end(world: World, complete: bool) -> dict[str, int]:
         must = len(least.lines[(e.src, e.sport)].entries)
         gaps = stream.gaps if stream else []
         declared = {xi for first, last, _ in gaps for xi in range(first, last + 1)}
+        if gaps and e.policy in (BLOCK, SPILL) and e.durable != FLASH:
+            world.error("%s: declared gaps %r, which its author never allowed" % (e.lake, gaps))
         counts["delivered"] += len(rows)
         counts["gaps_declared"] += len(gaps)
         for xi, row in rows.items():
