@@ -21,8 +21,8 @@
 #   - A pending checkpoint that nobody acknowledged is never restored.
 
 from . import pack
-from .plan import ECOC, EXTENDED, OUTSIDE, PEER, PEERS2, UNCOORDINATED, UNSAFE
 from .instance import WAITING
+from .plan import EXTENDED, OUTSIDE, PEER, PEERS2, UNCOORDINATED, UNSAFE
 from .position import further, rank
 
 WAIT = 0
@@ -124,7 +124,7 @@ class Checkpoints:
                 slot = 2
         c = self._take(cid, slot)
         if not self._satisfied(c):
-            self.host.store.put_blob(self.host.blob(inst, slot), c.body)
+            self.host.store.put_blob(self.host.blob(inst, slot), [bytes([len(cid)]), cid, c.body])
         self.pending.append(c)
         for p in inst.ports:
             p.request(c.outs[p.number], cid, 0)
@@ -141,7 +141,7 @@ class Checkpoints:
         outs = [p.ring.last for p in inst.ports]
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
-        body = pack.dumps([FORMAT, inst.vertex.version, cid, pos, outs, flags, inst.changed, bytes(state)])
+        body = pack.dumps([FORMAT, inst.vertex.version, pos, outs, flags, inst.changed, bytes(state)])
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.

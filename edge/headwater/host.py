@@ -12,10 +12,10 @@ import struct
 from . import block, operators, pack, wire
 from .batch import Batch
 from .checkpoint import Checkpoint, Checkpoints, holders_needed
+from .clock import Floor
 from .inputs import InEdge
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING, Instance
 from .lakeend import LakeEnd
-from .clock import Floor
 from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
@@ -221,14 +221,17 @@ class Host:
 
     def _pending(self, inst, data, slot):
         try:
-            form, version, cid, pos, outs, _, _, _ = pack.loads(data)
-        except (pack.PackError, ValueError):
+            n = 1 + data[0]
+            cid = bytes(data[1:n])
+            body = bytes(data[n:])
+            form, version, pos, outs, _, _, _ = pack.loads(body)
+        except (pack.PackError, ValueError, IndexError):
             self._count("pending checkpoint unreadable")
             return None
         if not further(pos, inst.ck.pos):
             self.store.drop_blob(self.blob(inst, slot))
             return None
-        return Checkpoint(cid, pos, outs, data, slot)
+        return Checkpoint(cid, pos, outs, body, slot)
 
     def _start_end(self, e):
         v = self.plan.vertices[e.src]
@@ -284,7 +287,7 @@ class Host:
         try:
             body = pack.loads(bytes(data[4 : 4 + n]))
             parts, names = pack.loads(bytes(data[4 + n :]))
-            form, version, cid, pos, outs, flags, changed, state = body
+            form, version, pos, outs, flags, changed, state = body
             if len(pos) != len(inst.inputs) + 2 or len(outs) != len(inst.ports):
                 raise ValueError("ports")
             self._set(inst, body)
@@ -309,7 +312,7 @@ class Host:
         inst.ck.outs = outs
 
     def _set(self, inst, body):
-        form, version, cid, pos, outs, flags, changed, state = body
+        form, version, pos, outs, flags, changed, state = body
         inst.op = self._make(inst.vertex)
         if changed:
             inst.op.configure(changed)
@@ -725,7 +728,7 @@ class Host:
         try:
             n = int.from_bytes(bytes(data[:4]), "little")
             pack.loads(bytes(data[4 + n :]))
-            return pack.loads(bytes(data[4 : 4 + n]))[3] == pos
+            return pack.loads(bytes(data[4 : 4 + n]))[2] == pos
         except (pack.PackError, ValueError, IndexError):
             return False
 
@@ -734,7 +737,7 @@ class Host:
         if not data:
             return None
         n = int.from_bytes(bytes(data[:4]), "little")
-        return pack.loads(bytes(data[4 : 4 + n]))[3]
+        return pack.loads(bytes(data[4 : 4 + n]))[2]
 
     def _on_stored(self, sender, v, pos):
         push = self.pushes.get(v)

@@ -14,7 +14,7 @@
 
 from . import block, pack
 from .batch import Batch
-from .plan import BLOCK, DROP_NEWEST, DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
+from .plan import DROP_NEWEST, DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
 

@@ -7,7 +7,6 @@
 #   - What could not be sampled or accepted is one hole: an entry of the stream, with from, to and why.
 #   - An incarnation ends only when the numbering was truly lost.
 
-from . import block
 from .batch import LOG_FULL, RESTART, Batch
 from .plan import DROP_OLDEST, OUTSIDE
 from .ports import GAP_FULL

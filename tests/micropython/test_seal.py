@@ -32,7 +32,7 @@ def pair():
 def sealed(peer, value=0):
     w = wire.Writer(100)
     peer.begin(w)
-    w.put(wire.ASK, 1, value)
+    w.put(wire.TOLD, 1, value)
     return bytes(peer.seal(w))
 
 
@@ -111,7 +111,7 @@ def test_a_sealed_frame_is_taken_once():
     a, b = session()
     frame = sealed(a, 7)
     pos, end = b.open(frame)
-    assert wire.messages(frame, pos, end, b.log, b.my_log) == [(wire.ASK, 1, 7)]
+    assert wire.messages(frame, pos, end, b.log, b.my_log) == [(wire.TOLD, 1, 7)]
     assert b.open(frame) is None and b.why == seal.REPLAY and b.reply is None
     assert b.counts[seal.REPLAY] == 1
 
@@ -175,7 +175,7 @@ def test_frames_of_another_plan_are_told_apart():
     frame = sealed(a, 9)
     assert b.open(frame) is None and b.why == seal.OLD_PLAN
     pos, end = b.span
-    assert wire.messages(frame, pos, end, b.log, b.my_log) == [(wire.ASK, 1, 9)]
+    assert wire.messages(frame, pos, end, b.log, b.my_log) == [(wire.TOLD, 1, 9)]
     assert b.open(frame) is None and b.why == seal.REPLAY and b.span is None
     a.use_plan(b"newplan.")
     assert b.open(sealed(a))

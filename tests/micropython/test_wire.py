@@ -192,5 +192,5 @@ def test_a_writer_is_used_again_and_again():
     w = writer()
     w.put(wire.TOLD, 1, 2)
     w.begin(1, 1, 1, b"\0\0", 0, 0)
-    w.put(wire.ASK, 3, 4)
-    assert read(bytes(w.view()) + bytes(TAG)) == [(wire.ASK, 3, 4)]
+    w.put(wire.TOLD, 3, 4)
+    assert read(bytes(w.view()) + bytes(TAG)) == [(wire.TOLD, 3, 4)]

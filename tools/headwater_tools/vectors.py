@@ -183,12 +183,12 @@ def _seals() -> dict[str, Any]:
     kept = _sealed(one, (wire.GOT, 1, LOG_B, (0, 0), 5, 6, 0))
     hand("1", kept, two)
     hand("1", kept, two)
-    hand("2", _sealed(two, (wire.ASK, 3, 4)), one)
-    broken = bytearray(_sealed(one, (wire.ASK, 3, 4)))
+    hand("2", _sealed(two, (wire.TOLD, 3, 4)), one)
+    broken = bytearray(_sealed(one, (wire.TOLD, 3, 4)))
     broken[-1] ^= 1
     hand("1", bytes(broken), two)
     one.use_plan(OLD_PLAN)
-    old = _sealed(one, (wire.ASK, 3, 4))
+    old = _sealed(one, (wire.TOLD, 3, 4))
     hand("1", old, two)
     two.use_plan(PLAN, (OLD_PLAN,))
     hand("1", old, two)
@@ -414,7 +414,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     one.open(two.reply)
     assert two.live and one.live
     former = [bytes.fromhex(step[1]) for step in good["seals"]["steps"]]
-    fresh = [_sealed(one, (wire.ASK, k, 4)) for k in range(60)]
+    fresh = [_sealed(one, (wire.TOLD, k, 4)) for k in range(60)]
     recorded = former + fresh + [frame, one.reply]
     waiting = set(fresh)
     deaf = _peers(2)[0]

@@ -30,7 +30,7 @@ class Sameness:
         self.epochs = epochs  # operator -> number of its newest epoch
         self.granted: dict[int, bytes] = {}
         edges = world.plan.edges
-        self.below = {v: reach(edges, v) for v in epochs}  # type: ignore[no-untyped-call]
+        self.below = {v: reach(edges, v) for v in epochs}
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
@@ -86,8 +86,8 @@ class Sameness:
         known = self.known.setdefault(stream, [])
         batch = self.batches.get(alphabet.text)
         if batch is None:
-            batch = self.batches[alphabet.text] = Batch(alphabet, self.world.plan.batch)  # type: ignore[no-untyped-call]
-        cur = Cursor(start)  # type: ignore[no-untyped-call]
+            batch = self.batches[alphabet.text] = Batch(alphabet, self.world.plan.batch)
+        cur = Cursor(start)
         while cur.xi < ring.last:
             n = ring.read(cur, batch, batch.size)
             for i in range(n):
@@ -126,7 +126,9 @@ class Bounds:
             floor = max(floor, host.store.tail(source.port.stream)[1] + 1)
         for source in host.sources.values():
             if source.port.bound > floor:
-                self.world.error("%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor))
+                self.world.error(
+                    "%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor)
+                )
 
 
 class Holes:
@@ -134,7 +136,9 @@ class Holes:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.begun: dict[tuple[int, int], tuple[int, int]] = {}  # (source, incarnation) -> life, entries before it
+        self.begun: dict[
+            tuple[int, int], tuple[int, int]
+        ] = {}  # (source, incarnation) -> life, entries before it
 
     def __call__(self, node: Node) -> None:
         if node.host is None:
@@ -149,7 +153,9 @@ class Holes:
                 self.begun[key] = (node.boots, 0)
                 last, first = line[n - 1], line[n]
                 if first[2:3] != ("hole",) or first[0] - first[4] != last[0]:
-                    self.world.error("%s: %r follows %r across a restart, not a hole" % (source.vertex.name, first, last))
+                    self.world.error(
+                        "%s: %r follows %r across a restart, not a hole" % (source.vertex.name, first, last)
+                    )
 
 
 class Held:
@@ -170,7 +176,9 @@ class Held:
             for r in port.readers:
                 if r.edge.dst == OUTSIDE:
                     if r.safe > self.safe_outside(r.edge, port.inc, r):
-                        world.error("%s: the lake acknowledged xi %d, which it has not" % (port.vertex.name, r.safe))
+                        world.error(
+                            "%s: the lake acknowledged xi %d, which it has not" % (port.vertex.name, r.safe)
+                        )
                 elif r.name:
                     self.name(port, r)
 
@@ -195,9 +203,11 @@ class Held:
                 "%s: edge to %s names %r, held only by %r of %r"
                 % (port.vertex.name, world.plan.vertices[v].name, r.name, living, r.holders)
             )
-        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)  # type: ignore[no-untyped-call]
+        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)
         if r.safe > r.name[k]:
-            world.error("%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k]))
+            world.error(
+                "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
+            )
 
 
 def accepted(world: World) -> tuple[dict[int, list[Entry]], dict[int, int]]:

@@ -32,14 +32,14 @@ class Machine:
     def __init__(self, run: Ideal, v: Any) -> None:
         self.run = run
         self.vertex = v
-        self.op: Any = operators.find(v.kind)(v.params, v.ins, v.outs, 1)  # type: ignore[no-untyped-call]
-        self.edges = run.plan.ins(v.index)  # type: ignore[no-untyped-call]
+        self.op: Any = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
+        self.edges = run.plan.ins(v.index)
         self.taken = [0] * len(self.edges)
         self.closed = [False] * len(self.edges)
         self.from_ts = [0] * len(self.edges)
         self.fired = 0
         self.decided = 0
-        self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]  # type: ignore[no-untyped-call]
+        self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
 
     def position(self) -> list[int]:
@@ -134,7 +134,7 @@ class Machine:
         window.ts = ts
         x: Any = window
         if not self.single:
-            x = Merged(1)  # type: ignore[no-untyped-call]
+            x = Merged(1)
             x.port[0] = p
             x.n = 1
             x.ts = ts
@@ -155,7 +155,9 @@ class Machine:
 class Ideal:
     """Run `plan` over what the sources accepted: `entries` and `bounds` by source vertex."""
 
-    def __init__(self, plan: Plan, entries: dict[int, list[Entry]], bounds: dict[int, int], decisions: Any) -> None:
+    def __init__(
+        self, plan: Plan, entries: dict[int, list[Entry]], bounds: dict[int, int], decisions: Any
+    ) -> None:
         self.plan = plan
         self.bounds = bounds
         self.decisions = decisions

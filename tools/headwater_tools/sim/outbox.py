@@ -99,4 +99,3 @@ class Outbox:
                 s.rows.pop(xi, None)
             s.gaps = [g for g in s.gaps if g[1] <= s.durable]
             s.taken = s.durable
-

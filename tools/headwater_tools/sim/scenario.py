@@ -14,7 +14,9 @@ from headwater.plan import LEVELS, OUTSIDE, PEER, PEERS2, STRATEGIES, UNSAFE, Pl
 from .checkers import Bounds, Held, Holes, Sameness, at_the_end, wanted
 from .world import SECOND, SITE_US, Node, World
 
-CALM_US = 240 * SECOND  # when faults have stopped, everything accepted arrives within this: small buffers drain slowly
+CALM_US = (
+    240 * SECOND
+)  # when faults have stopped, everything accepted arrives within this: small buffers drain slowly
 
 
 @dataclass
@@ -31,7 +33,14 @@ class Result:
         return not self.errors
 
     def json(self) -> dict[str, Any]:
-        return {"seed": self.seed, "process": self.process, "ok": self.ok, **self.counts, **self.stats, "errors": self.errors}
+        return {
+            "seed": self.seed,
+            "process": self.process,
+            "ok": self.ok,
+            **self.counts,
+            **self.stats,
+            "errors": self.errors,
+        }
 
 
 class Scenario:
@@ -55,7 +64,7 @@ class Scenario:
     def run(self) -> Result:
         world = self.world
         for node in world.nodes:
-            world.after(self.random.randrange(SECOND // 2), lambda node=node: world.boot(node))  # type: ignore[misc]
+            world.after(self.random.randrange(SECOND // 2), lambda node=node: world.boot(node))
         world.start_sensors()
         if self.faults:
             world.after(self.random.randrange(SECOND, 3 * SECOND), self.next_fault)
@@ -91,7 +100,9 @@ class Scenario:
         if self.world.now >= self.storm_us:
             return
         r = self.random
-        choices: list[Any] = [self.crash] * 3 + [self.cut_power] * 4 + [self.partition] * 3 + [self.weather] * 3
+        choices: list[Any] = (
+            [self.crash] * 3 + [self.cut_power] * 4 + [self.partition] * 3 + [self.weather] * 3
+        )
         choices += [self.close_lake, self.decide, self.decide]
         if self.kills_max:
             choices += [self.kill, self.isolate]
@@ -114,8 +125,11 @@ class Scenario:
             op = node.flash.op + self.random.randrange(12)
             kind = self.random.randrange(len(KINDS))
             byte = self.random.choice((0, 1, 5, 20, 40, 100, 300, self.random.randrange(4096)))
-            self.world.note("%s: power will go in flash operation %d, byte %d (%s)" % (self.world.name(node.number), op, byte, KINDS[kind]))
-            node.flash.arm(op, byte, kind)  # type: ignore[no-untyped-call]
+            self.world.note(
+                "%s: power will go in flash operation %d, byte %d (%s)"
+                % (self.world.name(node.number), op, byte, KINDS[kind])
+            )
+            node.flash.arm(op, byte, kind)
 
     def partition(self) -> None:
         world = self.world
@@ -123,10 +137,14 @@ class Scenario:
         if a == b:
             return
         ways = self.random.choice(([(a, b), (b, a)], [(a, b)], [(b, a)]))
-        world.note("no link from %s" % " nor ".join("%s to %s" % (world.name(x), world.name(y)) for x, y in ways))
+        world.note(
+            "no link from %s" % " nor ".join("%s to %s" % (world.name(x), world.name(y)) for x, y in ways)
+        )
         for way in ways:
             world.cut.add(way)
-        world.after(self.random.randrange(SECOND // 2, 12 * SECOND), lambda: world.cut.difference_update(ways))
+        world.after(
+            self.random.randrange(SECOND // 2, 12 * SECOND), lambda: world.cut.difference_update(ways)
+        )
 
     def weather(self) -> None:
         world = self.world
@@ -134,7 +152,10 @@ class Scenario:
         world.duplication = self.random.choice((0.0, 0.05, 0.3))
         top = self.random.choice((5_000, 30_000, 400_000))
         world.delay_us = (1_000, top)
-        world.note("links: loss %.2f, duplication %.2f, delay up to %d ms" % (world.loss, world.duplication, top // 1000))
+        world.note(
+            "links: loss %.2f, duplication %.2f, delay up to %d ms"
+            % (world.loss, world.duplication, top // 1000)
+        )
 
     def close_lake(self) -> None:
         box = self.world.outbox
@@ -178,7 +199,12 @@ class Scenario:
         if not nodes:
             return
         node = self.random.choice(nodes)
-        ways = [w for n in world.nodes if n is not node for w in ((n.number, node.number), (node.number, n.number))]
+        ways = [
+            w
+            for n in world.nodes
+            if n is not node
+            for w in ((n.number, node.number), (node.number, n.number))
+        ]
         world.note("%s is cut off" % world.name(node.number))
         for way in ways:
             world.cut.add(way)
@@ -188,7 +214,7 @@ class Scenario:
     def evacuate(self, node: Node, delay: int) -> None:
         for v in sorted(self.place):
             if self.place[v] == node.number:
-                self.world.after(delay, lambda v=v: self.activate(v, node.number))  # type: ignore[misc]
+                self.world.after(delay, lambda v=v: self.activate(v, node.number))
 
     def activate(self, v: int, away: int) -> None:
         world = self.world
@@ -202,7 +228,9 @@ class Scenario:
         target = world.nodes[ready[0]]
         self.epochs[v] += 1
         number = self.epochs[v]
-        world.note("%s starts at %s, epoch %d" % (self.plan.vertices[v].name, world.name(target.number), number))
+        world.note(
+            "%s starts at %s, epoch %d" % (self.plan.vertices[v].name, world.name(target.number), number)
+        )
         self.place[v] = target.number
         self.unplanned += 1
         self.sameness.untaken(v, away)
@@ -234,7 +262,7 @@ class Scenario:
         world.cut.clear()
         world.outbox.lake_open = True
         for node in world.nodes:
-            node.flash.disarm()  # type: ignore[no-untyped-call]
+            node.flash.disarm()
             if not node.up and not node.dead:
                 world.boot(node)
 

@@ -52,13 +52,12 @@ class Store(Log):
             self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
         return ok
 
-
     def put_blob(self, key: int, data: Any) -> None:
         super().put_blob(key, data)
         if key % 4 in (0, 3) and key < 0x4000:
             whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
             size = int.from_bytes(whole[:4], "little")
-            self.world.nodes[self.number].blobs[key] = pack.loads(bytes(whole[4 : 4 + size]))[3]  # type: ignore[no-untyped-call]
+            self.world.nodes[self.number].blobs[key] = pack.loads(bytes(whole[4 : 4 + size]))[2]
 
     def checkpoints(self) -> dict[int, list[int]]:
         """Positions of the checkpoints in this flash: a cut write may have landed all the same."""
@@ -67,7 +66,7 @@ class Store(Log):
             if key % 4 in (0, 3) and key < 0x4000:
                 whole = self.get_blob(key)
                 size = int.from_bytes(whole[:4], "little")
-                found[key] = pack.loads(bytes(whole[4 : 4 + size]))[3]
+                found[key] = pack.loads(bytes(whole[4 : 4 + size]))[2]
         return found
 
     def drop_blob(self, key: int) -> None:
@@ -133,7 +132,7 @@ class World:
 
     def provision(self, node: Node) -> None:
         """A board learns the time when it is provisioned, just now: its first floor."""
-        log = Log(node.flash)  # type: ignore[no-untyped-call]
+        log = Log(node.flash)
         log.mount()
         log.put(2, (SITE_US - 20 * SECOND).to_bytes(8, "little"))
 
@@ -172,7 +171,7 @@ class World:
             store = Store.__new__(Store)
             store.world = self
             store.number = node.number
-            Log.__init__(store, node.flash)  # type: ignore[no-untyped-call]
+            Log.__init__(store, node.flash)
             store.mount()
             self.recover(store, node)
             node.blobs = store.checkpoints()
@@ -255,7 +254,7 @@ class World:
     def start_sensors(self) -> None:
         for v in self.plan.vertices:
             if not v.kind:
-                self.after(self.random.randrange(SECOND), lambda v=v: self.sample(v, 0))  # type: ignore[misc]
+                self.after(self.random.randrange(SECOND), lambda v=v: self.sample(v, 0))
 
     def sample(self, v: Vertex, taken: int) -> None:
         """The next batch of a sensor; the sensor's values go on while its board is down."""
@@ -293,7 +292,11 @@ class World:
                 wave = ((taken + i) * (3 + k) % 64 - 32) * ((1 << bits) // 160)
                 noise = (x >> 7) % max(2, (1 << bits) // 16)
                 value = wave + noise
-                column[i] = abs(value) % (1 << bits) if column.typecode in "BHIQ" else max(-(1 << bits - 1), min(value, (1 << bits - 1) - 1))
+                column[i] = (
+                    abs(value) % (1 << bits)
+                    if column.typecode in "BHIQ"
+                    else max(-(1 << bits - 1), min(value, (1 << bits - 1) - 1))
+                )
 
     # ---- what was accepted
 
@@ -345,7 +348,7 @@ class World:
         if not node.dead:
             for slot in (0, 3):
                 pos = node.blobs.get(v * 4 + slot)
-                if pos and (best is None or further(pos, best)):  # type: ignore[no-untyped-call]
+                if pos and (best is None or further(pos, best)):
                     best = pos
         return best
 
@@ -372,4 +375,3 @@ class World:
 
     def lake_edges(self) -> list[Any]:
         return [e for e in self.plan.edges if e.dst == OUTSIDE]
-
