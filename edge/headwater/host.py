@@ -39,6 +39,7 @@ _F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it stil
 _F_WHERE = 0x200  # + vertex: where an operator moved to
 _F_NEXT = 0x300  # + vertex, at the gateway: number of the last config element
 _F_GRANTED = 0x380  # + vertex, at the gateway: number of the last decision granted
+_UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 _PERMANENT = 0
 _HELD = 3
 _DECISION = 0x4000  # blob: + vertex * 64 + number % 64: decisions stored here
@@ -131,9 +132,9 @@ class Host:
             self.clock.lead(now, max(site_us, self.floor.flash_us))
         for number in self.keys:
             if number != self.me:
-                peer = Peer(
-                    self.keys[number], self.me, store.log_number, self.boot_number, number, self.plan.hash, self.nonce
-                )
+                key = self.keys[number]
+                log = store.log_number
+                peer = Peer(key, self.me, log, self.boot_number, number, self.plan.hash, self.nonce)
                 self.links[number] = Link(number, peer)
         for v in self.plan.vertices:
             data = store.get(_F_WHERE + v.index)
@@ -148,7 +149,10 @@ class Host:
             if data:
                 number, at, active = pack.loads(data)
                 if active:
-                    self._start_operator(v, (number, at))
+                    inst = self._start_operator(v, (number, at))
+                    if active == _UNTOLD:
+                        inst.status = ASKING
+                        inst.ck.pending = []
                     if (number, at) > self.where[v.index][:2]:
                         self._moved(v.index, (number, at), self.me)  # power went in the middle of it
             elif v.hosts[0] == self.me and self.where[v.index][2] == self.me:
@@ -307,7 +311,7 @@ class Host:
                 p.trim()
                 p.give_up_lost()
         except (pack.PackError, block.BlockError, ValueError) as e:
-            raise ValueError("checkpoint of %s unreadable: %s" % (inst.vertex.name, e.args[0] if e.args else e))
+            raise ValueError("checkpoint of %s unreadable: %s" % (inst.vertex.name, e))
         inst.ck.pos = pos
         inst.ck.outs = outs
 
@@ -509,7 +513,8 @@ class Host:
         e.producer = self.where[e.edge.src][2]
         link = self.links.get(e.producer)
         if link:
-            link.want(wire.HELLO, e.edge.index, e.edge.index, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
+            k = e.edge.index
+            link.want(wire.HELLO, k, k, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
 
     def _hello_local(self, e, port):
         r = port.reader(e.edge)
@@ -796,7 +801,7 @@ class Host:
         epoch = (number, self.me)
         if v in self.instances:
             return
-        self.store.put(_F_OP + v, pack.dumps([number, self.me, 1]))
+        self.store.put(_F_OP + v, pack.dumps([number, self.me, _UNTOLD]))
         held = self._held_pos(v)
         mine = self._held_pos(v, _PERMANENT)
         if held and (not mine or further(held, mine)):
@@ -953,6 +958,7 @@ class Host:
             for n in sorted(inst.decisions):
                 if not inst.decisions[n][2]:
                     del inst.decisions[n]  # proposed in an earlier life, and not granted
+            self.store.put(_F_OP + v, pack.dumps([inst.epoch[0], inst.epoch[1], 1]))
             inst.status = RUNNING
 
     # ---- frames
@@ -1189,10 +1195,10 @@ class Host:
     # An older epoch speaks: it learns of the newer one, and nothing else happens.
     def _refuse(self, port, r, sender):
         link = self.links[sender]
-        link.want(
-            wire.ANSWER, r.edge.index, r.edge.index, port.inc, r.epoch, (0, 0), port.first(), port.ring.last, 0, r.safe,
-            r.name, r.holders,
-        )
+        k = r.edge.index
+        first = port.first()
+        last = port.ring.last
+        link.want(wire.ANSWER, k, k, port.inc, r.epoch, (0, 0), first, last, 0, r.safe, r.name, r.holders)
 
     # A consumer knows more of this source than the source itself: its numbering was lost.
     def _lost_numbering(self, port):
@@ -1205,7 +1211,8 @@ class Host:
         if link:
             e.depth = min(e.sink.depth, 255)
             flags += 2 * e.depth
-            link.want(wire.GOT, e.edge.index, e.edge.index, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
+            k = e.edge.index
+            link.want(wire.GOT, k, k, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
         e.ack = False
         e.said = e.ring.last
         e.said_us = self.now

@@ -102,7 +102,7 @@ class OutPort:
     def give_up_lost(self):
         first = self.first()
         for r in self.readers:
-            if r.edge.dst == OUTSIDE and r.safe < first:
+            if r.edge.dst == OUTSIDE and r.edge.durable == FLASH and r.safe < first:
                 self.declare_gap(r, r.safe + 1, first, GAP_GIVEN_UP)
 
     def reader(self, edge):
@@ -169,7 +169,8 @@ class OutPort:
         end = block.encode(batch, i0, n - i0, body, 0)
         if not i0:
             self.host.packed = (self, batch.xi, n, end)  # the frame that follows takes the same bytes
-        if not store.append_run(self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), memoryview(body)[:end]):
+        body = memoryview(body)[:end]
+        if not store.append_run(self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), body):
             return False
         self.sealed = batch.xi + n - 1
         return True
@@ -381,7 +382,8 @@ class OutPort:
         e = r.edge
         if e.dst == OUTSIDE and e.durable == FLASH:
             return self.sealed >= xi
-        return self.spills and self.host.plan.level == LOCAL and self.sealed >= xi and self.first() <= self.trim_to
+        local = self.spills and self.host.plan.level == LOCAL
+        return local and self.sealed >= xi and self.first() <= self.trim_to
 
 
 # Copy a part of one batch into another.

@@ -4,7 +4,8 @@
 # Entries stand in circular columns; what they share (ts, step, hole, unsync) stands once for each
 # chunk. The columns are allocated at the start, the chunks grow where a stream is cut up finely (a
 # join of synchronised and unsynchronised boards), never beyond one an entry; appending and reading
-# copy slices, never elements one by one. Several readers go through a ring at their own pace, each with a Cursor.
+# copy slices, never elements one by one. Several readers go through a ring at their own pace, each
+# with a Cursor.
 
 from array import array
 
@@ -31,7 +32,9 @@ class Ring:
 
     # Room for n chunks; those there are move to their new places.
     def _slots(self, n):
-        old = [] if not self.k1 else [self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back]
+        old = ()
+        if self.k1:
+            old = (self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back)
         self.c_n = array("H", bytes(2 * n))
         self.c_dt = array("i", bytes(4 * n))
         self.c_hole = bytearray(n)
@@ -110,7 +113,8 @@ class Ring:
                 return False
         else:
             shift = base - self.c_ts[c]
-            if self.c_dt[c] >= 0 or n > 16 or shift > SPAN_US or shift + batch.ts_of(batch.n - 1) - base > SPAN_US:
+            end = shift + batch.ts_of(batch.n - 1) - base
+            if self.c_dt[c] >= 0 or n > 16 or shift > SPAN_US or end > SPAN_US:
                 return False
             at = self.at
             for _ in range(n):

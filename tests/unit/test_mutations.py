@@ -359,7 +359,8 @@ DEFECTS = [
                 Source,
                 "_seal",
                 "while not port.seal(batch, n):",
-                "port.has_room(n)\n    port.ring.append(batch, 0, n); self.host.pump()\n    while not port.seal(batch, n):",
+                "port.has_room(n)\n    port.ring.append(batch, 0, n); self.host.pump()\n"
+                "    while not port.seal(batch, n):",
             ),
             (
                 Source,

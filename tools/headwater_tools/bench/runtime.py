@@ -172,7 +172,7 @@ def board(
     files: dict[str, Path | str],
     say: Callable[[str], None],
 ) -> dict[str, list[list[str]]]:
-    """Run the board's script, with the gateway at the other end -> the lines that it reported, by first word."""
+    """Run the board's script, the gateway at the other end -> the lines that it reported, by first word."""
     path = folder / "plan"
     path.write_bytes(process.encode())
     images = (micropython.image(False), micropython.build({**files, "script.py": BOARD}))

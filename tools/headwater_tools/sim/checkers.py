@@ -172,7 +172,7 @@ class Held:
         world = self.world
         if self.count % self.every or world.plan.strategy == UNSAFE or node.host is None:
             return
-        for (v, k), port in node.host.ports.items():
+        for port in node.host.ports.values():
             for r in port.readers:
                 if r.edge.dst == OUTSIDE:
                     if r.safe > self.safe_outside(r.edge, port.inc, r):
@@ -239,7 +239,7 @@ def at_the_end(world: World, complete: bool) -> dict[str, int]:
     ideal = Ideal(plan, entries, far, decisions)
     least = Ideal(plan, entries, bounds, decisions)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
-    for v, line in entries.items():
+    for line in entries.values():
         counts["accepted"] += len(line)
     for e in world.lake_edges():
         stream = world.outbox.streams.get((e.index, world.current(e.index)))

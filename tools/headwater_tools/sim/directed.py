@@ -1,3 +1,4 @@
+# mypy: disable-error-code="func-returns-value"
 """Schedules that chance would not find: each is a script of faults over a small process of its own."""
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The same seed gives the same history, always; `Result.trace` tells it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from headwater.cutflash import KINDS
@@ -214,7 +215,7 @@ class Scenario:
     def evacuate(self, node: Node, delay: int) -> None:
         for v in sorted(self.place):
             if self.place[v] == node.number:
-                self.world.after(delay, lambda v=v: self.activate(v, node.number))
+                self.world.after(delay, partial(self.activate, v, node.number))
 
     def activate(self, v: int, away: int) -> None:
         world = self.world
