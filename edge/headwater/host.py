@@ -799,8 +799,11 @@ class Host:
         self.now = now
         vertex = self.plan.vertices[v]
         epoch = (number, self.me)
-        if v in self.instances:
-            return
+        inst = self.instances.get(v)
+        if inst:
+            if inst.epoch >= epoch:
+                return
+            self._stop(inst, epoch)  # a former epoch of it, which does not know yet that it is over
         self.store.put(_F_OP + v, pack.dumps([number, self.me, _UNTOLD]))
         held = self._held_pos(v)
         mine = self._held_pos(v, _PERMANENT)

@@ -65,7 +65,7 @@ class Scenario:
     def run(self) -> Result:
         world = self.world
         for node in world.nodes:
-            world.after(self.random.randrange(SECOND // 2), lambda node=node: world.boot(node))
+            world.after(self.random.randrange(SECOND // 2), partial(world.boot, node))
         world.start_sensors()
         if self.faults:
             world.after(self.random.randrange(SECOND, 3 * SECOND), self.next_fault)

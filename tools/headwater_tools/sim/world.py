@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from headwater import block, pack
@@ -254,7 +255,7 @@ class World:
     def start_sensors(self) -> None:
         for v in self.plan.vertices:
             if not v.kind:
-                self.after(self.random.randrange(SECOND), lambda v=v: self.sample(v, 0))
+                self.after(self.random.randrange(SECOND), partial(self.sample, v, 0))
 
     def sample(self, v: Vertex, taken: int) -> None:
         """The next batch of a sensor; the sensor's values go on while its board is down."""
