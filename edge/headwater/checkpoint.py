@@ -156,7 +156,8 @@ class Checkpoints:
                         start = min(start, r.safe)
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
-            parts.append([start, p.blocks(max(start, p.first()), end) if start < end else []])
+            start = max(start, min(p.first(), end))  # what is not here is safe with its reader
+            parts.append([start, p.blocks(start, end) if start < end else []])
         return parts
 
     # ---- permanent or not

@@ -208,7 +208,9 @@ class OutPort:
     def append(self, batch, n):
         ring = self.ring
         ring.append(batch, 0, n)
-        if self.logged:
+        if self.logged and self.sealed < batch.xi - 1:
+            self._seal_upto(ring.last)  # a checkpoint from elsewhere brought entries along
+        elif self.logged:
             self.seal(batch, n)  # where the log is full, `_evict` tries again
         ts = batch.ts_of(n - 1)
         if ts > self.bound:
@@ -316,8 +318,9 @@ class OutPort:
             while r.gaps and r.gaps[0][1] <= r.safe and r.gaps[0][1] <= xi:
                 r.gaps.pop(0)
                 self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
-            # What the lake has need not be remembered to the entry: it is told again after a restart.
-            if self.source and (r.edge.dst != OUTSIDE or r.safe - r.saved >= self.host.plan.every):
+            # A restart must not know an older name than the log was trimmed for. What the lake has need
+            # not be remembered to the entry: it has no name, and is told again after a restart.
+            if self.spills and (r.edge.dst != OUTSIDE or r.safe - r.saved >= self.host.plan.every):
                 self.save(r)
             self.trim()
         return True
@@ -357,6 +360,9 @@ class OutPort:
                 r.gaps = pack.loads(data)
         if self.spills:
             self.sealed = store.tail(self.stream)[0]
+            for r in self.readers:
+                if r.edge.dst == OUTSIDE and self.sealed:
+                    r.safe = max(r.safe, store.first(self.stream) - 1)
 
     # A new incarnation: nothing of the old one is left here.
     def restart(self):
