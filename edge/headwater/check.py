@@ -592,6 +592,13 @@ class _Check(Sizing):
                     "on_full=\"spill\" on a stream of source '%s', which is in its log already" % v.name,
                     'Leave on_full away, or use "drop_oldest" on its edge to the lake',
                 )
+            elif policy == plans.DROP_NEWEST and not v.source:
+                self.error(
+                    wire,
+                    "on_full=\"drop_newest\" on a stream of operator '%s', which cannot refuse its inputs"
+                    % v.name,
+                    'Use "drop_oldest", or "drop_newest" on an edge of its source to the lake',
+                )
             if wire.vertex is not None:
                 continue
             durable = self.choice(wire, "durable", wire.durable, plans.DURABLE)

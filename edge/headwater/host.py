@@ -452,6 +452,7 @@ class Host:
         if now - self.tick_us >= RETRY_US // 2:
             self.tick_us = now
             self._retry()
+            self.store.idle()
         if now - self.beat_us >= BEAT_US:
             self.beat_us = now
             for link in self.links.values():
@@ -782,6 +783,7 @@ class Host:
                 inst.ck.pending = []
                 inst.ck.safe_pos = []
                 self._load_decisions(inst)
+                self.store.put(_F_OP + v, pack.dumps([inst.epoch[0], inst.epoch[1], _UNTOLD]))
                 inst.status = ASKING
                 for e in inst.inputs:
                     self._connect(e, self.ports.get((e.edge.src, e.edge.sport)))
@@ -899,7 +901,13 @@ class Host:
         inst = self.instances.get(v)
         if not inst or number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
             return  # the gateway offers it again
-        self._keep_decision(inst, number, inst.position(), pack.loads(bytes(content)), 0)
+        content = pack.loads(bytes(content))
+        if content[0] == "open":
+            # What is older than it has taken it cannot take any more.
+            if not inst.front:
+                return
+            content[3] = max(content[3], inst.front)
+        self._keep_decision(inst, number, inst.position(), content, 0)
         self._propose(inst)
 
     def _propose(self, inst):
@@ -910,14 +918,16 @@ class Host:
                 self._say(0, wire.PROPOSE, v, v, inst.epoch, number, pos, pack.dumps(content))
 
     # At the gateway: the first proposal of a number stands, unless a newer instance has asked since.
-    def _on_propose(self, sender, v, epoch, number, pos):
+    def _on_propose(self, sender, v, epoch, number, pos, content):
         if epoch < self.where[v][:2] or number > self._granted_upto(v) + 1:
             return
         have, at, what = self._granted(v, number)
         if not have:
             return
         if at is None or number > self._granted_upto(v):
-            at = at or pos
+            if at is None:
+                at = pos
+                what = pack.loads(bytes(content))  # the operator may have said from where it can reopen
             self.store.put_blob(_GRANTED + v * 64 + number % 64, pack.dumps([number, at, what]))
             self.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
         self._say(sender, wire.GRANT, v, v, number, at, pack.dumps(what))
@@ -1041,7 +1051,7 @@ class Host:
             self._on_config(m[1], m[2], m[3])
         elif kind == wire.PROPOSE:
             if self.outbox is not None:
-                self._on_propose(sender, m[1], m[2], m[3], m[4])
+                self._on_propose(sender, m[1], m[2], m[3], m[4], m[5])
         elif kind == wire.GRANT:
             self._on_grant(m[1], m[2], m[3], m[4])
         elif kind == wire.ASK:

@@ -52,6 +52,7 @@ class Instance:
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
         self.depth = 0  # see settle_depth
+        self.front = 0  # ts of what was taken last, in this life
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
         self.size = host.plan.batch
@@ -190,12 +191,12 @@ class Instance:
                 n = self._room(n)
         if not n:
             return 0
-        if w.hole:
-            self._hole(0, w)
-            e.taken(1)
-        elif e.from_ts and w.ts_of(0) < e.from_ts:
+        if e.from_ts and w.ts_of(0) < e.from_ts:
             n = 1
             e.noted += 1
+            e.taken(1)
+        elif w.hole:
+            self._hole(0, w)
             e.taken(1)
         else:
             if self.timers and not op.timer:
@@ -230,7 +231,7 @@ class Instance:
             e = inputs[p]
             w = self.window[p]
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
-            while n and e.from_ts and w.ts_of(0) < e.from_ts and not w.hole:
+            while n and e.from_ts and w.ts_of(0) < e.from_ts:
                 n = self._skip(e, w, n)
             have.append(n)
             if n and w.ts_of(0) + e.edge.delay_us < base:
@@ -342,6 +343,7 @@ class Instance:
 
     def _run(self, x, n):
         op = self.op
+        self.front = x.ts_of(n - 1)
         for p in self.ports:
             p.ring.tail = None  # the operator writes into that batch again
         m = op.run(x, n)
@@ -386,7 +388,7 @@ class Instance:
             op.outs[p.number].n = 0
             p.ring.tail = None
         m = op.fire()
-        self.fired = due
+        self.fired = self.front = due
         for p in self.ports:
             y = op.outs[p.number]
             k = y.n if p.number else m
@@ -402,6 +404,7 @@ class Instance:
         return 1
 
     def _hole(self, port, w):
+        self.front = w.ts + self.inputs[port].edge.delay_us
         if not self.op.hole(port) or self.inputs[port].edge.delay_us:
             return
         for p in self.ports:

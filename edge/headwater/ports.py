@@ -14,7 +14,7 @@
 
 from . import block, pack
 from .batch import Batch
-from .plan import DROP_NEWEST, DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
+from .plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
 
@@ -180,13 +180,10 @@ class OutPort:
         ring = self.ring
         for r in self.readers:
             e = r.edge
-            if e.dst != OUTSIDE or e.policy not in (DROP_OLDEST, DROP_NEWEST) or not ring.count:
+            if e.dst != OUTSIDE or e.policy != DROP_OLDEST or not ring.count:
                 continue
             others = [q.safe for q in self.readers if q is not r]
-            limit = min(others) if others else ring.last
-            upto = min(limit, ring.last)
-            if e.policy == DROP_OLDEST:
-                upto = min(upto, max(ring.first + n, ring.chunk_end()))
+            upto = min(others + [ring.last, max(ring.first + n, ring.chunk_end())])
             if upto > r.safe:
                 self.declare_gap(r, r.safe + 1, upto, GAP_FULL)
                 self.trim()

@@ -640,6 +640,16 @@ def test_a_lake_edge_may_drop(policy):
     sound(p)
 
 
+def test_an_operator_does_not_drop_the_newest():
+    p, s = start()
+    p.lake("out", s >> Pass(), on_full="drop_newest")
+    assert only(p)[:3] == (
+        "lake stream 'out'",
+        'p.lake("out", s >> Pass(), on_full="drop_newest")',
+        "on_full=\"drop_newest\" on a stream of operator 'pass', which cannot refuse its inputs",
+    )
+
+
 def test_a_source_does_not_spill():
     p, s = start()
     p.lake("out", s, on_full="spill")

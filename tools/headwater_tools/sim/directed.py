@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.host import Host
 from headwater.plan import Plan
-from headwater.process import Affine, Process
+from headwater.process import Affine, Process, SumJoin
 
 from ..examples import sp4
 from .scenario import Scenario
@@ -180,6 +181,60 @@ class BothEnds(Directed):
         return out
 
 
+class DeadInput(Directed):
+    """One of two boards dies; the join goes on without it by decision, and takes it back when it returns."""
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
+
+        return [
+            (6, lambda: self.crash(2)),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (12, lambda: self.boot(2)),
+            (14, lambda: world.call(self.node(GATEWAY), reopen)),
+        ]
+
+
+class Dropping(Directed):
+    """The way to the lake is cut for longer than the buffer lasts, and its author prefers the newest."""
+
+    def __init__(self, seed: int, seconds: int = 50) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
+        p.lake("relay/shifted", shifted, cap=200, on_full="drop_oldest")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (30, lambda: self.crash(SPARE)),
+            (31, lambda: self.boot(SPARE)),
+            (45, lambda: self.heal(SPARE, GATEWAY)),
+        ]
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
@@ -187,4 +242,6 @@ SCHEDULES: dict[str, type[Directed]] = {
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
+    "dead input": DeadInput,
+    "dropping": Dropping,
 }

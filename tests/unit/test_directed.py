@@ -1,0 +1,25 @@
+"""What happens by schedule: a join without one of its inputs, a way to the lake that is cut for too long."""
+
+from __future__ import annotations
+
+import pytest
+from headwater_tools.sim.directed import SCHEDULES
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_a_join_goes_on_without_a_dead_input_and_takes_it_back(seed: int) -> None:
+    scenario = SCHEDULES["dead input"](seed)
+    result = scenario.run()
+    assert result.errors == []
+    contents = [content[0] for granted in scenario.world.decisions().values() for _, content in granted]
+    assert contents == ["close", "open"]
+    assert result.counts["lost"] == 0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
+    scenario = SCHEDULES["dropping"](seed)
+    result = scenario.run()
+    assert result.errors == []
+    assert result.counts["gaps_declared"] >= 1
+    assert result.counts["lost"] == 0
