@@ -382,6 +382,19 @@ class Host:
             self.store.put(_F_FLOOR, floor.to_bytes(8, "little"))
             self.floor.sealed(floor)
 
+    # No sensor of this host is read before `wake` of its clock: joins need not wait for it till then.
+    # To be called last before a sleep; the promise is in the flash before it leaves.
+    def sleep(self, now, wake):
+        self.now = now
+        if self.clock.synced:
+            ts = self.site() + wake - now
+            if ts > self.floor.flash_us:
+                self.store.put(_F_FLOOR, ts.to_bytes(8, "little"))
+                self.floor.sealed(ts)
+            for s in self.sources.values():
+                s.promise(ts)
+        self.pump()
+
     def next_incarnation(self, v):
         data = self.store.get(_F_INC + v)
         inc = (int.from_bytes(data, "little") if data else self.store.log_number) + 1 & 0xFFFFFFFFFFFFFFFF

@@ -104,7 +104,10 @@ class Source:
             return
         ts = self.host.site()
         self.host.raise_floor(ts)
-        ts = self.host.floor.cap(ts)
+        self.promise(self.host.floor.cap(ts))
+
+    # Nothing below ts will come; the floor in flash is at least there.
+    def promise(self, ts):
         if ts > self.port.bound:
             self.port.bound = ts
             if ts - 1 > self.last_ts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headwater_tools.sim.directed import SCHEDULES
+from headwater_tools.sim.directed import SCHEDULES, Asleep
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -23,3 +23,11 @@ def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     assert result.errors == []
     assert result.counts["gaps_declared"] >= 1
     assert result.counts["lost"] == 0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_join_does_not_wait_for_a_board_that_said_it_sleeps(seed: int) -> None:
+    scenario = Asleep(seed)
+    result = scenario.run()
+    assert result.errors == []
+    assert scenario.heard_us > 13_000_000  # entries of the other board, nine seconds into the sleep

@@ -11,7 +11,7 @@ from headwater.process import Affine, Process, SumJoin
 
 from ..examples import sp4
 from .scenario import Scenario
-from .world import SECOND, Node
+from .world import SECOND, SITE_US, Node
 
 
 def relay(checkpoints: str = "uncoordinated") -> Plan:
@@ -210,6 +210,25 @@ class DeadInput(Directed):
         ]
 
 
+class Asleep(DeadInput):
+    """One of two boards sleeps, and says so: the join goes on by its promise, without any decision."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        self.heard_us = 0
+
+        def sleep() -> None:
+            world.asleep.add(2)
+            node = self.node(2)
+            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
+
+        def hear() -> None:
+            rows = [row for s in world.outbox.streams.values() for row in s.rows.values()]
+            self.heard_us = max(row[0] for row in rows) - SITE_US
+
+        return [(6, sleep), (15, hear), (16.5, lambda: world.asleep.clear())]
+
+
 class Dropping(Directed):
     """The way to the lake is cut for longer than the buffer lasts, and its author prefers the newest."""
 
@@ -243,5 +262,6 @@ SCHEDULES: dict[str, type[Directed]] = {
     "changes": Changes,
     "both ends": BothEnds,
     "dead input": DeadInput,
+    "asleep": Asleep,
     "dropping": Dropping,
 }

@@ -120,6 +120,7 @@ class World:
         self.frames = 0
         self.bytes = 0
         self.sampling = True
+        self.asleep: set[int] = set()  # hosts whose sensors are not read
         self.checks: list[Callable[[Node], None]] = []
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
@@ -272,7 +273,7 @@ class World:
         else:
             n, dt = 1, -1
             pause = int(self.random.expovariate(1.0) * SECOND * 0.7) + 1000
-        if node.up:
+        if node.up and node.number not in self.asleep:
             batch = Batch(v.outs[0], max(n, 1))
             batch.n = n
             batch.dt = dt
