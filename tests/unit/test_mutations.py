@@ -201,7 +201,7 @@ DEFECTS = [
         "a reboot that stamps behind the frontier of a join",
         [
             (Source, "tick", "self.host.raise_floor(ts)\n", "pass\n"),
-            (Source, "tick", "ts = self.host.floor.cap(ts)", "pass"),
+            (Source, "tick", "self.promise(self.host.floor.cap(ts))", "self.promise(ts)"),
         ],
         ["buttons", "sp2", "sp4 spare"],
     ),
