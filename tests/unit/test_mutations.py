@@ -103,6 +103,21 @@ DEFECTS = [
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
+        "a Check-Request is not sent again",
+        "a round that waits for ever for an answer to what was lost",
+        [
+            (Host, "_retry", "r.crs_sent = 0\n", "pass\n"),
+            (OutPort, "on_hello", "r.crs_sent = 0\n", "pass\n"),
+        ],
+        ["request lost"],
+    ),
+    Defect(
+        "a holder lets an earlier checkpoint replace a later one",
+        "a named checkpoint that nobody holds",
+        [(Host, "_on_ckpt", "if have and not further(pos, have):", "if have == pos:")],
+        ["sp4 spare", "diamond"],
+    ),
+    Defect(
         "merged by arrival",
         "a second life computes something else than the first",
         [(Instance, "_merge", "if b < t or (b == t and q < best):", "if False:")],

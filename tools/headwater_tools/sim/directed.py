@@ -181,6 +181,37 @@ class BothEnds(Directed):
         return out
 
 
+class RequestLost(Directed):
+    """The link is down just when the only Check-Request of the history crosses it: unless it is sent again
+    with what it stands in, the first operator's checkpoint stays pending, and the source lets nothing go.
+    """
+
+    def process(self) -> Plan:
+        p = Process("two", checkpoints="ecoc", every=300, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("two/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (14.5, lambda: self.cut(LEFT, SPARE)),
+            (17, lambda: self.heal(LEFT, SPARE)),
+            (34, self.let_go),
+        ]
+
+    def let_go(self) -> None:
+        host = self.node(LEFT).host
+        if host is None or host.ports[0, 0].trim_to < 300:
+            self.world.error("the source holds all it ever had: its consumer's checkpoint is still pending")
+
+    def arrived(self) -> bool:
+        return self.world.now > 35 * SECOND and super().arrived()
+
+
 class DeadInput(Directed):
     """One of two boards dies; the join goes on without it by decision, and takes it back when it returns."""
 
@@ -261,6 +292,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
+    "request lost": RequestLost,
     "dead input": DeadInput,
     "asleep": Asleep,
     "dropping": Dropping,

@@ -58,7 +58,14 @@ class Store(Log):
         if key % 4 in (0, 3) and key < 0x4000:
             whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
             size = int.from_bytes(whole[:4], "little")
-            self.world.nodes[self.number].blobs[key] = pack.loads(bytes(whole[4 : 4 + size]))[2]
+            blobs = self.world.nodes[self.number].blobs
+            pos = pack.loads(bytes(whole[4 : 4 + size]))[2]
+            if key % 4 == 3 and further(blobs.get(key), pos):
+                self.world.error("%s held %r, and put %r in its place" % (self.name(), blobs[key], pos))
+            blobs[key] = pos
+
+    def name(self) -> str:
+        return self.world.name(self.number)
 
     def checkpoints(self) -> dict[int, list[int]]:
         """Positions of the checkpoints in this flash: a cut write may have landed all the same."""
