@@ -22,6 +22,7 @@
 
 from . import pack
 from .instance import WAITING
+from .log import LogFull
 from .plan import EXTENDED, OUTSIDE, PEER, PEERS2, UNCOORDINATED, UNSAFE
 from .position import further, rank
 
@@ -212,7 +213,12 @@ class Checkpoints:
         names = [[p.record(r) for r in p.readers] for p in inst.ports]
         tail = pack.dumps([self._transfer(c, whole), names])
         store = self.host.store
-        store.put_blob(self.host.blob(inst, 0), [len(c.body).to_bytes(4, "little"), c.body, tail])
+        try:
+            store.put_blob(self.host.blob(inst, 0), [len(c.body).to_bytes(4, "little"), c.body, tail])
+        except LogFull:
+            # It stays as it was: nothing is acknowledged, and the producers wait.
+            self.host._count("checkpoint of %d bytes: no room in flash" % (len(c.body) + len(tail)))
+            return
         self.committed += 1
         self.bytes += len(c.body) + len(tail)
         self.size = (3 * self.size + len(c.body) + len(tail)) // 4

@@ -16,6 +16,7 @@ from .clock import Floor
 from .inputs import InEdge
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING, Instance
 from .lakeend import LakeEnd
+from .log import LogFull
 from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
@@ -737,7 +738,11 @@ class Host:
             if not self._readable(inc[2], pos):
                 self._count("checkpoint unreadable")
                 return
-            self.store.put_blob(key, inc[2])
+            try:
+                self.store.put_blob(key, inc[2])
+            except LogFull:
+                self._count("checkpoint of another host: no room in flash")
+                return
             link.want(wire.STORED, v, v, epoch, pos, size)
         inst = self.instances.get(v)
         if inst and inst.status == FETCHING:

@@ -71,7 +71,7 @@ class Scenario:
             world.after(self.random.randrange(SECOND, 3 * SECOND), self.next_fault)
         world.run(self.storm_us)
         self.peace()
-        world.run(self.storm_us + 4 * SECOND)
+        world.run(self.storm_us + AFTERWARDS_US)
         world.sampling = False
         end = self.storm_us + CALM_US
         while world.now < end and not world.errors and not self.arrived():
@@ -272,7 +272,7 @@ class Scenario:
         world = self.world
         if any(not n.up and not n.dead for n in world.nodes):
             return False
-        if world.now < self.storm_us + 6 * SECOND:
+        if world.now < self.storm_us + AFTERWARDS_US + 2 * SECOND:
             return False
         decided = sum(len(d) for d in world.decisions().values())
         if self.wanted is None or self.wanted[0] != decided:
