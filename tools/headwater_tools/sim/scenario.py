@@ -18,9 +18,8 @@ from .world import SECOND, SITE_US, Node, World
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait for ever for a board whose ts lag behind.
 AFTERWARDS_US = 8 * SECOND
-CALM_US = (
-    240 * SECOND
-)  # when faults have stopped, everything accepted arrives within this: small buffers drain slowly
+# When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
+CALM_US = 240 * SECOND
 
 
 @dataclass
