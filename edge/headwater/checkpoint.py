@@ -50,11 +50,9 @@ class Checkpoints:
         self.strategy = host.plan.strategy
         self.pending = []
         self.pos = []  # of the permanent checkpoint
-        self.outs = [0] * len(inst.ports)
         self.safe_pos = []  # of the one that is stored at the plan's level
         self.holders = ()
         self.seen = []
-        self.loads = {}  # output edge -> load learnt from its Safes
         self.size = inst.op.state_size() + 40  # average bytes of a checkpoint: the local load
         every = host.plan.every
         self.left = every // 2 + (inst.vertex.index * 7919 + 13) % every + 1  # uncoordinated: spread
@@ -223,7 +221,6 @@ class Checkpoints:
         self.bytes += len(c.body) + len(tail)
         self.size = (3 * self.size + len(c.body) + len(tail)) // 4
         self.pos = c.pos
-        self.outs = c.outs
         for old in self.pending[:]:
             if not further(old.pos, c.pos):
                 self.pending.remove(old)

@@ -314,7 +314,6 @@ class Host:
         except (pack.PackError, block.BlockError, ValueError) as e:
             raise ValueError("checkpoint of %s unreadable: %s" % (inst.vertex.name, e))
         inst.ck.pos = pos
-        inst.ck.outs = outs
 
     def _set(self, inst, body):
         form, version, pos, outs, flags, changed, state = body
