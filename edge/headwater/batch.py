@@ -23,9 +23,7 @@ class Batch:
         self.alphabet = alphabet
         self.size = size
         self.cols = alphabet.arrays(size)
-        self.at = array("i", bytes(4 * size))
         self.mem = tuple([memoryview(c) for c in self.cols])  # the same columns, for copying slices
-        self.at_mem = memoryview(self.at)
         self.xi = 1
         self.ts = 0
         self.dt = -1
@@ -33,6 +31,14 @@ class Batch:
         self.hole = 0  # 0: elements; else the reason, and n is 1
         self.back = 0
         self.unsync = 0  # 1: stamped before the host's first clock exchange
+
+    # `at`, and `at_mem` over it, are made when first asked for: what is regular never has them.
+    def __getattr__(self, name):
+        if name != "at" and name != "at_mem":
+            raise AttributeError(name)
+        self.at = array("i", bytes(4 * self.size))
+        self.at_mem = memoryview(self.at)
+        return self.at if name == "at" else self.at_mem
 
     # Generation time of entry i.
     def ts_of(self, i):
