@@ -923,7 +923,7 @@ class Host:
             # What is older than it has taken it cannot take any more.
             if not inst.front:
                 return
-            content[3] = max(content[3], inst.front)
+            content[3] = max(content[3], inst.front + inst.past)
         self._keep_decision(inst, number, inst.position(), content, 0)
         self._propose(inst)
 

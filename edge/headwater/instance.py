@@ -15,6 +15,8 @@ from array import array
 
 from .batch import SPAN_US, Batch
 from .inputs import FAR
+from .machine import machine
+from .plan import UNCOORDINATED
 
 RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
@@ -52,13 +54,15 @@ class Instance:
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
         self.depth = 0  # see settle_depth
-        self.front = 0  # ts of what was taken last, in this life
+        self.front = 0  # ts of what was taken last, in this life, is front + past
+        self.past = 0
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
         self.size = host.plan.batch
         self.timers = op.TIMED
         self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
         self.ck = None  # the Checkpoints of this operator, set by the host
+        self.counts = host.plan.strategy <= UNCOORDINATED  # these look at each batch
         if len(inputs) == 1 and not inputs[0].edge.delay_us:
             self.window = host.batch(inputs[0].alphabet)  # holds nothing between two calls
             self.alone = not self.timers
@@ -80,9 +84,37 @@ class Instance:
         did = 0
         e = self.inputs[0]
         while self.status == RUNNING:
-            if self.alone and e.contact and e.cur.xi == (e.port or e).ring.last:
-                if not e.crs and not self.decisions:
+            if self.alone and e.contact and not e.crs and not self.decisions:
+                port = e.port
+                xi = e.cur.xi
+                ring = (port or e).ring
+                if xi == ring.last:
                     break  # nothing waits
+                # The batch that the producer just made, if it is the next one as a whole, up to a
+                # request that is derived: what runs on one host comes this way, so no call is wasted.
+                w = ring.tail
+                if w and port and w.xi == xi + 1 and not (w.hole or e.from_ts or e.closed):
+                    n = w.n
+                    if e.every:
+                        k = e.every - xi % e.every
+                        if k < n:
+                            n = k
+                    if n <= self.size:
+                        for p in self.ports:
+                            ring = p.ring
+                            if ring.cap - ring.count < n:
+                                n = 0
+                                break
+                        if n:
+                            self._run(w, n)
+                            if e.every and k == n:
+                                e.taken(n)
+                            else:
+                                e.cur.xi = xi + n
+                            did += n
+                            if self.counts:
+                                self.ck.after(n)
+                            continue
             self._requests()
             if self.decisions and not self._decide():
                 break
@@ -90,7 +122,8 @@ class Instance:
             if not n:
                 break
             did += n
-            self.ck.after(n)
+            if self.counts:
+                self.ck.after(n)
         return did
 
     # Apply a decision that is due here; False while one is under way at this very position.
@@ -343,12 +376,12 @@ class Instance:
 
     def _run(self, x, n):
         op = self.op
-        self.front = x.ts_of(n - 1)
+        dt = x.dt
+        self.front = x.ts
+        self.past = (n - 1) * dt if dt >= 0 else x.at[n - 1]
         for p in self.ports:
             p.ring.tail = None  # the operator writes into that batch again
         m = op.run(x, n)
-        if not m and len(self.ports) == 1:
-            return
         for p in self.ports:
             y = op.outs[p.number]
             if p.number:
@@ -360,23 +393,14 @@ class Instance:
             y.hole = 0
             y.xi = p.ring.last + 1
             y.n = m
-            if op.ONE_TO_ONE or (m == n and x.dt >= 0):  # then output j is of input j
-                y.dt = x.dt
-                if x.dt < 0:
+            if op.ONE_TO_ONE or (m == n and dt >= 0):  # then output j is of input j
+                y.dt = dt
+                if dt < 0:
                     y.at_mem[0:m] = x.at_mem[:m]
             else:
                 y.dt = -1
-                at = y.at
-                dt = x.dt
-                if dt >= 0:
-                    if dt != 1:
-                        for j in range(m):
-                            at[j] *= dt
-                else:
-                    xat = x.at
-                    for j in range(m):
-                        at[j] = xat[at[j]]
-            p.append(y, m)
+                _place(y.at, x.at, m, dt)
+            p.append(y, m, self.bounded)
 
     def _fire(self, due):
         for p in self.ports:
@@ -389,6 +413,7 @@ class Instance:
             p.ring.tail = None
         m = op.fire()
         self.fired = self.front = due
+        self.past = 0
         for p in self.ports:
             y = op.outs[p.number]
             k = y.n if p.number else m
@@ -400,11 +425,12 @@ class Instance:
                 y.unsync = 0
                 y.xi = p.ring.last + 1
                 y.n = k
-                p.append(y, k)
+                p.append(y, k, self.bounded)
         return 1
 
     def _hole(self, port, w):
         self.front = w.ts + self.inputs[port].edge.delay_us
+        self.past = 0
         if not self.op.hole(port) or self.inputs[port].edge.delay_us:
             return
         for p in self.ports:
@@ -418,7 +444,7 @@ class Instance:
             y.unsync = w.unsync
             y.xi = p.ring.last + 1
             y.n = 1
-            p.append(y, 1)
+            p.append(y, 1, self.bounded)
 
     # Boundary of the outputs: nothing below it follows what has been emitted.
     def bound(self):
@@ -435,6 +461,29 @@ class Instance:
         if self.timers and self.op.timer and self.op.timer < b:
             b = self.op.timer
         return b if b < FAR else 0
+
+
+# The times of m outputs: at[] says by which input each was caused, and becomes the offset of that.
+_PLACE = """def run(at: ptr32, x: ptr32, m: int, dt: int):
+ if dt < 0:
+  for j in range(m):
+   at[j] = x[at[j]]
+ elif dt != 1:
+  for j in range(m):
+   at[j] *= dt
+"""
+
+
+def _place(at, x, m, dt):
+    if dt < 0:
+        for j in range(m):
+            at[j] = x[at[j]]
+    elif dt != 1:
+        for j in range(m):
+            at[j] *= dt
+
+
+_place = machine(_PLACE) or _place
 
 
 # How many of n entries come before ts `due`.

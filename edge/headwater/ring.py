@@ -34,15 +34,13 @@ class Ring:
     def _slots(self, n):
         old = ()
         if self.k1:
-            old = (self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back)
-        self.c_n = array("H", bytes(2 * n))
+            old = (self.c_dt, self.c_what, self.c_xi, self.c_ts, self.c_back)
         self.c_dt = array("i", bytes(4 * n))
-        self.c_hole = bytearray(n)
-        self.c_unsync = bytearray(n)
+        self.c_what = array("H", bytes(2 * n))  # 1: stamped unsynchronised; 2 * reason of a hole
         self.c_xi = [0] * n  # the entry before the chunk's first
         self.c_ts = array("q", bytes(8 * n))  # a list would hold a long integer in each
         self.c_back = [0] * n
-        new = (self.c_n, self.c_dt, self.c_hole, self.c_unsync, self.c_xi, self.c_ts, self.c_back)
+        new = (self.c_dt, self.c_what, self.c_xi, self.c_ts, self.c_back)
         for was, now in zip(old, new):
             for k in range(self.k0, self.k1):
                 now[k % n] = was[k % self.chunks]
@@ -64,15 +62,23 @@ class Ring:
 
     # Append entries i0 .. i0 + n of a batch; the caller made sure of the room.
     def append(self, batch, i0, n):
-        assert self.count + n <= self.cap, "ring overflow"
-        assert batch.xi + i0 == self.last + 1, "ring: entries out of order"
-        tail = self.head + self.count
-        if tail >= self.cap:
-            tail -= self.cap
-        end = tail + n
+        xi = self.last
         cap = self.cap
+        tail = self.count
+        end = tail + n
+        assert end <= cap, "ring overflow"
+        assert batch.xi + i0 == xi + 1, "ring: entries out of order"
+        self.count = end
+        tail += self.head
+        if tail >= cap:
+            tail -= cap
+        end = tail + n
+        ts = batch.ts
         dt = batch.dt
-        if not batch.hole:
+        what = batch.unsync
+        if batch.hole:
+            what += 2 * batch.hole
+        else:
             if end <= cap and not i0:
                 k = 0
                 for m in batch.mem:
@@ -84,45 +90,46 @@ class Ring:
                 if self.at is None:
                     self.at = array("i", bytes(4 * cap))
                     self.at_mem = memoryview(self.at)
-                _copy_in((self.at_mem,), (batch.at_mem,), tail, i0, n, cap)
-        base = batch.ts if dt < 0 or not i0 else batch.ts + i0 * dt
-        if self.k1 == self.k0 or batch.hole or not self._joins(batch, base, dt, n, tail):
-            if self.k1 - self.k0 == self.chunks:
-                self._slots(min(self.cap, 2 * self.chunks))
-            c = self.k1 % self.chunks
-            self.c_n[c] = n
+                if end <= cap and not i0:
+                    self.at_mem[tail:end] = batch.at_mem[:n]
+                else:
+                    _copy_in((self.at_mem,), (batch.at_mem,), tail, i0, n, cap)
+            elif i0:
+                ts += i0 * dt
+        k = self.k1
+        c = (k - 1) % self.chunks
+        # A regular run goes on, or a few irregular entries join the newest chunk; else a new one begins.
+        if (
+            k == self.k0
+            or what > 1
+            or self.c_what[c] != what
+            or (self.c_dt[c] != dt or self.c_ts[c] + (xi - self.c_xi[c]) * dt != ts if dt >= 0 else n > 16)
+            or (dt < 0 and not self._joins(batch, c, ts, tail, n))
+        ):
+            if k - self.k0 == self.chunks:
+                self._slots(min(cap, 2 * self.chunks))
+            c = k % self.chunks
             self.c_dt[c] = dt
-            self.c_xi[c] = self.last
-            self.c_ts[c] = base
-            self.c_hole[c] = batch.hole
-            self.c_back[c] = batch.back
-            self.c_unsync[c] = batch.unsync
-            self.k1 += 1
-        self.count += n
-        self.last += n
+            self.c_xi[c] = xi
+            self.c_ts[c] = ts
+            self.c_what[c] = what
+            if what > 1:
+                self.c_back[c] = batch.back
+            self.k1 = k + 1
+        self.last = xi + n
         self.tail = batch if not i0 and n == batch.n else None
 
-    # Let a few irregular entries join the newest chunk, or a regular run go on; true when they did.
-    def _joins(self, batch, base, dt, n, tail):
-        c = (self.k1 - 1) % self.chunks
-        had = self.c_n[c]
-        if self.c_hole[c] or self.c_unsync[c] != batch.unsync or had + n > 60000:
+    # Let irregular entries join chunk c; true when they did.
+    def _joins(self, batch, c, ts, tail, n):
+        shift = ts - self.c_ts[c]
+        if self.c_dt[c] >= 0 or shift > SPAN_US or shift + batch.at[batch.n - 1] > SPAN_US:
             return False
-        if dt >= 0:
-            if self.c_dt[c] != dt or self.c_ts[c] + had * dt != base:
-                return False
-        else:
-            shift = base - self.c_ts[c]
-            end = shift + batch.ts_of(batch.n - 1) - base
-            if self.c_dt[c] >= 0 or n > 16 or shift > SPAN_US or end > SPAN_US:
-                return False
-            at = self.at
-            for _ in range(n):
-                at[tail] += shift
-                tail += 1
-                if tail == self.cap:
-                    tail = 0
-        self.c_n[c] = had + n
+        at = self.at
+        for _ in range(n):
+            at[tail] += shift
+            tail += 1
+            if tail == self.cap:
+                tail = 0
         return True
 
     # Copy into `batch` the entries after the cursor, at most `limit`, all of one chunk; how many.
@@ -132,29 +139,27 @@ class Ring:
         if xi >= self.last:
             return 0
         k = cur.chunk
-        c = k % self.chunks
-        if not (self.k0 <= k < self.k1 and self.c_xi[c] <= xi < self.c_xi[c] + self.c_n[c]):
+        if not (self.k0 <= k < self.k1 and self.c_xi[k % self.chunks] <= xi < self._end(k)):
             assert xi >= self.first, "ring: cursor before the first entry"
             k = self.k0
-            while True:
-                c = k % self.chunks
-                if xi < self.c_xi[c] + self.c_n[c]:
-                    break
+            while xi >= self._end(k):
                 k += 1
             cur.chunk = k
+        c = k % self.chunks
         off = xi - self.c_xi[c]
-        n = self.c_n[c] - off
+        n = self._end(k) - xi
         if n > limit:
             n = limit
         batch.xi = xi + 1
         batch.n = n
         dt = self.c_dt[c]
         batch.dt = dt
-        batch.unsync = self.c_unsync[c]
-        batch.hole = self.c_hole[c]
-        batch.back = self.c_back[c]
+        what = self.c_what[c]
+        batch.unsync = what & 1
+        batch.hole = what >> 1
         batch.ts = self.c_ts[c] + off * dt if dt > 0 and off else self.c_ts[c]
-        if batch.hole:
+        if what > 1:
+            batch.back = self.c_back[c]
             batch.at[0] = 0
         else:
             start = self.head + (xi - self.first)
@@ -165,10 +170,14 @@ class Ring:
                 _copy_out((batch.at_mem,), (self.at_mem,), start, n, self.cap)
         return n
 
-    # The last entry of the oldest chunk.
+    # The last entry of chunk k.
+    def _end(self, k):
+        k += 1
+        return self.c_xi[k % self.chunks] if k < self.k1 else self.last
+
+    # ... of the oldest chunk.
     def chunk_end(self):
-        c = self.k0 % self.chunks
-        return self.c_xi[c] + self.c_n[c]
+        return self._end(self.k0)
 
     # Let go of everything up to xi.
     def trim(self, xi):
@@ -181,10 +190,7 @@ class Ring:
         self.head += n
         if self.head >= self.cap:
             self.head -= self.cap
-        while self.k0 < self.k1:
-            c = self.k0 % self.chunks
-            if self.c_xi[c] + self.c_n[c] > xi:
-                break
+        while self.k0 < self.k1 and self._end(self.k0) <= xi:
             self.k0 += 1
 
 

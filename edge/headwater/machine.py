@@ -1,0 +1,19 @@
+# Loops that run per element in machine code, on boards whose MicroPython has a compiler for it
+# (viper). Such a loop checks no bounds and has 32 bits: who gives the source answers for both. Where
+# there is no compiler, and on CPython, there is None, and the same loop runs in Python.
+
+import sys
+
+BOARD = sys.implementation.name == "micropython"
+
+
+# The function `run` of this source.
+def machine(text):
+    if BOARD:
+        space = {}
+        try:
+            exec("@micropython.viper\n" + text, space)
+            return space["run"]
+        except SyntaxError:
+            pass  # no machine code on this board
+    return None
