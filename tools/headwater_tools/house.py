@@ -28,7 +28,9 @@ VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 LOCKS = {
     "base": ROOT / "requirements.lock",
     "bench": ROOT / "requirements-bench.lock",
+    "gateway": ROOT / "requirements-gateway.lock",
     "judge": ROOT / "requirements-judge.lock",
+    "lake": ROOT / "requirements-lake.lock",
 }
 
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
@@ -67,7 +69,7 @@ def environment() -> dict[str, str]:
     for name in ("PYTHONHOME", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__"):
         env.pop(name, None)
     env.setdefault("PATH", os.defpath)
-    env["PYTHONPATH"] = os.pathsep.join((str(ROOT / "edge"), str(ROOT / "tools")))
+    env["PYTHONPATH"] = os.pathsep.join(str(ROOT / room) for room in ("edge", "gateway", "cloud", "tools"))
     return env
 
 
