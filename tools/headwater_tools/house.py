@@ -33,6 +33,9 @@ LOCKS = {
     "lake": ROOT / "requirements-lake.lock",
 }
 
+# Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
+SOURCE_ONLY = "pyspark"
+
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
 MICROPYTHON_VERSION = (1, 25, 0)
@@ -174,7 +177,8 @@ def _packages(group: str) -> None:
         [
             str(python), "-m", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off",
             "--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore",
-            "--only-binary", ":all:", "--no-deps", "--require-hashes", "-r", str(lock),
+            "--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-deps", "--require-hashes",
+            "-r", str(lock),
         ],
         "installing the Python packages of %s" % lock.name,
         "check that pip reaches its package index (`pip download msgpack` shows it), then run hw again",
