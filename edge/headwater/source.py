@@ -8,6 +8,7 @@
 #   - An incarnation ends only when the numbering was truly lost.
 
 from .batch import LOG_FULL, RESTART, Batch
+from .host import F_INC
 from .plan import DROP_OLDEST, OUTSIDE
 from .ports import GAP_FULL
 
@@ -116,6 +117,7 @@ class Source:
     # The numbering was lost: somebody knows entries of this incarnation that were never given here.
     def begin_again(self):
         port = self.port
-        port.inc = self.host.next_incarnation(self.vertex.index)
+        port.inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
+        self.host.store.put(F_INC + self.vertex.index, port.inc.to_bytes(8, "little"))
         port.restart()
         self.why = RESTART

@@ -929,9 +929,9 @@ def test_a_process_too_large_for_a_plan_is_refused():
 
 
 def test_validation_reckons_with_the_runtime_s_own_limits():
-    from headwater import host
+    from headwater import transfer
 
-    assert checks.CHECKPOINT_MAX_BYTES == host.CHECKPOINT_MAX
+    assert checks.CHECKPOINT_MAX_BYTES == transfer.CHECKPOINT_MAX
 
 
 # -- whatever an author writes, the check answers

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from headwater import arriving, decisions, restoring, transfer, wiring
 from headwater.checkpoint import Checkpoints
 from headwater.host import Host
 from headwater.instance import Instance
@@ -29,7 +30,7 @@ from headwater_tools.sim.scenario import Scenario
 
 SEEDS = range(6)
 SECONDS = 12  # of a history, until its faults stop
-Change = tuple[type, str, str, str]  # class, method, what stands there, what the defect puts there
+Change = tuple[Any, str, str, str]  # class or module, method, what stands there, what the defect puts there
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ DEFECTS = [
     Defect(
         "a holder confirms what it did not store",
         "a named checkpoint that nobody holds",
-        [(Host, "_on_ckpt", "self.store.put_blob(key, inc[2])", "pass")],
+        [(transfer, "_on_piece", "host.store.put_blob(key, inc[2])", "pass")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
@@ -114,7 +115,7 @@ DEFECTS = [
     Defect(
         "a holder lets an earlier checkpoint replace a later one",
         "a named checkpoint that nobody holds",
-        [(Host, "_on_ckpt", "if have and not further(pos, have):", "if have == pos:")],
+        [(transfer, "_on_piece", "if have and not further(pos, have):", "if have == pos:")],
         ["sp4 spare", "diamond"],
     ),
     Defect(
@@ -138,7 +139,7 @@ DEFECTS = [
     Defect(
         "a boundary is applied before its xi",
         "a join that goes past entries which are still on their way",
-        [(Host, "_on_producer", "if e.ring.last < m[3]:", "if False:")],
+        [(arriving, "told", "if e.ring.last < m[3]:", "if False:")],
         ["sp2 uncoordinated", "sp2", "sp4 spare"],
     ),
     Defect(
@@ -223,7 +224,7 @@ DEFECTS = [
     Defect(
         "the floor is not logged",
         "a reboot that stamps behind the frontier of a join",
-        [(Host, "raise_floor", 'self.store.put(_F_FLOOR, floor.to_bytes(8, "little"))', "pass")],
+        [(Host, "raise_floor", 'self.store.put(F_FLOOR, floor.to_bytes(8, "little"))', "pass")],
         ["buttons", "sp2", "sp4 spare"],
     ),
     Defect(
@@ -237,9 +238,9 @@ DEFECTS = [
         "a parameter that one life knows and the next does not",
         [
             (
-                Host,
-                "_keep_decision",
-                "self.store.put_blob(key, pack.dumps([number, pos, content, granted]))",
+                decisions,
+                "_keep",
+                "host.store.put_blob(key, pack.dumps([number, pos, content, done]))",
                 "pass",
             )
         ],
@@ -261,7 +262,7 @@ DEFECTS = [
     Defect(
         "parameters changed by decisions are not in the checkpoint",
         "a parameter that one life knows and the next does not",
-        [(Host, "_set", "inst.op.configure(changed)", "pass")],
+        [(restoring, "_set", "inst.op.configure(changed)", "pass")],
         ["changes"],
     ),
     Defect(
@@ -288,12 +289,12 @@ DEFECTS = [
         "an element that counts twice",
         [
             (
-                Host,
-                "_on_data",
+                arriving,
+                "data",
                 "skip = ring.last + 1 - xi\n        if skip >= n or n - skip > ring.room():",
                 "skip = 0\n        if n > ring.room():",
             ),
-            (Host, "_on_data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
+            (arriving, "data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
         ],
         ["buttons", "sp4 spare", "sp2"],
     ),
@@ -301,9 +302,9 @@ DEFECTS = [
         "a gap is taken for nothing",
         "an element that counts never",
         [
-            (Host, "_on_data", "if xi > ring.last + 1:", "if False:"),
-            (Host, "_on_data", "skip = ring.last + 1 - xi\n", "skip = max(0, ring.last + 1 - xi)\n"),
-            (Host, "_on_data", "ring.append(b, skip", "b.xi = ring.last + 1 - skip\n    ring.append(b, skip"),
+            (arriving, "data", "if xi > ring.last + 1:", "if False:"),
+            (arriving, "data", "skip = ring.last + 1 - xi\n", "skip = max(0, ring.last + 1 - xi)\n"),
+            (arriving, "data", "ring.append(b, skip", "b.xi = ring.last + 1 - skip\n    ring.append(b, skip"),
         ],
         ["sp4 spare", "sp2 uncoordinated", "sp2"],
     ),
@@ -389,13 +390,13 @@ DEFECTS = [
     Defect(
         "contact before the producer has answered",
         "an old instance trims what the new one needs",
-        [(Host, "_connect", "e.contact = False", "e.contact = True")],
+        [(wiring, "connect", "e.contact = False", "e.contact = True")],
         ["sp4 spare", "buttons", "sp2"],
     ),
     Defect(
         "a name further than the consumer stands is ignored",
         "a new instance that asks for what is gone",
-        [(Host, "_contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
+        [(wiring, "contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
         ["sp2", "sp4 spare"],
     ),
     Defect(
@@ -463,7 +464,7 @@ DEFECTS = [
 def seeded(defect: Defect) -> Iterator[None]:
     """The core with this defect."""
     kept = []
-    sources: dict[tuple[type, str], str] = {}
+    sources: dict[tuple[Any, str], str] = {}
     try:
         for cls, method, old, new in defect.changes:
             was = cls.__dict__[method]

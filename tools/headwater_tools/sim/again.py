@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.host import Host
-
 
 class Taken:
     """What all hosts of a world have taken."""
@@ -31,17 +29,13 @@ class Taken:
         e.taken = watched
 
 
-class WatchedHost(Host):
-    """A host whose inputs are watched."""
+class WatchedInputs(dict[int, Any]):
+    """The inputs of a host, each watched from its first moment."""
 
-    taken: Taken
+    def __init__(self, taken: Taken) -> None:
+        super().__init__()
+        self.taken = taken
 
-    def _start_operator(self, v: Any, epoch: Any) -> Any:
-        inst = super()._start_operator(v, epoch)
-        for e in inst.inputs:
-            self.taken.watch(e)
-        return inst
-
-    def _start_end(self, e: Any) -> None:
-        super()._start_end(e)
-        self.taken.watch(self.inputs[e.index])
+    def __setitem__(self, edge: int, e: Any) -> None:
+        self.taken.watch(e)
+        super().__setitem__(edge, e)

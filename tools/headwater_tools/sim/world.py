@@ -12,17 +12,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headwater import block, pack
+from headwater import block, decisions, pack
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
-from headwater.host import Host, reserve_bytes
+from headwater.host import Host
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further
 from headwater.seal import pair_key
+from headwater.starting import reserve_bytes
 
-from .again import Taken, WatchedHost
+from .again import Taken, WatchedInputs
 from .outbox import Outbox
 
 SECOND = 1_000_000
@@ -186,7 +187,7 @@ class World:
             node.blobs = store.checkpoints()
             keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
             outbox = self.outbox if node.number == 0 else None
-            host = WatchedHost(
+            host = Host(
                 self.plan,
                 node.number,
                 store,
@@ -196,7 +197,7 @@ class World:
                 lambda: self.random.getrandbits(64),
                 outbox,
             )
-            host.taken = self.taken
+            host.inputs = WatchedInputs(self.taken)
             node.host = host
             host.start(node.mono(), SITE_US + self.now if outbox else 0)
         except PowerCut:
@@ -369,7 +370,7 @@ class World:
         for v in self.plan.vertices:
             data = host.store.get(0x300 + v.index)
             for number in range(1, (int.from_bytes(data, "little") if data else 0) + 1):
-                have, pos, content = host._granted(v.index, number)
+                have, pos, content = decisions.granted(host, v.index, number)
                 if pos is not None:
                     out.setdefault(v.index, []).append((list(pos), content))
         return out

@@ -1,0 +1,108 @@
+# The consumer's side of an edge whose producer is another host: what arrives, and what is said back.
+#
+# Only the present producer is listened to, and only once it has answered; it puts in what follows,
+# and is asked again for what is missing.
+
+from . import block, wire, wiring
+
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
+_NAG_US = const(200000)  # a gap is asked for no more often than this
+_GOT_US = const(250000)  # a Got that nobody waits for may wait this long
+
+
+# Say GOT where it is due: at once where the producer may wait for room, else a few in one.
+def acknowledge(host, e):
+    if e.said < 0 or 2 * (e.ring.last - e.said) >= e.ring.cap or host.now - e.said_us >= _GOT_US:
+        got(host, e, 0)
+
+
+def got(host, e, flags):
+    link = host.links.get(e.producer)
+    if link:
+        e.depth = min(e.sink.depth, 255)
+        flags += 2 * e.depth
+        k = e.edge.index
+        link.want(wire.GOT, k, k, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
+    e.ack = False
+    e.said = e.ring.last
+    e.said_us = host.now
+
+
+# Entries are missing between what is here and what the producer has sent.
+def _missing(host, e):
+    if host.now - e.gap_us >= _NAG_US:
+        e.gap_us = host.now
+        got(host, e, 1)
+
+
+def data(host, sender, edge, inc, epoch, data):
+    e = host.inputs.get(edge)
+    if e is None or e.port is not None or not e.contact or e.inc != inc or sender != e.producer:
+        return
+    ring = e.ring
+    try:
+        xi, n = block.peek(data)
+        if xi > ring.last + 1:
+            _missing(host, e)
+            return
+        e.ack = True
+        skip = ring.last + 1 - xi
+        if skip >= n or n - skip > ring.room():
+            return
+        b = host.batch(e.alphabet)
+        block.decode(data, 0, len(data), b)
+    except block.BlockError as err:
+        host._count("block: " + str(err.args[0]))
+        return
+    ring.append(b, skip, n - skip)
+    ring.tail = None
+    ts = b.ts_of(n - 1)
+    if ts > e.limit:
+        e.limit = ts
+
+
+# Everything else that a producer says: CR, BOUND, GAP, ANSWER.
+def told(host, sender, m):
+    kind = m[0]
+    e = host.inputs.get(m[1])
+    if e is None or e.port is not None:
+        return
+    if sender != e.producer:
+        # It was the producer once. What it says of a newer epoch of ours is true all the same.
+        if kind == wire.ANSWER and m[3] > e.sink.epoch:
+            host._stop(e.sink, m[3])
+        return
+    if kind == wire.ANSWER:
+        _, _, inc, epoch, _, first, last, bound, safe, name, holders = m
+        if inc != e.inc and not wiring.meet(host, e, inc):
+            return
+        again = e.contact
+        wiring.contact(host, e, epoch, first, name, holders)
+        if again and e.contact and not e.sink.ports:
+            e.sink.announce(True)
+        if e.contact and last <= e.ring.last and bound > e.limit:
+            e.limit = bound
+        elif again and last > e.ring.last:
+            _missing(host, e)
+    elif not e.contact or m[2] != e.inc:
+        return
+    elif kind == wire.CR:
+        e.on_request(m[3], bytes(m[4]), m[5])
+    elif kind == wire.BOUND:
+        if e.ring.last < m[3]:
+            _missing(host, e)
+        elif m[4] > e.limit:
+            e.limit = m[4]
+    elif kind == wire.GAP:
+        if not e.sink.ports and m[3] <= e.ring.last + 1 <= m[4]:
+            e.sink.step()
+            e.sink.gap(m[3], m[4], m[5])
+            e.ack = True
+            e.said = -1

@@ -1,0 +1,88 @@
+# Operators begin, end and are found elsewhere.
+#
+# An activation raises the epoch. A host that hears of a newer epoch of what it runs stops it: from
+# then on it says and takes nothing for that operator any more.
+
+from . import pack, wire, wiring
+from .host import F_WHERE, HELD, PERMANENT, UNTOLD
+from .instance import ASKING, STOPPED
+from .position import further
+from .restoring import note
+
+
+# Run operator v here from now on, under a new epoch.
+def activate(host, v, number):
+    from . import decisions, starting, transfer
+
+    store = host.store
+    epoch = (number, host.me)
+    inst = host.instances.get(v)
+    if inst:
+        if inst.epoch >= epoch:
+            return
+        stop(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
+    note(host, v, epoch, UNTOLD)
+    held = transfer.held_pos(host, v)
+    mine = transfer.held_pos(host, v, PERMANENT)
+    if held and (not mine or further(held, mine)):
+        store.put_blob(v * 4 + PERMANENT, store.get_blob(v * 4 + HELD))
+    for slot in (1, 2):
+        if store.blob_size(v * 4 + slot):
+            store.drop_blob(v * 4 + slot)
+    inst = starting.operator(host, host.plan.vertices[v], epoch)
+    inst.status = ASKING
+    moved(host, v, epoch, host.me)
+    for e in inst.inputs:
+        wiring.connect(host, e)
+    wiring.again(host)
+    if inst.ck.pos:
+        host.store_at_level(inst)
+    decisions.ask(host, inst)
+
+
+# A newer epoch runs elsewhere: this one says and takes nothing any more.
+def stop(host, inst, epoch):
+    if inst.ports == () or inst.status == STOPPED:
+        return
+    v = inst.vertex.index
+    inst.status = STOPPED
+    note(host, v, inst.epoch, 0)
+    host.pushes.pop(v, None)
+    for e in inst.inputs:
+        host.inputs.pop(e.edge.index, None)
+    for p in inst.ports:
+        host.ports.pop((v, p.number), None)
+        for r in p.readers:
+            if r.local:
+                e = r.local
+                e.cur.chunk = 0
+                e.detach()
+                e.contact = False
+    host.instances.pop(v, None)
+    if host.where[v][:2] < tuple(epoch):
+        moved(host, v, epoch, epoch[1])
+    wiring.again(host)
+
+
+def moved(host, v, epoch, to):
+    host.where[v] = (epoch[0], epoch[1], to)
+    host.store.put(F_WHERE + v, pack.dumps(list(host.where[v])))
+    for link in host.links.values():
+        link.want(wire.WHERE, v, v, epoch, to)
+
+
+# News of a newer epoch.
+def on_where(host, v, epoch, to):
+    moved(host, v, epoch, to)
+    inst = host.instances.get(v)
+    if inst and epoch > inst.epoch:
+        stop(host, inst, epoch)
+    wiring.again(host)
+
+
+# Tell another host where all operators are that have moved.
+def tell(host, sender):
+    for v in range(len(host.where)):
+        w = host.where[v]
+        if w[0] > 1:
+            host.links[sender].want(wire.WHERE, v, v, w[:2], w[2])

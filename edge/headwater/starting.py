@@ -1,0 +1,168 @@
+# How a host begins, or begins again: everything comes from its store.
+
+from . import pack, restoring, wire, wiring
+from .checkpoint import Checkpoint, Checkpoints
+from .clock import Floor
+from .host import F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
+from .inputs import InEdge
+from .instance import ASKING, WAITING, Instance
+from .plan import ECOC, FLASH, OUTSIDE
+from .ports import OutPort
+from .position import further, rank
+from .seal import Peer
+from .source import Source
+
+_WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
+_STATE_MAX = 1024  # bytes of an operator's own state, as far as the reserve is concerned
+
+
+# Flash that samples and spill never enter: twice the largest checkpoint, transfer state at its bound
+# included, of every operator that runs here or whose checkpoints are held here.
+def reserve_bytes(plan, me):
+    total = 0
+    for v in plan.vertices:
+        if v.kind and me in v.hosts:
+            size = _STATE_MAX
+            for k in range(len(v.outs)):
+                size += 64 + v.outs[k].width * max([e.cap for e in plan.outs(v.index, k)])
+            total += 2 * size
+    return total
+
+
+def start(host, now, site_us):
+    host.now = now
+    store = host.store
+    plan = host.plan
+    me = host.me
+    data = store.get(F_BOOT)
+    host.boot_number = (int.from_bytes(data, "little") if data else 0) + 1
+    store.put(F_BOOT, host.boot_number.to_bytes(4, "little"))
+    data = store.get(F_FLOOR)
+    floor = int.from_bytes(data, "little") if data else 0
+    for v in plan.vertices:
+        if not v.kind and v.hosts[0] == me:
+            floor = max(floor, store.tail(v.index * 8)[1])  # a sealed sample is a floor too
+    host.floor = Floor(floor)
+    host.clock.start(now, floor)
+    if host.outbox is not None:
+        host.clock.lead(now, max(site_us, floor))
+    for number in host.keys:
+        if number != me:
+            key = host.keys[number]
+            log = store.log_number
+            peer = Peer(key, me, log, host.boot_number, number, plan.hash, host.nonce)
+            host.links[number] = Link(number, peer)
+    for v in plan.vertices:
+        data = store.get(F_WHERE + v.index)
+        if data:
+            host.where[v.index] = tuple(pack.loads(data))
+    for v in plan.vertices:
+        if not v.kind:
+            if v.hosts[0] == me:
+                _source(host, v)
+            continue
+        data = store.get(F_OP + v.index)
+        if data:
+            number, at, active = pack.loads(data)
+            if active:
+                inst = operator(host, v, (number, at))
+                if active == UNTOLD:
+                    inst.status = ASKING
+                    inst.ck.pending = []
+                if (number, at) > host.where[v.index][:2]:
+                    from . import moving
+
+                    moving.moved(host, v.index, (number, at), me)  # power went in the middle of it
+        elif v.hosts[0] == me and host.where[v.index][2] == me:
+            operator(host, v, (1, me))
+    if host.outbox is not None:
+        for e in plan.edges:
+            if e.dst == OUTSIDE:
+                _end(host, e)
+    wiring.wire(host)
+    store.ensure_reserve(reserve_bytes(plan, me))
+    for inst in list(host.instances.values()):
+        if inst.ck.pos:
+            host.store_at_level(inst)
+    for link in host.links.values():
+        link.want(wire.BEAT, 0, host._state(), host.boot_number)
+
+
+def _source(host, v):
+    port = OutPort(host, v, 0, host.plan.outs(v.index, 0), True)
+    data = host.store.get(F_INC + v.index)
+    port.inc = int.from_bytes(data, "little") if data else host.store.log_number
+    port.mount()
+    last, ts = host.store.tail(port.stream)
+    port.ring.reset(last)
+    port.bound = ts
+    host.ports[(v.index, 0)] = port
+    port.trim()
+    host.sources[v.index] = Source(host, v, port, ts)
+
+
+# An operator of this host: from its permanent checkpoint, or from its first state.
+def operator(host, v, epoch):
+    plan = host.plan
+    inputs = [InEdge(host, e, v.ins[e.dport], None) for e in plan.ins(v.index)]
+    for e in inputs:
+        if not plan.vertices[e.edge.src].kind and plan.strategy >= ECOC:
+            e.every = plan.every
+    ports = []
+    for k in range(len(v.outs)):
+        edges = plan.outs(v.index, k)
+        logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
+        ports.append(OutPort(host, v, k, edges, logged))
+    inst = Instance(host, v, restoring.made(host, v), inputs, ports)
+    inst.epoch = epoch
+    inst.ck = Checkpoints(host, inst)
+    for e in inputs:
+        e.sink = inst
+        host.inputs[e.edge.index] = e
+    for p in ports:
+        p.mount()
+        host.ports[(v.index, p.number)] = p
+    host.instances[v.index] = inst
+    data = host.store.get_blob(host.blob(inst, PERMANENT))
+    if data:
+        restoring.restore(host, inst, data)
+    pending = inst.ck.pending
+    for slot in (1, 2):
+        data = host.store.get_blob(host.blob(inst, slot))
+        if data:
+            c = _pending(host, inst, data, slot)
+            if c:
+                pending.append(c)
+    pending.sort(key=lambda c: rank(c.pos))
+    if pending:
+        inst.status = WAITING
+        inst.wait_us = host.now + _WAIT_US
+    restoring.load_decisions(host, inst)
+    return inst
+
+
+def _pending(host, inst, data, slot):
+    try:
+        n = 1 + data[0]
+        cid = bytes(data[1:n])
+        body = bytes(data[n:])
+        form, version, pos, outs, _, _, _ = pack.loads(body)
+    except (pack.PackError, ValueError, IndexError):
+        host._count("pending checkpoint unreadable")
+        return None
+    if not further(pos, inst.ck.pos):
+        host.store.drop_blob(host.blob(inst, slot))
+        return None
+    return Checkpoint(cid, pos, outs, body, slot)
+
+
+# The gateway's end of an edge to the lake.
+def _end(host, e):
+    from .lakeend import LakeEnd
+
+    v = host.plan.vertices[e.src]
+    inp = InEdge(host, e, v.outs[e.sport], None)
+    end = LakeEnd(host, inp, host.outbox)
+    inp.sink = end
+    host.inputs[e.index] = inp
+    host.ends.append(end)

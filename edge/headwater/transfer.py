@@ -1,0 +1,188 @@
+# Checkpoints on their way between hosts: to the holders that the plan's level wants, and to an
+# operator whose producer names one that is further than its own.
+#
+# A holder keeps the checkpoint with the furthest position, and offers it to whoever stores an earlier
+# one; it confirms only what stands in its flash. Pieces are asked for one by one.
+
+from . import pack, wire
+from .checkpoint import holders_needed
+from .host import HELD, PERMANENT, RETRY_US, UNTOLD
+from .instance import ASKING, FETCHING
+from .log import LogFull
+from .position import further
+
+CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
+
+
+def handle(host, sender, m):
+    if m[0] == wire.CKPT:
+        _on_piece(host, sender, m[1], m[2], m[3], m[4], m[5], m[6])
+    elif m[0] == wire.STORED:
+        _on_stored(host, sender, m[1], m[3])
+    else:
+        _on_fetch(host, sender, m[1], m[2], m[3])
+
+
+# ---- to holders
+
+
+# Who may hold the checkpoints of an operator: its backups, and any other host where those are
+# out of reach.
+def _candidates(host, inst):
+    first = [h for h in inst.vertex.hosts if h != host.me and h in host.links]
+    return first + [h for h in sorted(host.links) if h not in first]
+
+
+def push(host, inst):
+    v = inst.vertex.index
+    old = host.pushes.get(v)
+    if not old or old[0] != inst.ck.pos:
+        host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US]
+        _push(host, inst)
+
+
+def _push(host, inst):
+    push = host.pushes[inst.vertex.index]
+    need = holders_needed(host.plan.level) + push[2]
+    for h in _candidates(host, inst)[:need]:
+        if h not in push[1]:
+            _piece(host, inst.vertex.index, host.blob(inst, PERMANENT), push[0], inst.epoch, h, 0)
+
+
+# Say again what was not confirmed, and to one host more.
+def push_again(host):
+    for v in list(host.pushes):
+        push = host.pushes[v]
+        if host.now >= push[3]:
+            push[2] += 1
+            push[3] = host.now + RETRY_US
+            _push(host, host.instances[v])
+
+
+# Send the piece at `offset` of a stored checkpoint.
+def _piece(host, v, key, pos, epoch, to, offset):
+    size = host.store.blob_size(key)
+    if not size or offset > size or to not in host.links:
+        return
+    piece = bytearray(min(size - offset, host.writer.mtu - 160))
+    host.store.read_blob(key, offset, piece)
+    host.links[to].want(wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
+
+
+def _on_stored(host, sender, v, pos):
+    push = host.pushes.get(v)
+    inst = host.instances.get(v)
+    if push is None or inst is None or further(push[0], pos):
+        return
+    if sender not in push[1]:
+        push[1].append(sender)
+    if len(push[1]) >= holders_needed(host.plan.level):
+        del host.pushes[v]
+        inst.ck.stored(push[0], tuple([host.me] + push[1]))
+
+
+# ---- at a holder
+
+
+def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
+    if size > CHECKPOINT_MAX or offset + len(piece) > size:
+        host._count("checkpoint out of range")
+        return
+    link = host.links[sender]
+    key = v * 4 + HELD
+    have = held_pos(host, v)
+    if have and not further(pos, have):
+        link.want(wire.STORED, v, v, epoch, have, size)
+    else:
+        inc = host.incoming.get(v)
+        if inc is None or inc[0] != pos or inc[1] != size:
+            if inc is not None and further(inc[0], pos) and host.now - inc[4] < RETRY_US:
+                return
+            inc = host.incoming[v] = [pos, size, bytearray(size), 0, host.now]
+        if offset == inc[3]:
+            inc[2][offset : offset + len(piece)] = piece
+            inc[3] += len(piece)
+            inc[4] = host.now
+        if inc[3] < size:
+            link.want(wire.FETCH, v, v, pos, inc[3])
+            return
+        del host.incoming[v]
+        if _pos(inc[2]) != pos:
+            host._count("checkpoint unreadable")
+            return
+        try:
+            host.store.put_blob(key, inc[2])
+        except LogFull:
+            host._count("checkpoint of another host: no room in flash")
+            return
+        link.want(wire.STORED, v, v, epoch, pos, size)
+    inst = host.instances.get(v)
+    if inst and inst.status == FETCHING:
+        _jump(host, inst)
+
+
+# The position in the bytes of a checkpoint, or None where they cannot be read.
+def _pos(data):
+    try:
+        n = int.from_bytes(bytes(data[:4]), "little")
+        pack.loads(bytes(data[4 + n :]))
+        return pack.loads(bytes(data[4 : 4 + n]))[2]
+    except (pack.PackError, ValueError, IndexError):
+        return None
+
+
+def held_pos(host, v, slot=HELD):
+    data = host.store.get_blob(v * 4 + slot)
+    if not data:
+        return None
+    n = int.from_bytes(bytes(data[:4]), "little")
+    return pack.loads(bytes(data[4 : 4 + n]))[2]
+
+
+def _on_fetch(host, sender, v, pos, offset):
+    for slot in (PERMANENT, HELD):
+        have = held_pos(host, v, slot)
+        if have and not further(pos, have):
+            inst = host.instances.get(v)
+            _piece(host, v, v * 4 + slot, have, inst.epoch if inst else (0, 0), sender, offset)
+            return
+
+
+# ---- jumping to a checkpoint that a producer names
+
+
+def fetch(host, inst):
+    v = inst.vertex.index
+    if _jump(host, inst):
+        return
+    asked = inst.fetch_from or list(inst.vertex.hosts)
+    others = [h for h in asked if h != host.me and h in host.links]
+    if others:
+        h = others[inst.fetch_try % len(others)]
+        inst.fetch_try += 1
+        got = host.incoming.get(v)
+        host.links[h].want(wire.FETCH, v, v, inst.target, got[3] if got else 0)
+
+
+# Restore from the held checkpoint if it is the one we wait for, or a later one.
+def _jump(host, inst):
+    v = inst.vertex.index
+    for slot in (HELD, PERMANENT):
+        pos = held_pos(host, v, slot)
+        if pos and not further(inst.target, pos):
+            from . import decisions, restoring
+
+            data = host.store.get_blob(v * 4 + slot)
+            restoring.restore(host, inst, data)
+            if slot == HELD:
+                host.store.put_blob(v * 4 + PERMANENT, data)
+            inst.ck.pending = []
+            inst.ck.safe_pos = []
+            restoring.load_decisions(host, inst)
+            restoring.note(host, v, inst.epoch, UNTOLD)
+            inst.status = ASKING
+            restoring.reconnect(host, inst)
+            host.store_at_level(inst)
+            decisions.ask(host, inst)
+            return True
+    return False

@@ -1,0 +1,132 @@
+# Who takes from whom: the inputs of this host, and the ports here or elsewhere that they take from.
+#
+# Who consumes speaks first, and takes and acknowledges nothing before the producer has answered:
+# only then does the producer refuse whoever consumed before.
+
+from .instance import FETCHING
+from .plan import OUTSIDE
+from .position import further
+from .ring import Cursor
+from .wire import HELLO
+
+
+# The port of this host that an input takes from, or None.
+def port_of(host, e):
+    return host.ports.get((e.edge.src, e.edge.sport))
+
+
+# Connect what runs here with what runs here, and with what runs elsewhere.
+def wire(host):
+    for e in list(host.inputs.values()):
+        connect(host, e)
+    arrange(host)
+
+
+# The same where something has begun, ended or moved.
+def again(host):
+    for e in list(host.inputs.values()):
+        port = port_of(host, e)
+        if port is not e.port or (port is None and e.producer != host.where[e.edge.src][2]):
+            connect(host, e)
+    arrange(host)
+
+
+# The order in which things run, and whose boundaries somebody needs.
+def arrange(host):
+    instances = host.instances
+    host.order = [instances[v] for v in host.plan.order if v in instances] + host.ends
+    for inst in host.order[::-1]:
+        inst.bounded = False
+        for p in inst.ports:
+            for r in p.readers:
+                e = r.edge
+                if e.dst == OUTSIDE:
+                    continue
+                sink = r.local.sink if r.local else None
+                if sink is None or len(sink.inputs) > 1 or sink.timers or sink.bounded or e.delay_us:
+                    inst.bounded = True
+
+
+def connect(host, e):
+    e.contact = False
+    port = port_of(host, e)
+    if port is not None:
+        e.attach(port)
+        r = port.reader(e.edge)
+        r.local = e
+        r.host = host.me
+    else:
+        e.detach()
+    hello(host, e)
+
+
+# The consumer speaks, to a port of this host or to another host.
+def hello(host, e):
+    port = e.port
+    if port is None:
+        e.producer = host.where[e.edge.src][2]
+        link = host.links.get(e.producer)
+        if link:
+            k = e.edge.index
+            link.want(HELLO, k, k, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
+        return
+    r = port.reader(e.edge)
+    if e.inc != port.inc and not meet(host, e, port.inc):
+        return
+    if not port.on_hello(r, e.sink.epoch, e.cur.xi + 1):
+        host._stop(e.sink, r.epoch)
+        return
+    r.live = False
+    contact(host, e, r.epoch, port.first_for(r), r.name, r.holders)
+    for cr in port.crs:
+        if cr[0] > e.cur.xi or cr[2]:
+            e.on_request(cr[0], cr[1], cr[2])
+
+
+# The producer's stream has another incarnation than the one taken so far. True where that is
+# no matter: nothing was taken yet, or the lake simply begins another.
+def meet(host, e, inc):
+    if e.sink.ports == () or (e.inc == 0 and e.cur.xi == 0):
+        host.renumber(e, inc)
+        return True
+    return False
+
+
+# The producer answered: it knows our epoch from now on. Its name may be further than we are.
+def contact(host, e, epoch, first, name, holders):
+    sink = e.sink
+    if epoch > sink.epoch:
+        host._stop(sink, epoch)
+        return
+    if name and sink.ports and further(name, sink.position()):
+        if sink.status != FETCHING or further(name, sink.target):
+            sink.status = FETCHING
+            sink.target = name
+            sink.fetch_from = list(holders)
+            sink.fetch_try = 0
+            from . import transfer
+
+            transfer.fetch(host, sink)
+        return
+    if e.cur.xi < first:
+        host._count("a producer holds nothing from where its consumer stands")
+        return
+    e.contact = True
+    e.ack = True
+    e.said = -1
+    if not sink.ports:
+        sink.told = -1  # said anew
+    elif sink.ck.safe_pos:
+        sink.ck.announce()
+
+
+# The port jumped: its local consumers look at it anew, remote ones are spoken to again.
+def readers_again(host, p):
+    p.crs = []
+    p.bound = 0
+    for r in p.readers:
+        if r.local:
+            connect(host, r.local)
+        elif r.live:
+            r.cur = Cursor(r.got)
+            host._answer(p, r)
