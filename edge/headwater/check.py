@@ -10,6 +10,7 @@ report holds the plan.
 import math
 
 from . import plan as plans
+from . import planread
 from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
 from .operator import Operator, OperatorError, fields
@@ -186,7 +187,7 @@ class _Check(Sizing):
         for wire in p.wires:
             if wire.vertex is not None:
                 continue
-            if not (isinstance(wire.lake, str) and plans.is_lake_name(wire.lake)):
+            if not (isinstance(wire.lake, str) and planread.is_lake_name(wire.lake)):
                 self.error(wire, "not a name", LAKE_NAME_CURE, "lake stream %r" % (wire.lake,))
             elif wire.lake in lakes:
                 self.error(
@@ -217,12 +218,12 @@ class _Check(Sizing):
 
     def settings(self):
         p = self.process
-        self.strategy = self.choice(p, "checkpoints", p.checkpoints, plans.STRATEGIES)
-        self.level = self.choice(p, "level", p.level, plans.LEVELS)
-        ok = self.number_in(p, "every", p.every, 1, plans.EVERY_MAX)
-        ok = self.number_in(p, "batch", p.batch, 1, plans.BATCH_MAX) and ok
-        ok = self.number_in(p, "batch_ms", p.batch_ms, 1, plans.BATCH_MS_MAX) and ok
-        ok = self.number_in(p, "link_ms", p.link_ms, 0, plans.BATCH_MS_MAX) and ok
+        self.strategy = self.choice(p, "checkpoints", p.checkpoints, planread.STRATEGIES)
+        self.level = self.choice(p, "level", p.level, planread.LEVELS)
+        ok = self.number_in(p, "every", p.every, 1, planread.EVERY_MAX)
+        ok = self.number_in(p, "batch", p.batch, 1, planread.BATCH_MAX) and ok
+        ok = self.number_in(p, "batch_ms", p.batch_ms, 1, planread.BATCH_MS_MAX) and ok
+        ok = self.number_in(p, "link_ms", p.link_ms, 0, planread.BATCH_MS_MAX) and ok
         if ok and p.batch > p.every:
             self.error(
                 p,
@@ -233,8 +234,8 @@ class _Check(Sizing):
         if not [v for v in self.vertices if v.source]:
             self.error(p, "no source", "Begin with p.source(name, alphabet, rate_hz=..., on=...)")
         for what, have, most in (
-            ("vertices", len(self.vertices), plans.VERTICES_MAX),
-            ("edges", len(p.wires), plans.EDGES_MAX),
+            ("vertices", len(self.vertices), planread.VERTICES_MAX),
+            ("edges", len(p.wires), planread.EDGES_MAX),
         ):
             if have > most:
                 self.error(p, "%d %s; at most %d" % (have, what, most), "Split it into several processes")
@@ -357,9 +358,9 @@ class _Check(Sizing):
                 self.error(v, str(e), cure)
         for what, value in (("rate_hz", d.rate_hz), ("most_hz", d.most_hz)):
             if value is not None:
-                self.number_in(v, what, value, 0.001, plans.RATE_MHZ_MAX // 1000, (int, float))
+                self.number_in(v, what, value, 0.001, planread.RATE_MHZ_MAX // 1000, (int, float))
         if d.log_kb is not None:
-            self.number_in(v, "log_kb", d.log_kb, 1, plans.LOG_BYTES_MAX // 1024)
+            self.number_in(v, "log_kb", d.log_kb, 1, planread.LOG_BYTES_MAX // 1024)
 
     def bind(self, v):
         """Parameters by position and name, checked against PARAMS; True when they are right."""
@@ -564,8 +565,8 @@ class _Check(Sizing):
                         "%s, output port %d" % (v.label, port),
                     )
             for what, have, most in (
-                ("input", len(v.ins), plans.PORTS_MAX),
-                ("output", len(v.outs), plans.OUT_PORTS_MAX),
+                ("input", len(v.ins), planread.PORTS_MAX),
+                ("output", len(v.outs), planread.OUT_PORTS_MAX),
             ):
                 if have > most:
                     self.error(
@@ -579,7 +580,7 @@ class _Check(Sizing):
     def edges(self):
         for wire in self.process.wires:
             v = self.producer(wire)
-            policy = self.choice(wire, "policy on_full", wire.policy or "block", plans.POLICIES)
+            policy = self.choice(wire, "policy on_full", wire.policy or "block", planread.POLICIES)
             if policy is not None and policy > plans.SPILL and wire.vertex is not None:
                 self.error(
                     wire,
@@ -601,7 +602,7 @@ class _Check(Sizing):
                 )
             if wire.vertex is not None:
                 continue
-            durable = self.choice(wire, "durable", wire.durable, plans.DURABLE)
+            durable = self.choice(wire, "durable", wire.durable, planread.DURABLE)
             if durable == plans.FLASH and (self.level or 0) > plans.LOCAL and not wire.accept_loss:
                 self.error(
                     wire,
@@ -609,7 +610,7 @@ class _Check(Sizing):
                     % self.process.level,
                     'Use durable="gateway", or accept_loss=True',
                 )
-            self.number_in(wire, "within_ms", wire.within_ms, 0, plans.WITHIN_MS_MAX)
+            self.number_in(wire, "within_ms", wire.within_ms, 0, planread.WITHIN_MS_MAX)
 
     # -- hosts and placement -------------------------------------------------------------------------
 
@@ -645,10 +646,10 @@ class _Check(Sizing):
                     host = Host(name, builder.FLASH_KB, builder.HEAP_KB, 32, p.where)
                     host.sound = True
                     self.hosts.append(host)
-        if len(self.hosts) > plans.HOSTS_MAX:
+        if len(self.hosts) > planread.HOSTS_MAX:
             self.error(
                 p,
-                "%d hosts; at most %d" % (len(self.hosts), plans.HOSTS_MAX),
+                "%d hosts; at most %d" % (len(self.hosts), planread.HOSTS_MAX),
                 "Split it into several processes",
             )
         for v in self.order:
@@ -729,16 +730,16 @@ class _Check(Sizing):
 
     def buffers(self):
         for wire in self.process.wires:
-            if wire.cap is not None and not self.number_in(wire, "cap", wire.cap, 1, plans.CAP_MAX):
+            if wire.cap is not None and not self.number_in(wire, "cap", wire.cap, 1, planread.CAP_MAX):
                 continue
             if not self.sized:
                 continue
             need = self.need(wire)
-            if wire.cap is None and self.cap(wire) > plans.CAP_MAX:
+            if wire.cap is None and self.cap(wire) > planread.CAP_MAX:
                 self.error(
                     wire,
                     "one interval is up to %d elements here; a buffer holds at most %d"
-                    % (need, plans.CAP_MAX),
+                    % (need, planread.CAP_MAX),
                     "Lower every=",
                 )
             elif wire.cap is not None and wire.cap < need:
@@ -771,7 +772,7 @@ class _Check(Sizing):
                     else "%s has no silent port: use a type that has one, like Attenuate" % y.declared.kind,
                 )
             if (
-                not self.number_in(wire, "delay_ms", wire.delay_ms, 1, plans.DELAY_US_MAX // 1000)
+                not self.number_in(wire, "delay_ms", wire.delay_ms, 1, planread.DELAY_US_MAX // 1000)
                 or not self.sized
             ):
                 continue
@@ -937,9 +938,9 @@ class _Check(Sizing):
                     0 if lake else wire.port,
                     0 if wire.delay_ms is None else round(wire.delay_ms * 1000),
                     self.cap(wire),
-                    plans.POLICIES.index(wire.policy or "block"),
+                    planread.POLICIES.index(wire.policy or "block"),
                     wire.lake,
-                    plans.DURABLE.index(wire.durable) if lake else 0,
+                    planread.DURABLE.index(wire.durable) if lake else 0,
                     wire.within_ms if lake else 0,
                     False,
                 )

@@ -2,53 +2,17 @@
 #
 # Plain numbered lists: vertices, edges, placement. Everything a host sends or stores names
 # vertices and edges by these numbers. `Plan.hash` names the version of the process: it covers
-# everything but the placement, since operators move.
+# everything but the placement, since operators move. The bytes: planread.py.
 #
-# Encoding, msgpack in the canonical form of pack.py:
-#   plan      [FORMAT, bin(process), placement]
-#   process   [name, strategy, every, level, batch, batch_ms, [host name ..], [alphabet text ..],
-#              [vertex ..], [edge ..]]
-#   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
-#              [.. of each output port], rate_mhz, log_bytes]; -1 for a disabled input port;
-#              a parameter that has its default is left out. In a value that is a list, a list inside
-#              it stands as false, its length, its items: trees are deeper than msgpack lists may be
-#   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms]
-#   placement [[host number, best first ..] of each vertex ..]
 # Vertices stand so that producers come first, feedback aside: src < dst or delay_us > 0.
 
-from hashlib import sha256
+from .once import let_go
 
-from . import pack
-from .alphabet import Alphabet, AlphabetError, is_name
-
-FORMAT = 1
 UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
-STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
 LOCAL, PEER, PEERS2 = 0, 1, 2
-LEVELS = ("local", "peer", "peers=2")
 BLOCK, SPILL, DROP_OLDEST, DROP_NEWEST = 0, 1, 2, 3
-POLICIES = ("block", "spill", "drop_oldest", "drop_newest")
 FLASH, GATEWAY, LAKE = 0, 1, 2
-DURABLE = ("flash", "gateway", "lake")
 OUTSIDE = -1  # Edge.dst of an edge to the lake
-
-BYTES_MAX = 16384  # of an encoded plan: what a 64 KiB heap can take in
-VERTICES_MAX = 100
-EDGES_MAX = 200
-HOSTS_MAX = 64
-PORTS_MAX = 16
-OUT_PORTS_MAX = 8
-PLACES_MAX = 16  # hosts of one vertex
-EVERY_MAX = 1000000
-BATCH_MAX = 4096
-BATCH_MS_MAX = 60000
-CAP_MAX = 1 << 20
-TREE_DEPTH_MAX = 20
-DELAY_US_MAX = 1000000000  # a small integer on a board
-WITHIN_MS_MAX = 1000000000
-RATE_MHZ_MAX = 1000000000
-LOG_BYTES_MAX = 1 << 29
-LAKE_NAME_MAX = 64
 
 
 class PlanError(ValueError):
@@ -138,192 +102,11 @@ class Plan:
         return [e for e in self.edges if e.src == v and e.sport == port]
 
 
-def plan_hash(process):
-    return sha256(process).digest()[:8]
-
-
-# True for what may name a table's stream: names with '/' between them.
-def is_lake_name(s):
-    return len(s) <= LAKE_NAME_MAX and all([is_name(part) for part in s.split("/")])
-
-
-# Vertices that can be reached from `start`, in the order found; it stands first.
-def reach(edges, start):
-    seen = [start]
-    for v in seen:
-        for e in edges:
-            if e.src == v and e.dst >= 0 and e.dst not in seen:
-                seen.append(e.dst)
-    return seen
-
-
-def _fail(what, where, value):
-    raise PlanError("plan: %s of %s is %r" % (what, where, value))
-
-
-def _int(what, where, value, low, high):
-    if type(value) is not int or not low <= value <= high:
-        _fail(what, where, value)
-    return value
-
-
-def _text(what, where, value, empty=False):
-    if type(value) is not str or not (is_name(value) or empty and value == ""):
-        _fail(what, where, value)
-    return value
-
-
-def _list(what, where, value, low, high):
-    if type(value) not in (list, tuple) or not low <= len(value) <= high:
-        _fail(what, where, value if type(value) not in (list, tuple) else "%d long" % len(value))
-    return value
-
-
-# The list that `flat` stands for, from pos on: n items, or with n < 0 all there are.
-def _tree(where, flat, pos, n, depth):
-    out = []
-    while n and (n > 0 or pos < len(flat)):
-        if pos >= len(flat) or depth > TREE_DEPTH_MAX:
-            _fail("parameters", where, "a list that does not end")
-        v = flat[pos]
-        pos += 1
-        if v is False:
-            if pos >= len(flat):
-                _fail("parameters", where, "a list that does not end")
-            v, pos = _tree(where, flat, pos + 1, _int("list", where, flat[pos], 0, len(flat)), depth + 1)
-        elif type(v) is not int and type(v) is not str:
-            _fail("parameters", where, type(v))
-        out.append(v)
-        n -= 1
-    return out, pos
-
-
-def _vertex(i, row, alphabets):
-    where = "vertex %d" % i
-    name, kind, version, params, ins, outs, rate_mhz, log_bytes = _list("fields", where, row, 8, 8)
-    _text("name", where, name)
-    _text("kind", where, kind, True)
-    _int("version", where, version, 0, 65535)
-    if type(params) is not dict or len(params) > 64:
-        _fail("parameters", where, type(params))
-    for key in params:
-        _text("parameter", where, key)
-        value = params[key]
-        if type(value) is list:
-            params[key] = _tree(where, value, 0, -1, 0)[0]
-        elif type(value) not in (int, str, float):
-            _fail("parameters", where, type(value))
-    top = len(alphabets) - 1
-    _list("input ports", where, ins, 1 if kind else 0, PORTS_MAX if kind else 0)
-    _list("output ports", where, outs, 1, OUT_PORTS_MAX if kind else 1)
-    ins = tuple([None if _int("input", where, a, -1, top) < 0 else alphabets[a] for a in ins])
-    outs = tuple([alphabets[_int("output", where, a, 0, top)] for a in outs])
-    _int("rate_mhz", where, rate_mhz, 0, 0 if kind else RATE_MHZ_MAX)
-    _int("log_bytes", where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
-    return Vertex(i, name, kind, version, params, ins, outs, rate_mhz, (), log_bytes)
-
-
-def _edge(i, row, vertices, taken, lakes):
-    where = "edge %d" % i
-    row = _list("fields", where, row, 10, 10)
-    src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms = row
-    top = len(vertices) - 1
-    _int("src", where, src, 0, top)
-    _int("sport", where, sport, 0, len(vertices[src].outs) - 1)
-    _int("dst", where, dst, OUTSIDE, top)
-    _int("cap", where, cap, 1, CAP_MAX)
-    if dst == OUTSIDE:
-        _int("dport", where, dport, 0, 0)
-        _int("delay_us", where, delay_us, 0, 0)
-        _int("policy", where, policy, 0, len(POLICIES) - 1)
-        if type(lake) is not str or not is_lake_name(lake) or lake in lakes:
-            _fail("lake", where, lake)
-        lakes.append(lake)
-        _int("durable", where, durable, 0, len(DURABLE) - 1)
-        _int("within_ms", where, within_ms, 0, WITHIN_MS_MAX)
-    else:
-        _int("dport", where, dport, 0, len(vertices[dst].ins) - 1)
-        _int("delay_us", where, delay_us, 0, DELAY_US_MAX)
-        _int("policy", where, policy, 0, SPILL)
-        if lake != "" or durable != 0 or within_ms != 0:
-            _fail("lake", where, lake)
-        if src >= dst and not delay_us:
-            _fail("order", where, (src, dst))
-        port = (dst, dport)
-        if port in taken:
-            _fail("input port", where, port)
-        taken.append(port)
-        if vertices[src].outs[sport] != vertices[dst].ins[dport]:
-            _fail("alphabet", where, vertices[src].outs[sport])
-    return Edge(i, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, False)
-
-
 # The plan in `data`. Total: gives a plan whose every number is in range, or raises PlanError.
 def loads(data):
-    if len(data) > BYTES_MAX:
-        raise PlanError("plan: %d bytes; at most %d" % (len(data), BYTES_MAX))
+    from . import planread
+
     try:
-        form, process, placement = _list("fields", "plan", pack.loads(data), 3, 3)
-        if form != FORMAT or type(form) is not int:
-            raise PlanError("plan: format %r; this runtime knows %d" % (form, FORMAT))
-        if type(process) is not bytes:
-            _fail("process", "plan", type(process))
-        name, strategy, every, level, batch, batch_ms, hosts, texts, rows, links = _list(
-            "fields", "process", pack.loads(process), 10, 10
-        )
-    except pack.PackError as e:
-        raise PlanError("plan: " + str(e))
-    _text("name", "process", name)
-    _int("strategy", "process", strategy, 0, len(STRATEGIES) - 1)
-    _int("every", "process", every, 1, EVERY_MAX)
-    _int("level", "process", level, 0, len(LEVELS) - 1)
-    _int("batch", "process", batch, 1, BATCH_MAX)
-    _int("batch_ms", "process", batch_ms, 1, BATCH_MS_MAX)
-    _list("hosts", "process", hosts, 1, HOSTS_MAX)
-    for i in range(len(hosts)):
-        _text("host", "process", hosts[i])
-        if hosts[i] in hosts[:i]:
-            _fail("host", "process", hosts[i])
-    _list("alphabets", "process", texts, 1, VERTICES_MAX * PORTS_MAX)
-    _list("vertices", "process", rows, 1, VERTICES_MAX)
-    _list("edges", "process", links, 1, EDGES_MAX)
-    _list("placement", "process", placement, len(rows), len(rows))
-    alphabets = []
-    for text in texts:
-        if type(text) is not str or len(text) > 2048:
-            _fail("alphabet", "process", type(text))
-        try:
-            alphabets.append(Alphabet(text))
-        except AlphabetError as e:
-            raise PlanError("plan: " + str(e))
-    vertices = []
-    for i in range(len(rows)):
-        v = _vertex(i, rows[i], alphabets)
-        for u in vertices:
-            if u.name == v.name:
-                _fail("name", "vertex %d" % i, v.name)
-        where = _list("placement", "vertex %d" % i, placement[i], 1, min(PLACES_MAX, len(hosts)))
-        for k in range(len(where)):
-            _int("host", "vertex %d" % i, where[k], 0, len(hosts) - 1)
-            if where[k] in where[:k]:
-                _fail("hosts", "vertex %d" % i, where)
-        v.hosts = tuple(where)
-        vertices.append(v)
-    edges = []
-    taken = []
-    lakes = []
-    for i in range(len(links)):
-        edges.append(_edge(i, links[i], vertices, taken, lakes))
-    for v in vertices:
-        for p in range(len(v.ins)):
-            if (v.ins[p] is not None) != ((v.index, p) in taken):
-                _fail("input port", "vertex %d" % v.index, p)
-    if any([e.delay_us for e in edges]):
-        for v in vertices:
-            seen = reach(edges, v.index)
-            for e in edges:
-                if e.dst == v.index and e.src in seen:
-                    e.cyclic = True
-    order = tuple(range(len(vertices)))
-    sha = plan_hash(process)
-    return Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), sha, batch_ms)
+        return planread.plan(data)
+    finally:
+        let_go("planread")

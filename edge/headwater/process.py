@@ -20,7 +20,7 @@ those that its vertices name.
 import difflib
 import sys
 
-from . import operators, pack, plan
+from . import operators, pack, plan, planread
 from .operator import Operator, OperatorError
 
 GATEWAY = "gateway"
@@ -380,7 +380,7 @@ def dumps(p):
     process = pack.dumps(
         [p.name, p.strategy, p.every, p.level, p.batch, p.batch_ms, list(p.hosts), texts, rows, links]
     )
-    return pack.dumps([plan.FORMAT, process, [list(v.hosts) for v in p.vertices]])
+    return pack.dumps([planread.FORMAT, process, [list(v.hosts) for v in p.vertices]])
 
 
 def library():

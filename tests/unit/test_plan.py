@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import strategies
-from headwater import pack
+from headwater import pack, planread
 from headwater import plan as plans
 from headwater.check import check
 from headwater.plan import PlanError
@@ -37,10 +37,10 @@ def test_300_random_processes_are_valid_and_of_every_kind():
         report = check(random_process(seed))
         assert [str(p) for p in report.errors()] == [], "seed %d" % seed
         plan = report.decoded
-        seen.add(plans.STRATEGIES[plan.strategy])
-        seen.add(plans.LEVELS[plan.level])
+        seen.add(planread.STRATEGIES[plan.strategy])
+        seen.add(planread.LEVELS[plan.level])
         seen |= {v.kind for v in plan.vertices}
-        seen |= {plans.DURABLE[e.durable] for e in plan.edges if e.lake}
+        seen |= {planread.DURABLE[e.durable] for e in plan.edges if e.lake}
         seen |= {"feedback" for e in plan.edges if e.delay_us}
         seen |= {"spill" for e in plan.edges if e.policy == plans.SPILL}
         seen |= {"irregular" for v in plan.vertices if not v.kind and not v.rate_mhz}

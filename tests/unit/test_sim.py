@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from headwater.plan import LEVELS, STRATEGIES
+from headwater.planread import LEVELS, STRATEGIES
 from headwater_tools import cli
 from headwater_tools.processes import example
 from headwater_tools.sim import mix

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headwater.check import Problem, Report, check
-from headwater.plan import DURABLE, LEVELS, STRATEGIES, Plan
+from headwater.plan import Plan
+from headwater.planread import DURABLE, LEVELS, STRATEGIES
 
 from ..processes import ProcessFileError, load
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import Batch
-from headwater.plan import BLOCK, FLASH, LOCAL, OUTSIDE, PEERS2, SPILL, UNSAFE, reach
+from headwater.plan import BLOCK, FLASH, LOCAL, OUTSIDE, PEERS2, SPILL, UNSAFE
+from headwater.planread import reach
 from headwater.position import further
 from headwater.ring import Cursor
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.check import check
-from headwater.plan import LEVELS, STRATEGIES, Plan
+from headwater.plan import Plan
+from headwater.planread import LEVELS, STRATEGIES
 from headwater.process import Process
 
 from .. import Trouble

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 
 from headwater.cutflash import KINDS
-from headwater.plan import LEVELS, OUTSIDE, PEER, PEERS2, STRATEGIES, UNSAFE, Plan
+from headwater.plan import OUTSIDE, PEER, PEERS2, UNSAFE, Plan
+from headwater.planread import LEVELS, STRATEGIES
 
 from .checkers import Bounds, Held, Holes, Sameness, at_the_end, wanted
 from .world import SECOND, SITE_US, Node, World
