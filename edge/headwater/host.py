@@ -452,6 +452,8 @@ class Host:
                 self.links[sender].want(wire.TIME, 0, m[1], t, t, self.clock.error_us(self.now))
         elif kind == wire.TIME:
             self.clock.exchange(m[1], m[2], m[3], self.now, m[4])
+        elif kind > wire.BEAT:
+            self._count("belongs to the site link")
         elif m[1] >= len(self.plan.vertices):
             self._count("unknown vertex")
         elif kind in (wire.CKPT, wire.STORED, wire.FETCH):

@@ -45,6 +45,10 @@ TOLD = 18
 CLOCK = 19
 TIME = 20
 BEAT = 21
+PLAN = 22
+PLANNED = 23
+SWITCH = 24
+STATUS = 25
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -68,6 +72,10 @@ MESSAGES = {
     CLOCK: "v",  # t1
     TIME: "vvvv",  # t1, t2, t3, error
     BEAT: "vv",  # state, stamp
+    PLAN: "bvvb",  # deployment, size, offset, piece; these four go over the site link only
+    PLANNED: "bvvb",  # deployment, state, offset, why
+    SWITCH: "bv",  # deployment, step
+    STATUS: "b",  # content
 }
 
 
