@@ -81,6 +81,38 @@ def names_in(tree, found=None, depth=1):
     return found
 
 
+# Whether the tree is a test that a loop in machine code (machine.py) can make: comparisons, joined by
+# `and` and `or`, of fields of 32 bits signed, or of sums and products that stay below 2**30.
+# spans: field -> (smallest, largest).
+def narrow(tree, spans):
+    if type(tree) not in (list, tuple):
+        return False
+    if tree[0] == "and" or tree[0] == "or":
+        return all([narrow(part, spans) for part in tree[1:]])
+    if tree[0] not in ("<", "<=", ">", ">=", "==", "!="):
+        return False
+    return all([part in spans if type(part) is str else _reach(part, spans) for part in tree[1:]])
+
+
+# The largest magnitude that the sum or product can have, and one more; 0 where it is not known or too large.
+def _reach(tree, spans):
+    total = 0
+    if type(tree) is int:
+        total = abs(tree) + 1
+    elif type(tree) is str:
+        if tree in spans:
+            total = max(abs(v) for v in spans[tree]) + 1
+    elif tree[0] == "neg" and type(tree[1]) is int:
+        total = tree[1] + 1
+    elif tree[0] in ("+", "-", "*"):
+        parts = [_reach(part, spans) for part in tree[1:]]
+        if all(parts):
+            total = parts[0]
+            for part in parts[1:]:
+                total = total * part if tree[0] == "*" else total + part
+    return total if total <= 1 << 30 else 0
+
+
 def _source(tree, names, depth, nodes):
     nodes[0] += 1
     if nodes[0] > NODES_MAX:

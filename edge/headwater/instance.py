@@ -87,34 +87,28 @@ class Instance:
             if self.alone and e.contact and not e.crs and not self.decisions:
                 port = e.port
                 xi = e.cur.xi
-                ring = (port or e).ring
-                if xi == ring.last:
+                x = (port or e).ring
+                if xi == x.last:
                     break  # nothing waits
                 # The batch that the producer just made, if it is the next one as a whole, up to a
-                # request that is derived: what runs on one host comes this way, so no call is wasted.
-                w = ring.tail
-                if w and port and w.xi == xi + 1 and not (w.hole or e.from_ts or e.closed):
-                    n = w.n
-                    if e.every:
-                        k = e.every - xi % e.every
-                        if k < n:
-                            n = k
-                    if n <= self.size:
-                        for p in self.ports:
-                            ring = p.ring
-                            if ring.cap - ring.count < n:
-                                n = 0
-                                break
-                        if n:
-                            self._run(w, n)
-                            if e.every and k == n:
-                                e.taken(n)
-                            else:
-                                e.cur.xi = xi + n
-                            did += n
-                            if self.counts:
-                                self.ck.after(n)
-                            continue
+                # request that is derived: most of what runs on one host comes this way.
+                x = x.tail
+                if x and port and x.xi == xi + 1 and not (x.hole or e.from_ts or e.closed):
+                    n = x.n
+                    every = e.every
+                    if every:
+                        every -= xi % every
+                        if every < n:
+                            n = every
+                    if n <= self.size and self._run(x, n):
+                        if every == n:
+                            e.taken(n)
+                        else:
+                            e.cur.xi = xi + n
+                        did += n
+                        if self.counts:
+                            self.ck.after(n)
+                        continue
             self._requests()
             if self.decisions and not self._decide():
                 break
@@ -374,21 +368,26 @@ class Instance:
 
     # ---- what comes out
 
+    # Run the operator over n entries; False, and nothing done, where an output port has no room.
     def _run(self, x, n):
+        ports = self.ports
+        for p in ports:
+            if p.ring.cap - p.ring.count < n:
+                return False
+        for p in ports:
+            p.ring.tail = None  # the operator writes into that batch again
         op = self.op
         dt = x.dt
-        self.front = x.ts
+        self.front = ts = x.ts
         self.past = (n - 1) * dt if dt >= 0 else x.at[n - 1]
-        for p in self.ports:
-            p.ring.tail = None  # the operator writes into that batch again
         m = op.run(x, n)
-        for p in self.ports:
+        for p in ports:
             y = op.outs[p.number]
             if p.number:
                 m = y.n
             if not m:
                 continue
-            y.ts = x.ts
+            y.ts = ts
             y.unsync = x.unsync
             y.hole = 0
             y.xi = p.ring.last + 1
@@ -399,8 +398,16 @@ class Instance:
                     y.at_mem[0:m] = x.at_mem[:m]
             else:
                 y.dt = -1
-                _place(y.at, x.at, m, dt)
-            p.append(y, m, self.bounded)
+                if dt != 1:
+                    _place(y.at, x.at, m, dt)
+            if p.logged or self.bounded:
+                p.append(y, m)
+            else:
+                ring = p.ring
+                ring.append(y, 0, m)
+                if p.trim_to > ring.first:
+                    ring.trim(min(p.trim_to, ring.last))
+        return True
 
     def _fire(self, due):
         for p in self.ports:
@@ -425,7 +432,7 @@ class Instance:
                 y.unsync = 0
                 y.xi = p.ring.last + 1
                 y.n = k
-                p.append(y, k, self.bounded)
+                p.append(y, k)
         return 1
 
     def _hole(self, port, w):
@@ -444,7 +451,7 @@ class Instance:
             y.unsync = w.unsync
             y.xi = p.ring.last + 1
             y.n = 1
-            p.append(y, 1, self.bounded)
+            p.append(y, 1)
 
     # Boundary of the outputs: nothing below it follows what has been emitted.
     def bound(self):

@@ -201,18 +201,17 @@ class OutPort:
         if r.cur.xi >= first - 1 and r.cur.xi < last:
             r.cur.xi = first - 1
 
-    # Take n entries that the operator just produced. bounded: somebody asks for boundaries.
-    def append(self, batch, n, bounded):
+    # Take n entries that the operator just produced.
+    def append(self, batch, n):
         ring = self.ring
         ring.append(batch, 0, n)
         if self.logged and self.sealed < batch.xi - 1:
             self._seal_upto(ring.last)  # a checkpoint from elsewhere brought entries along
         elif self.logged:
             self.seal(batch, n)  # where the log is full, `_evict` tries again
-        if bounded:
-            ts = batch.ts_of(n - 1)
-            if ts > self.bound:
-                self.bound = ts
+        ts = batch.ts_of(n - 1)
+        if ts > self.bound:
+            self.bound = ts
         if self.trim_to > ring.first:
             ring.trim(min(self.trim_to, ring.last))
 

@@ -5,6 +5,7 @@
 
 from .. import expr
 from ..alphabet import TYPES, Alphabet, AlphabetError, is_name
+from ..machine import BOARD, machine
 from ..operator import Operator, OperatorError
 from . import fields
 
@@ -71,6 +72,17 @@ class _Expression(Operator):
         return self.code(self, x, n)
 
 
+_CHOOSE = """def run(%s, at: ptr32, n: int) -> int:
+ j = 0
+ for i in range(n):
+  v = %s
+  if %s:
+   at[j] = i
+   j += 1
+ return j
+"""
+
+
 # Elements for which the expression is true (not 0).
 class Where(_Expression):
     PARAMS = "test:expr names:text values:ints"
@@ -84,6 +96,30 @@ class Where(_Expression):
 
     def trees(self):
         return self.test
+
+    # In machine code where the test looks at one narrow field: first which elements, then their fields.
+    def setup(self):
+        self.choose = None
+        _Expression.setup(self)
+        a = self.ins[0]
+        used = expr.names_in(self.test)
+        if BOARD and len(used) == 1 and used[0] in a.names and max([TYPES[t][1] for t in a.types]) < 8:
+            self.field = a.names.index(used[0])
+            column, value = fields.column(a.types[self.field], "a", True)
+            if column and expr.narrow(self.test, {used[0]: fields.limits(a, self.field)}):
+                text = expr.source(self.test, {used[0]: "v"})
+                self.choose = machine(_CHOOSE % (column, value, text))
+                self.pick = [fields.picker(TYPES[t][1]) for t in a.types]
+
+    def run(self, x, n):
+        if not self.choose:
+            return self.code(self, x, n)
+        y = self.y
+        at = y.at
+        j = self.choose(x.cols[self.field], at, n)
+        for f in range(len(x.cols)):
+            self.pick[f](x.cols[f], y.cols[f], at, j)
+        return j
 
     def source(self):
         a = self.ins[0]

@@ -4,6 +4,7 @@
 # by their parameter `field`, which may stay empty where the stream has only one.
 
 from ..alphabet import TYPES, Alphabet
+from ..machine import machine
 from ..operator import OperatorError
 
 
@@ -65,6 +66,25 @@ def index(kind, a, field, port=0, bits=64):
     i = a.names.index(field)
     integers(kind, Alphabet(field + ":" + a.types[i]), port, bits)
     return i
+
+
+# For source of a loop in machine code (machine.py): how a column of this type is declared, and how its
+# element i is read. None where 32 bits are not enough to compute with its values, or, with `same`, to
+# look at them.
+def column(t, name, same=False):
+    width, low = TYPES[t][1:3]
+    if width > 2 and not (same and t == "i32"):
+        return None, None
+    value = name + "[i]"
+    if low and width < 4:
+        value = "(%s ^ %d) + %d" % (value, -low, low)  # read without sign
+    return "%s: ptr%d" % (name, 8 * width), value
+
+
+# In machine code: element j of o becomes element at[j] of a, for j below m. width: bytes of an element.
+def picker(width):
+    text = "def run(a: ptr%d, o: ptr%d, at: ptr32, m: int):\n for j in range(m):\n  o[j] = a[at[j]]\n"
+    return machine(text % (8 * width, 8 * width))
 
 
 # (smallest, largest) of field i.

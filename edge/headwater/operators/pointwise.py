@@ -2,6 +2,7 @@
 # Decimate, DeadBand. What they store saturates at the limits of the field's type.
 
 from ..alphabet import TYPES
+from ..machine import BOARD, machine
 from ..operator import Operator, OperatorError
 from . import fields
 
@@ -21,6 +22,10 @@ class Affine(Operator):
         if not self.den:
             raise OperatorError("Affine: den is 0; it must be another number")
         fields.within("Affine", "shift", self.shift, 0, 31)
+        self.code = []
+        if BOARD and self.den == 1 and (abs(self.num) << 16) + abs(self.offset) < 1 << 31:
+            for t in self.ins[0].types:
+                self.code.append(_affine(t))
 
     def run(self, x, n):
         num = self.num
@@ -32,7 +37,9 @@ class Affine(Operator):
             high = TYPES[a.types[f]][3]
             c = x.cols[f]
             o = self.y.cols[f]
-            if den == 1:
+            if self.code and self.code[f]:
+                self.code[f](c, o, n, num, self.shift, offset)
+            elif den == 1:
                 for i in range(n):
                     v = c[i] * num + offset
                     o[i] = low if v < low else high if v > high else v
@@ -41,6 +48,24 @@ class Affine(Operator):
                     v = c[i] * num // den + offset
                     o[i] = low if v < low else high if v > high else v
         return n
+
+
+def _affine(t):
+    column, value = fields.column(t, "a")
+    if not column:
+        return None
+    return machine(
+        """def run(%s, o: ptr%d, n: int, num: int, shift: int, offset: int):
+ for i in range(n):
+  v = ((%s) * num >> shift) + offset
+  if v < %d:
+   v = %d
+  elif v > %d:
+   v = %d
+  o[i] = v
+"""
+        % (column, 8 * TYPES[t][1], value, TYPES[t][2], TYPES[t][2], TYPES[t][3], TYPES[t][3])
+    )
 
 
 # The length of a vector: the integer square root of the sum of the squares of all its fields, or of
@@ -118,6 +143,7 @@ class Difference(Operator):
         for name, t in zip(self.lasts, a.types):
             state += " %s:%s" % (name, t)
         self.STATE = state
+        self.code = [_difference(t) for t in a.types]
 
     def run(self, x, n):
         if not n:
@@ -126,10 +152,13 @@ class Difference(Operator):
             c = x.cols[f]
             o = self.y.cols[f]
             last = getattr(self, self.lasts[f]) if self.primed else c[0]
-            for i in range(n):
-                v = c[i]
-                o[i] = v - last
-                last = v
+            if self.code[f]:
+                last = self.code[f](c, o, n, last)
+            else:
+                for i in range(n):
+                    v = c[i]
+                    o[i] = v - last
+                    last = v
             setattr(self, self.lasts[f], last)
         self.primed = 1
         return n
@@ -137,6 +166,22 @@ class Difference(Operator):
     def hole(self, port):
         self.primed = 0
         return True
+
+
+def _difference(t):
+    column, value = fields.column(t, "a")
+    if not column:
+        return None
+    return machine(
+        """def run(%s, o: ptr%d, n: int, last: int) -> int:
+ for i in range(n):
+  v = %s
+  o[i] = v - last
+  last = v
+ return last
+"""
+        % (column, 16 * TYPES[t][1], value)
+    )
 
 
 # Every k-th element; of 1, 2, 3, ... these are k, 2k, ... A hole does not change the count.
@@ -189,6 +234,7 @@ class DeadBand(Operator):
         a = self.ins[0]
         self.at_field = fields.index("DeadBand", a, self.field)
         fields.fixed("DeadBand", self, "primed:u8 last:" + a.types[self.at_field], "the field")
+        self.code = _dead_band(a.types[self.at_field])
 
     def run(self, x, n):
         if not n:
@@ -198,16 +244,25 @@ class DeadBand(Operator):
         width = self.width
         last = self.last if self.primed else c[0] + width + 1
         o = self.y.cols[self.at_field]
-        under = -width
-        j = 0
-        for i in range(n):
-            v = c[i]
-            d = v - last
-            if d > width or d < under:
-                last = v
-                at[j] = i
-                o[j] = v
-                j += 1
+        if self.code:
+            if width > 65535:  # nothing differs by more
+                width = 65535
+                if not self.primed:
+                    last = c[0] + 65536
+            j = self.code(c, o, at, n, width, last)
+            if j:
+                last = o[j - 1]
+        else:
+            under = -width
+            j = 0
+            for i in range(n):
+                v = c[i]
+                d = v - last
+                if d > width or d < under:
+                    last = v
+                    at[j] = i
+                    o[j] = v
+                    j += 1
         self.last = last
         self.primed = 1
         for f in range(len(x.cols)):
@@ -221,3 +276,24 @@ class DeadBand(Operator):
     def hole(self, port):
         self.primed = 0
         return True
+
+
+def _dead_band(t):
+    column, value = fields.column(t, "a")
+    if not column:
+        return None
+    return machine(
+        """def run(%s, o: ptr%d, at: ptr32, n: int, width: int, last: int) -> int:
+ j = 0
+ for i in range(n):
+  v = %s
+  d = v - last
+  if d > width or 0 - d > width:
+   last = v
+   at[j] = i
+   o[j] = v
+   j += 1
+ return j
+"""
+        % (column, 8 * TYPES[t][1], value)
+    )
