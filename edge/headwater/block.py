@@ -7,10 +7,10 @@
 # BlockError; the work and the memory are bounded by the batch that is filled. Bytes: SPEC.md.
 
 import struct
-import sys
 
 from .alphabet import TYPES
 from .batch import SPAN_US
+from .machine import machine
 
 _HOLE = 1
 _IRREGULAR = 2
@@ -31,6 +31,13 @@ class BlockError(ValueError):
 
 # Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position behind it.
 def put_varint(buf, pos, v):
+    while v > 0x1FFFFFFF:  # four bytes of a long integer at once
+        low = v & 0xFFFFFFF
+        v >>= 28
+        for _ in range(4):
+            buf[pos] = low & 127 | 128
+            low >>= 7
+            pos += 1
     while v > 127:
         buf[pos] = v & 127 | 128
         v >>= 7
@@ -75,7 +82,7 @@ def encode(batch, i0, n, buf, pos):
             flags |= _IRREGULAR
         pos = put_varint(buf, pos, n << _FLAGS | flags)
         pos = put_varint(buf, pos, batch.xi + i0)
-        pos = put_varint(buf, pos, batch.ts_of(i0))
+        pos = put_varint(buf, pos, batch.ts_of(i0) if i0 or dt < 0 else batch.ts)
         if batch.hole:
             return put_varint(buf, put_varint(buf, pos, batch.hole), batch.back)
         if dt >= 0:
@@ -103,13 +110,39 @@ def encode(batch, i0, n, buf, pos):
         return -1
 
 
-# The loop of _put_column once more, for MicroPython's viper: 16 bits signed, in two steps, since it
-# has 32 bits. It checks no bounds. A run adds at most 31 bytes.
-_SOURCE = """
-import micropython
-@micropython.viper
-def packer(x: ptr16, i: int, end: int, buf: ptr8, pos: int, full: int, k: int, order: int) -> int:
- p = (x[i - 1] ^ 32768) - 32768
+# _put_column once more, for 16 bits signed in machine code, in two steps, since that has 32 bits.
+# It checks no bounds. A run adds at most 31 bytes.
+_packer = machine(
+    """def run(x: ptr16, i: int, end: int, buf: ptr8, pos: int) -> int:
+ p = (x[i] ^ 32768) - 32768
+ i += 1
+ d = (x[i] ^ 32768) - 32768 - p
+ if d < 0:
+  d = 0 - d
+ a = b = d
+ step = (end - i + 1 >> 5) + 2
+ k = 1
+ j = i + 1
+ while j < end:
+  e = (x[j - 1] ^ 32768) - 32768
+  v = (x[j] ^ 32768) - 32768 - e
+  z = v - e + (x[j - 2] ^ 32768) - 32768
+  a += v if v >= 0 else 0 - v
+  b += z if z >= 0 else 0 - z
+  k += 1
+  j += step
+ order = 0
+ if b < a:
+  order = -1
+  a = b
+ a = a // k
+ k = 0
+ while a > 0:
+  a >>= 1
+  k += 1
+ buf[pos] = k | order & 32
+ pos += 1
+ full = pos + (end - i) * 2
  d = acc = nb = 0
  while i < end and pos <= full:
   j = i + 8
@@ -154,15 +187,7 @@ def packer(x: ptr16, i: int, end: int, buf: ptr8, pos: int, full: int, k: int, o
   pos += 1
  return pos
 """
-_packer = None
-if sys.implementation.name == "micropython":
-    _space = {}
-    try:
-        exec(_SOURCE, _space)
-        _packer = _space["packer"]
-    except SyntaxError:
-        pass  # this board has no compiler for machine code
-    del _space
+)
 
 
 # All values of a column but the first (floats: all), as differences or plain. bits: width of the
@@ -171,7 +196,11 @@ def _put_column(x, i0, n, code, bits, buf, pos):
     end = i0 + n
     i = i0 + 1
     start = pos
-    if bits:
+    if _packer and code == "h" and pos + 2 * n + 40 <= len(buf):
+        pos = _packer(x, i0, end, buf, pos)
+        if pos < start + 2 * n:
+            return pos
+    elif bits:
         # A few places of the column tell which order of difference is shorter, and the first width.
         a = b = x[i] - x[i0]
         if a < 0:
@@ -198,9 +227,6 @@ def _put_column(x, i0, n, code, bits, buf, pos):
         buf[pos] = k | _ORDER2 if order else k
         pos += 1
         full = pos + (n - 1) * (bits >> 3)
-        if _packer and code == "h" and full + 40 <= len(buf):
-            pos = _packer(x, i, end, buf, pos, full, k, order)
-            i = end
         acc = 0
         nb = 0
         p = x[i0]

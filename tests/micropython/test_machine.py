@@ -1,5 +1,6 @@
 # Loops in machine code give what the same operators give in Python, at the limits of their types.
 
+from headwater import block
 from headwater.alphabet import TYPES, Alphabet
 from headwater.batch import Batch
 from headwater.machine import BOARD
@@ -98,3 +99,25 @@ def test_what_32_bits_do_not_hold_stays_in_python():
         assert not run(kind, params, x, True)[1]
     assert not run(Where, {"test": [">", ["*", "v", "v", "v"], 5], "names": "", "values": []}, x, True)[1]
     assert not run(Where, {"test": [">", "v", "p"], "names": "p", "values": [3]}, x, True)[1]
+
+
+def test_a_column_packs_in_machine_code_as_in_python():
+    packer = block._packer
+    assert bool(packer) == BOARD
+    a = Alphabet("v:i16")
+    buf = bytearray(block.bound(a, N))
+    v = 99
+    for scale in (0, 2, 9, 60, 1000, 70000):
+        for n in (2, 3, 8, 9, 17, 34, N):
+            b = batch("i16")
+            for i in range(N if scale else 0):
+                v = (v * 1103515245 + 12345) & 0x7FFFFFFF
+                b.cols[0][i] = max(-32768, min(32767, (v >> 8) % scale - scale // 2 + (i * scale >> 3)))
+            b.n = n
+            block._packer = packer
+            end = block.encode(b, 0, n, buf, 0)
+            there = bytes(buf[:end])
+            block._packer = None
+            end = block.encode(b, 0, n, buf, 0)
+            block._packer = packer
+            assert there == bytes(buf[:end]), (scale, n)
