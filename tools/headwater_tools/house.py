@@ -1,10 +1,10 @@
-"""The environment of `hw`: Python packages and a 32-bit MicroPython, made in .hw/ on first use.
+"""The environment of `hw`: Python packages, a 32-bit MicroPython, a broker, made in .hw/ on first use.
 
 Promises: what is ready is found in a few milliseconds; what is missing is made one step at a time,
 each with a line on standard error; two that set up at once do not disturb each other; a step that
 fails says what failed, where, and what to do, and the next run starts that step again.
-Packages come from lock files with exact versions and hashes, through pip; MicroPython comes as a
-Debian package through apt, signatures checked, into .hw/ and nowhere else. Nothing needs root.
+Packages come from lock files with exact versions and hashes, through pip; MicroPython and Mosquitto come
+as Debian packages through apt, signatures checked, into .hw/ and nowhere else. Nothing needs root.
 """
 
 from __future__ import annotations
@@ -36,6 +36,11 @@ LOCKS = {
 # Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
 SOURCE_ONLY = "pyspark"
 
+# Delta's jars come with the group `lake`. Maven Central, or a mirror that a site sets.
+JARS_LOCK = ROOT / "requirements-jars.lock"
+JARS = CACHE / "jars"
+MAVEN = "https://repo1.maven.org/maven2"
+
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
 MICROPYTHON_VERSION = (1, 25, 0)
@@ -45,6 +50,15 @@ PACKAGES = ("micropython", "libc6", "libffi8", "libmbedcrypto16", "libmbedtls21"
 LOADER = "usr/lib/i386-linux-gnu/ld-linux.so.2"
 LIBRARIES = "usr/lib/i386-linux-gnu"
 MICROPYTHON = CACHE / ("micropython-%d.%d.%d" % MICROPYTHON_VERSION)
+
+# A broker for tests and the demo: of the machine's own architecture, and with all its libraries, so
+# that the machine's Debian may be older or newer.
+BROKER = CACHE / "mosquitto"
+BROKER_PACKAGES = (
+    "mosquitto", "libc6", "libcap2", "libcjson1", "libdlt2", "libssl3t64", "libsystemd0",
+    "libwebsockets19t64", "libwrap0", "libzstd1", "zlib1g",
+)  # fmt: skip
+BROKER_VERSION_MIN = 2
 
 # Suites by which the machine's own Debian mirror is recognised among its package sources.
 DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testing unstable".split())
@@ -86,8 +100,26 @@ def micropython() -> list[str]:
     return [str(MICROPYTHON / part[2:]) if part.startswith("./") else part for part in ready["command"]]
 
 
+def mosquitto() -> list[str]:
+    """The command that starts Mosquitto; add its options. Fetched where the machine has none."""
+    ready = _read_json(BROKER / "ready.json")
+    if ready is None or not Path(ready["command"][0]).exists():
+        with _lock():
+            ready = _read_json(BROKER / "ready.json")
+            if ready is None or not Path(ready["command"][0]).exists():
+                _make_mosquitto()
+                ready = _read_json(BROKER / "ready.json")
+        assert ready is not None
+    return ready["command"]
+
+
+def jars() -> list[Path]:
+    """Delta's jars, for `spark.jars`; there once `ensure("lake")` has run."""
+    return [JARS / name for name, _, _ in _jars_wanted()]
+
+
 def ensure(group: str = "base") -> None:
-    """Make sure that a group of packages is installed; `base` brings MicroPython too."""
+    """Make sure that a group of packages is installed; `base` brings MicroPython too, `lake` Delta's jars."""
     if _ready(group):
         return
     with _lock():
@@ -95,6 +127,8 @@ def ensure(group: str = "base") -> None:
         if not _micropython_ready():
             _make_micropython()
         _packages(group)
+        if group == "lake":
+            _fetch_jars()
     if sys.prefix == str(VENV):
         import importlib
 
@@ -105,7 +139,9 @@ def ensure(group: str = "base") -> None:
 
 
 def _ready(group: str) -> bool:
-    return _stamped("base") and _micropython_ready() and (group == "base" or _stamped(group))
+    if not (_stamped("base") and _micropython_ready() and (group == "base" or _stamped(group))):
+        return False
+    return group != "lake" or all(jar.exists() for jar in jars())
 
 
 def _stamped(group: str) -> bool:
@@ -258,6 +294,52 @@ def _write_ready(command: list[str]) -> None:
     (MICROPYTHON / "ready.json").write_text(json.dumps({"command": command}))
 
 
+def _make_mosquitto() -> None:
+    import shutil
+
+    found = shutil.which("mosquitto", path=environment()["PATH"] + ":/usr/local/sbin:/usr/sbin:/sbin")
+    if found and _is_broker([found]):
+        say("using %s" % found)
+        command = [found]
+        BROKER.mkdir(exist_ok=True)
+    else:
+        architecture = _native_architecture()
+        say("fetching Mosquitto and its libraries (Debian %s, %s)" % (SUITE, architecture))
+        shutil.rmtree(BROKER, ignore_errors=True)
+        _fetch_packages(BROKER, BROKER_PACKAGES, architecture)
+        loaders = sorted(BROKER.glob("usr/lib/*/ld-linux*.so.*"))
+        if not loaders:
+            raise Trouble("Debian's libc6 for %s has no loader in usr/lib: install mosquitto" % architecture)
+        library = str(loaders[0].parent)
+        command = [str(loaders[0]), "--library-path", library, str(BROKER / "usr/sbin/mosquitto")]
+        if not _is_broker(command):
+            raise Trouble("the Mosquitto in %s does not start: install mosquitto, then run hw again" % BROKER)
+    (BROKER / "ready.json").write_text(json.dumps({"command": command}))
+
+
+def _native_architecture() -> str:
+    import subprocess
+
+    try:
+        done = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        raise Trouble("no mosquitto on PATH, and no dpkg to fetch one with: install mosquitto")
+    return done.stdout.strip()
+
+
+def _is_broker(command: list[str]) -> bool:
+    """Whether this is a Mosquitto that is new enough."""
+    import re
+    import subprocess
+
+    try:
+        done = subprocess.run([*command, "-h"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    match = re.search(r"mosquitto version (\d+)\.", done.stdout)
+    return match is not None and int(match[1]) >= BROKER_VERSION_MIN
+
+
 def _suitable(command: list[str]) -> bool:
     """Whether this is the interpreter that stands in for a board: version, width, ROMFS, ffi."""
     import subprocess
@@ -274,11 +356,53 @@ def _suitable(command: list[str]) -> bool:
     return done.stdout.strip() == "True"
 
 
+def _jars_wanted() -> list[tuple[str, str, str]]:
+    """(file name, path in a Maven repository, SHA-256) of each jar of the lock file."""
+    wanted = []
+    for line in JARS_LOCK.read_text().splitlines():
+        if line and not line.startswith("#"):
+            coordinate, digest = line.split()
+            group, artifact, version = coordinate.split(":")
+            name = "%s-%s.jar" % (artifact, version)
+            wanted.append((name, "/".join((group.replace(".", "/"), artifact, version, name)), digest))
+    return wanted
+
+
+def _fetch_jars() -> None:
+    import urllib.request
+
+    missing = [jar for jar in _jars_wanted() if not (JARS / jar[0]).exists()]
+    if not missing:
+        return
+    source = os.environ.get("HEADWATER_MAVEN", MAVEN).rstrip("/")
+    say("fetching %d jars of Delta from %s" % (len(missing), source))
+    JARS.mkdir(parents=True, exist_ok=True)
+    for name, path, digest in missing:
+        url = source + "/" + path
+        try:
+            with urllib.request.urlopen(url, timeout=120) as answer:
+                data = answer.read()
+        except (OSError, ValueError) as error:
+            raise Trouble(
+                "fetching %s failed (%s): check that this machine reaches %s, or name another Maven "
+                "repository in HEADWATER_MAVEN, then run hw again"
+                % (name, getattr(error, "reason", error), source)
+            )
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise Trouble(
+                "%s is not the jar that %s names (its SHA-256 differs): name another Maven repository in "
+                "HEADWATER_MAVEN" % (url, JARS_LOCK.name)
+            )
+        part = JARS / (name + ".part")
+        part.write_bytes(data)
+        part.rename(JARS / name)
+
+
 # Debian packages without installing them: apt with lists and cache of its own
 
 
-def _fetch_packages(target: Path, names: Sequence[str]) -> None:
-    """Fetch 32-bit packages from the machine's own Debian mirror and unpack them into `target`."""
+def _fetch_packages(target: Path, names: Sequence[str], architecture: str = ARCHITECTURE) -> None:
+    """Fetch packages from the machine's own Debian mirror and unpack them into `target`."""
     import shutil
     import tempfile
 
@@ -295,9 +419,9 @@ def _fetch_packages(target: Path, names: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="hw-apt-") as folder:
         apt = Path(folder)
         for i, source in enumerate(sources):
-            config = _apt_configuration(apt / str(i), source)
+            config = _apt_configuration(apt / str(i), source, architecture)
             try:
-                for step in (["update"], ["download", *(name + ":" + ARCHITECTURE for name in names)]):
+                for step in (["update"], ["download", *(name + ":" + architecture for name in names)]):
                     _run(
                         ["apt-get", "-c", str(config), "--quiet", "--yes", *step],
                         "fetching %s of Debian %s" % (", ".join(names), SUITE),
@@ -374,14 +498,14 @@ def _one_line_entries(text: str) -> list[dict[str, str]]:
     return out
 
 
-def _apt_configuration(folder: Path, source: dict[str, str]) -> Path:
-    """A private world for apt: one source, our architecture, lists and cache in `folder`."""
+def _apt_configuration(folder: Path, source: dict[str, str], architecture: str) -> Path:
+    """A private world for apt: one source, one architecture, lists and cache in `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     trusted = Path("/etc/apt/trusted.gpg.d")
     fields = {"Types": "deb", "URIs": source["uris"], "Suites": SUITE, "Components": "main"}
-    fields["Architectures"] = ARCHITECTURE
+    fields["Architectures"] = architecture
     if "signed-by" in source:
         fields["Signed-By"] = source["signed-by"]
     elif keyring.exists() and not (trusted.is_dir() and any(trusted.iterdir())):
@@ -400,7 +524,7 @@ def _apt_configuration(folder: Path, source: dict[str, str]) -> Path:
         'Dir::Etc::Preferences "/dev/null";\nDir::Etc::PreferencesParts "%s";\n'
         'Dir::State "%s";\nDir::State::Lists "%s";\nDir::State::status "%s";\nDir::Cache "%s";\n'
         % (
-            ARCHITECTURE, ARCHITECTURE, folder / "debian.sources", folder / "parts", folder / "parts",
+            architecture, architecture, folder / "debian.sources", folder / "parts", folder / "parts",
             folder, folder / "lists", folder / "status", folder / "cache",
         )
     )  # fmt: skip
