@@ -14,7 +14,7 @@ except ImportError:
 
 
 _NAG_US = const(200000)  # a gap is asked for no more often than this
-_GOT_US = const(250000)  # a Got that nobody waits for may wait this long
+_GOT_US = const(400000)  # a Got that nobody waits for may wait this long
 
 
 # Say GOT where it is due: at once where the producer may wait for room, else a few in one.

@@ -57,7 +57,8 @@ class InEdge:
     def detach(self):
         if self.ring is None:
             batch = self.host.plan.batch
-            cap = max(batch, min(self.edge.cap, 4 * batch))
+            # What is bound for the lake is taken at once: the longer this is, the fewer the answers.
+            cap = max(batch, min(self.edge.cap, 4 * batch) if self.sink.ports else self.edge.cap)
             self.ring = Ring(self.alphabet, cap, 8)
         self.ring.reset(self.cur.xi)
         self.limit = 0

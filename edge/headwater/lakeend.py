@@ -11,7 +11,7 @@ from .batch import Batch
 from .instance import RUNNING
 from .plan import LAKE
 
-SAFE_US = 100000  # a Safe that lets go of little may wait this long
+SAFE_US = 400000  # a Safe that lets go of little may wait this long
 
 
 class LakeEnd:
@@ -84,4 +84,5 @@ class LakeEnd:
         ):
             self.told = xi
             self.told_us = now
+            e.said = -1  # what is to be got goes along
             self.host.tell_safe(e, xi, [], (0,), 0)

@@ -189,7 +189,7 @@ class Meter:
         self.instances = [inst for host in self.hosts for inst in host.instances.values()]
         self.writers = []
         for host in self.hosts:
-            host.writer = CountingWriter(host.mtu, plan)
+            host.writer = CountingWriter(host.writer.mtu, plan)
             self.writers.append(host.writer)
         self.random = random.Random(SEED)
         self.every = plan.every
