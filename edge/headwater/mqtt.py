@@ -1,0 +1,386 @@
+# The link to the gateway: MQTT 3.1.1 over asyncio, as much of it as carries frames.
+#
+# Delivery is the business of the frames, so everything goes with QoS 0 and nothing is kept or sent
+# again here. What is promised: no call blocks, and `send` never waits; the heap that is used does not
+# depend on what the broker sends: a packet that does not fit the receive buffer is skipped and
+# counted; whatever arrives, nothing is raised out of `run`; a packet is one write; a link that says
+# nothing for one and a half times keepalive_s is closed; the link comes back by itself, after pauses
+# that grow up to retry_s_max, each of them made unequal by chance.
+#
+# The clients of micropython-lib do not serve. umqtt.simple and umqtt.robust wait inside the socket, so
+# no sensor would be read meanwhile: for an acknowledgement without limit, and after each read the
+# socket blocks again; they do not look whether a ping is answered, lose their subscription when the
+# link comes back, and allocate what the length of a packet says. mqtt_as waits in asyncio, but keeps
+# messages of its own in RAM and sends them again under new numbers, which our frames already see to,
+# in several times the code.
+
+import asyncio
+
+from .machine import BOARD
+
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
+_CONNACK = const(0x20)
+_PUBLISH = const(0x30)
+_SUBACK = const(0x90)
+_PINGRESP = const(0xD0)
+_OUT_MAX = const(12)  # packets that wait for the socket; more are dropped, and the frames in them sent again
+_OPEN_US = const(20000000)  # name, TCP, TLS, CONNACK and SUBACK take no longer
+_LASTED_US = const(10000000)  # a link that lasted so long was a good one: pauses begin anew
+_RETRY_MS = const(500)
+_REFUSED = ("", "protocol version", "client id", "broker not ready", "user or password", "not allowed")
+
+
+# A packet: its first byte, and what follows the length.
+def packet(kind, *parts):
+    n = sum([len(part) for part in parts])
+    head = bytearray((kind,))
+    while n > 127:
+        head.append(n & 127 | 128)
+        n >>= 7
+    head.append(n)
+    return b"".join((bytes(head),) + parts)
+
+
+def text(s):
+    if isinstance(s, str):
+        s = s.encode()
+    return len(s).to_bytes(2, "big") + s
+
+
+def connect(name, keepalive_s, will, user, password):
+    flags = 6 | (0x80 if user else 0) | (0x40 if password else 0)  # clean; a will, of QoS 0
+    parts = [text("MQTT"), bytes((4, flags)), keepalive_s.to_bytes(2, "big"), text(name), text(will), b"\0\0"]
+    for s in (user, password):
+        if s:
+            parts.append(text(s))
+    return packet(0x10, *parts)
+
+
+# Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
+# `broken` is set for good.
+class Packets:
+    def __init__(self, size):
+        self.mem = memoryview(bytearray(size))
+        self.skipped = 0  # packets that were too large
+        self.reset()
+
+    def reset(self):
+        self.pos = self.end = 0  # what has not been looked at yet
+        self.skip = 0  # bytes of a packet that is too large
+        self.body = 0  # where the body of the last packet begins; it ends at pos
+        self.broken = False
+
+    # Where the next bytes go; `end` goes up by as many as came.
+    def room(self):
+        n = self.end - self.pos
+        if self.pos:
+            self.mem[:n] = bytes(self.mem[self.pos : self.end])
+            self.pos = 0
+            self.end = n
+        return self.mem[n:]
+
+    # The first byte of the next packet, whose body is mem[body:pos]; or 0.
+    def next(self):
+        mem = self.mem
+        while not self.broken:
+            n = min(self.skip, self.end - self.pos)
+            self.pos += n
+            self.skip -= n
+            size = shift = 0
+            at = self.pos + 1
+            b = 128
+            while b > 127 and at < self.end:
+                b = mem[at]
+                at += 1
+                size |= (b & 127) << shift
+                shift += 7
+            if b > 127:
+                self.broken = shift > 21
+                break
+            n = at - self.pos + size
+            if n > len(mem):
+                self.skip = n
+                self.skipped += 1
+                continue
+            if n > self.end - self.pos:
+                break
+            kind = mem[self.pos]
+            self.body = at
+            self.pos += n
+            return kind
+        return 0
+
+
+class Client:
+    # site, name: the topics are SITE/NAME/+ and SITE/+/NAME.
+    # broker: host, port; may have name (in its certificate), user, password, keepalive_s, retry_s_max.
+    # tls: an SSLContext or None. take(sender, payload): a frame came; payload lies in the buffer.
+    # random() -> 64 bits. size: most bytes of a packet that is taken.
+    def __init__(self, site, name, broker, tls, take, random, size=640):
+        self.own = text("%s/%s/" % (site, name))[2:]
+        self.site = site
+        self.name = name
+        self.broker = broker
+        self.tls = tls
+        self.take = take
+        self.random = random
+        self.packets = Packets(size)
+        self.half_us = broker.get("keepalive_s", 20) * 500000
+        self.topics = {}
+        self.out = []  # packets that wait for the socket
+        self.off = 0  # of the first one, what has been written
+        self.s = None
+        self.task = self.drain = None
+        self.up = False
+        self.waiting = True
+        self.bad = ""  # why this link must end
+        self.why = ""  # why the last one did
+        self.now = self.heard = self.said = self.since = 0
+        self.connects = self.sent = self.dropped = self.strays = 0
+
+    # Send a frame: False where there is no link, or too much waits for it.
+    def send(self, to, frame):
+        topic = self.topics.get(to)
+        if topic is None:
+            topic = self.topics[to] = text("%s/%s/%s" % (self.site, to, self.name))
+        if self.up and self._write(packet(_PUBLISH, topic, frame)):
+            self.sent += 1
+            return True
+        self.dropped += 1
+        return False
+
+    # To be called a few times a second, with microseconds that never go back.
+    def tick(self, now):
+        self.now = now
+        if self.task is None or self.waiting:
+            return
+        quiet = now - self.heard
+        if quiet > (3 * self.half_us if self.up else _OPEN_US):
+            self.bad = "no answer"
+        if self.bad:
+            self.task.cancel()
+        elif self.up and max(quiet, now - self.said) >= self.half_us:
+            self.said = now
+            self._write(b"\xc0\0")
+
+    # Keeps the link; ends with `close` only.
+    async def run(self):
+        self.task = asyncio.current_task()
+        tries = 0
+        self.ending = False
+        while not self.ending:
+            self.waiting = False
+            self.bad = ""
+            self.heard = self.since = self.now
+            try:
+                await self._session()
+            except asyncio.CancelledError:
+                if not self.bad:
+                    self.ending = True
+            except (OSError, ValueError) as e:
+                self.bad = str(e) or type(e).__name__
+            self.why = self.bad
+            if self.up and self.now - self.since > _LASTED_US:
+                tries = 0
+            self._shut()
+            if not self.ending:
+                ms = min(_RETRY_MS << min(tries, 10), self.broker.get("retry_s_max", 30) * 1000)
+                tries += 1
+                try:
+                    await asyncio.sleep((ms // 2 + self.random() % (ms // 2 + 1)) / 1000)
+                except asyncio.CancelledError:
+                    self.ending = True
+        self.task = None
+
+    # Say goodbye, so that the will is not published, and end.
+    async def close(self):
+        if self.up:
+            self._write(b"\xe0\0")
+            for _ in range(20):
+                if not self.out:
+                    break
+                await asyncio.sleep(0.05)
+        self.bad = ""
+        if self.task:
+            self.task.cancel()
+
+    async def _session(self):
+        b = self.broker
+        p = self.packets
+        p.reset()
+        await self._open(b["host"], b["port"], b.get("name", b["host"]))
+        will = "%s/s/%s" % (self.site, self.name)
+        await self._all(connect(self.name, self.half_us // 500000, will, b.get("user"), b.get("password")))
+        while not self.bad:
+            n = await self._read(p.room())
+            if not n:
+                raise OSError("closed by the broker")
+            p.end += n
+            self.heard = self.now
+            while True:
+                kind = p.next()
+                if not kind:
+                    break
+                self._packet(kind, p.mem[p.body : p.pos])
+            if p.broken:
+                raise OSError("the broker does not speak MQTT")
+
+    def _packet(self, kind, body):
+        n = len(body)
+        if kind & 0xF0 == _PUBLISH:
+            size = 2 + (body[0] << 8 | body[1]) if n > 1 else n + 1
+            own = 2 + len(self.own)
+            if not own < size <= n or body[2:own] != self.own or kind & 6 or not self.up:
+                self.strays += 1
+                return
+            self.take(bytes(body[own:size]).decode(), body[size:])
+        elif kind == _CONNACK and n == 2 and not self.up:
+            if body[1]:
+                raise OSError("refused by the broker: " + _REFUSED[min(body[1], 5)])
+            self._write(packet(0x82, b"\0\1", text(self.own + b"+"), b"\0"))
+        elif kind == _SUBACK and n == 3:
+            if body[2]:
+                raise OSError("refused by the broker: subscription")
+            self.up = True
+            self.connects += 1
+        elif kind != _PINGRESP:
+            raise OSError("the broker sent a packet of kind %d" % (kind >> 4))
+
+    def _shut(self):
+        self.waiting = True
+        self.up = False
+        self.out = []
+        self.off = 0
+        if self.drain:
+            self.drain.cancel()
+            self.drain = None
+        if self.s:
+            try:
+                self.s.close()
+            except OSError:
+                pass  # it was broken already
+            self.s = None
+
+    def _write(self, data):
+        if len(self.out) >= _OUT_MAX or self.bad:
+            return False
+        self.said = self.now
+        self.out.append(data)
+        self._push()
+        if self.out and not self.drain:
+            self.drain = asyncio.create_task(self._drain())
+        return True
+
+    # What waits, as far as the socket takes it. A write that was not taken whole goes on with the same
+    # bytes: TLS demands it.
+    def _push(self):
+        out = self.out
+        try:
+            while out:
+                n = self._put(memoryview(out[0])[self.off :])
+                if not n:
+                    return
+                self.off += n
+                if self.off >= len(out[0]):
+                    out.pop(0)
+                    self.off = 0
+        except (OSError, ValueError) as e:
+            self.bad = str(e) or type(e).__name__
+            out.clear()
+
+    async def _all(self, data):
+        self._write(data)
+        while self.out:
+            await asyncio.sleep(0.01)
+        if self.bad:
+            raise OSError(self.bad)
+
+    async def _drain(self):
+        while self.out:
+            await self._writable()
+            self._push()
+        self.drain = None
+
+    if BOARD:
+
+        async def _open(self, host, port, name):
+            import socket
+
+            at = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
+            self.s = s = socket.socket(at[0])
+            s.setblocking(False)
+            try:
+                s.connect(at[-1])
+            except OSError as e:
+                if e.errno != 115 and e.errno != 119:  # EINPROGRESS, on Linux and on an ESP32
+                    raise
+            await self._writable()
+            if self.tls:
+                self.s = s = self.tls.wrap_socket(s, server_hostname=name, do_handshake_on_connect=False)
+                s.setblocking(False)
+
+        async def _read(self, mem):
+            n = self.s.readinto(mem)
+            while n is None:
+                await self._readable()
+                n = self.s.readinto(mem)
+            return n
+
+        async def _readable(self):
+            yield asyncio.core._io_queue.queue_read(self.s)
+
+        async def _writable(self):
+            yield asyncio.core._io_queue.queue_write(self.s)
+
+        def _put(self, mem):
+            return self.s.write(mem)
+
+    else:
+
+        async def _open(self, host, port, name):
+            names = {"server_hostname": name} if self.tls else {}
+            self.reader, self.s = await asyncio.open_connection(host, port, ssl=self.tls, **names)
+
+        async def _read(self, mem):
+            data = await self.reader.read(len(mem))
+            mem[: len(data)] = data
+            return len(data)
+
+        async def _writable(self):
+            await self.s.drain()
+
+        def _put(self, mem):
+            if self.s.transport.get_write_buffer_size() > 16384:
+                return 0
+            self.s.write(bytes(mem))
+            return len(mem)
+
+
+# What a TLS link is verified with: files in DER on a board, in PEM on CPython.
+def context(broker):
+    if BOARD:
+        import tls
+
+        def content(path):
+            with open(path, "rb") as f:
+                return f.read()
+
+        made = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
+        made.verify_mode = tls.CERT_REQUIRED
+        made.load_verify_locations(content(broker["ca"]))
+        if "cert" in broker:
+            made.load_cert_chain(content(broker["cert"]), content(broker["cert_key"]))
+        return made
+    import ssl
+
+    made = ssl.create_default_context(cafile=broker["ca"])
+    if "cert" in broker:
+        made.load_cert_chain(broker["cert"], broker["cert_key"])
+    return made
