@@ -17,61 +17,36 @@ class PackError(ValueError):
 
 # The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes.
 def dumps(obj):
-    out = bytearray()
-    _write(out, obj, 0)
-    return bytes(out)
-
-
-def _write(out, v, depth):
-    kind = type(v)
-    if kind is int and -32 <= v < 128:
-        out.append(v & 255)
-    elif kind is bytes:
-        _size(out, len(v), 0xC4, 4)
-        out.extend(v)
-    elif v is None:
-        out.append(0xC0)
-    elif v is True:
-        out.append(0xC3)
-    elif v is False:
-        out.append(0xC2)
-    elif isinstance(v, int):
-        if -32 <= v < 128:
-            out.append(v & 255)
-        elif v >= 0:
-            _size(out, v, 0xCC, 8)
-        else:
-            for k in range(4):
-                if v >= -1 << (8 << k) - 1:
-                    out.append(0xD0 + k)
-                    out.extend(struct.pack(">" + "bhiq"[k], v))
-                    return
-            raise PackError("%d takes more than 64 bits" % v)
-    elif isinstance(v, float):
-        out.append(0xCB)
-        out.extend(struct.pack(">d", v) if v == v else _NAN)
-    elif isinstance(v, str):
+    size = 128
+    while True:
+        buf = bytearray(size)
         try:
-            v = v.encode()
-        except UnicodeError:
-            raise PackError("a text that is not Unicode")
-        if len(v) < 32:
-            out.append(0xA0 | len(v))
-        else:
-            _size(out, len(v), 0xD9, 4)
-        out.extend(v)
-    elif isinstance(v, (bytes, bytearray, memoryview)):
-        _size(out, len(v), 0xC4, 4)
-        out.extend(v)
-    elif isinstance(v, (list, tuple, dict)):
+            size = _write(buf, 0, obj, 0)
+        except IndexError:
+            size *= 4
+            continue
+        return bytes(memoryview(buf)[:size])
+
+
+# Write v at buf[pos:], return the position behind it; IndexError where there is no room.
+def _write(buf, pos, v, depth):
+    kind = type(v)
+    if kind is int and v >= 0:
+        if v > 127:
+            return _size(buf, pos, v, 0xCC, 8)
+        buf[pos] = v
+        return pos + 1
+    if kind is list or kind is tuple or kind is dict:
         if depth >= DEPTH_MAX:
             raise PackError("more than %d lists and dicts inside each other" % DEPTH_MAX)
+        depth += 1
         n = len(v)
-        if isinstance(v, dict):
+        if kind is dict:
             if n < 16:
-                out.append(0x80 | n)
+                buf[pos] = 0x80 | n
+                pos += 1
             else:
-                _size(out, n, 0xDD, 4)
+                pos = _size(buf, pos, n, 0xDD, 4)
             kind = None
             for k in v:
                 if kind is None:
@@ -79,34 +54,89 @@ def _write(out, v, depth):
                 if type(k) is not kind or kind not in (str, int):
                     raise PackError("keys of a dict: all texts or all integers")
             for k in sorted(v):
-                _write(out, k, 0)
-                _write(out, v[k], depth + 1)
+                pos = _write(buf, _write(buf, pos, k, 0), v[k], depth)
+            return pos
+        if n < 16:
+            buf[pos] = 0x90 | n
+            pos += 1
         else:
-            if n < 16:
-                out.append(0x90 | n)
+            pos = _size(buf, pos, n, 0xDB, 4)
+        for x in v:
+            if type(x) is int and 0 <= x < 65536:
+                # Here, since most of what is packed is short lists of numbers.
+                if x > 255:
+                    buf[pos] = 0xCD
+                    buf[pos + 1] = x >> 8
+                    x &= 255
+                    pos += 2
+                elif x > 127:
+                    buf[pos] = 0xCC
+                    pos += 1
+                buf[pos] = x
+                pos += 1
             else:
-                _size(out, n, 0xDB, 4)
-            for x in v:
-                if type(x) is int and 0 <= x < 128:
-                    out.append(x)
-                else:
-                    _write(out, x, depth + 1)
+                pos = _write(buf, pos, x, depth)
+        return pos
+    if kind is str:
+        try:
+            v = v.encode()
+        except UnicodeError:
+            raise PackError("a text that is not Unicode")
+        n = len(v)
+        if n < 32:
+            buf[pos] = 0xA0 | n
+            pos += 1
+        else:
+            pos = _size(buf, pos, n, 0xD9, 4)
+    elif kind is bytes or kind is bytearray or kind is memoryview:
+        n = len(v)
+        pos = _size(buf, pos, n, 0xC4, 4)
+    elif kind is float:
+        buf[pos] = 0xCB
+        pos += 1
+        v = struct.pack(">d", v) if v == v else _NAN
+        n = 8
+    elif kind is int:
+        if v >= -32:
+            buf[pos] = v & 255
+            return pos + 1
+        n = 0
+        while v < -1 << (8 << n) - 1:
+            n += 1
+            if n > 3:
+                raise PackError("%d takes more than 64 bits" % v)
+        buf[pos] = 0xD0 + n
+        pos += 1
+        v = struct.pack(">" + "bhiq"[n], v)
+        n = 1 << n
     else:
-        raise PackError("cannot pack a %s" % type(v).__name__)
+        if v is not None and kind is not bool:
+            raise PackError("cannot pack a %s" % kind.__name__)
+        buf[pos] = 0xC3 if v else 0xC0 if v is None else 0xC2
+        return pos + 1
+    if pos + n > len(buf):
+        raise IndexError
+    buf[pos : pos + n] = v
+    return pos + n
 
 
 # A length or positive number behind its code: 1, 2, 4 or 8 bytes, codes counting up from `code`.
 # Lists (0xDB) and dicts (0xDD) have no form of one byte.
-def _size(out, n, code, most):
-    k = 0
-    while n >> (8 << k):
-        k += 1
-    if code == 0xDB or code == 0xDD:
-        k = k or 1
-    if 1 << k > most:
+def _size(buf, pos, n, code, most):
+    k = 0 if code != 0xDB and code != 0xDD else 1
+    if n >> 16:
+        k = 2 if not n >> 32 else 3
+    elif n > 255:
+        k = 1
+    width = 1 << k
+    if width > most or n >> 64:
         raise PackError("%d takes more than %d bytes" % (n, most))
-    out.append(code + k)
-    out.extend(n.to_bytes(1 << k, "big"))
+    buf[pos] = code + k
+    pos += 1
+    if pos + width > len(buf):
+        raise IndexError
+    buf[pos : pos + width] = n.to_bytes(width, "big")
+    return pos + width
 
 
 # The object in these bytes, all of them.
