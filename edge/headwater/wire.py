@@ -16,6 +16,14 @@
 
 from .block import BlockError, get_varint, put_varint
 
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
 VERSION = 1
 OPENING = 0x10  # first byte: this bit marks a frame that opens a session (seal.py)
 TAG = 8  # bytes of the seal at the end of every frame
@@ -79,6 +87,13 @@ MESSAGES = {
 }
 
 
+_NUMBER = const(118)  # v
+_EPOCH = const(101)  # e
+_INCARNATION = const(105)  # i
+_BYTES = const(98)  # b
+_NUMBERS = const(112)  # p
+
+
 class FrameError(ValueError):
     pass
 
@@ -139,12 +154,19 @@ class Writer:
         pos = self.pos
         buf[pos] = kind
         pos += 1
-        for c, v in zip(codes, values):
-            if c == "v":
-                pos = _put(buf, pos, v)
-            elif c == "e":
+        k = 0
+        for c in codes.encode():  # numbers are compared sooner than texts
+            v = values[k]
+            k += 1
+            if c == _NUMBER:
+                if 0 <= v < 128:
+                    buf[pos] = v
+                    pos += 1
+                else:
+                    pos = _put(buf, pos, v)
+            elif c == _EPOCH:
                 pos = _put(buf, _put(buf, pos, v[0]), v[1])
-            elif c == "i":
+            elif c == _INCARNATION:
                 if v == 0:
                     buf[pos] = 0
                 elif v == self.my_log:
@@ -157,7 +179,7 @@ class Writer:
                         pos += 1
                         buf[pos] = v >> shift & 255
                 pos += 1
-            elif c == "b":
+            elif c == _BYTES:
                 n = len(v)
                 pos = put_varint(buf, pos, n)
                 if pos + n > len(buf):
@@ -165,7 +187,7 @@ class Writer:
                 self.mem[pos : pos + n] = v
                 pos += n
             else:
-                if len(v) > (NUMBERS_MAX if c == "p" else HOSTS_MAX):
+                if len(v) > (NUMBERS_MAX if c == _NUMBERS else HOSTS_MAX):
                     raise ValueError("%d numbers in a field of message %d" % (len(v), kind))
                 pos = put_varint(buf, pos, len(v))
                 for x in v:
@@ -178,7 +200,7 @@ class Writer:
         if self.count >= MESSAGES_MAX:
             return None
         try:
-            pos = self._fields(DATA, MESSAGES[DATA][:-1], (edge, inc, epoch)) + 2
+            pos = self._fields(DATA, "vie", (edge, inc, epoch)) + 2
         except IndexError:
             return None
         if pos >= self.mtu - TAG:
@@ -224,7 +246,10 @@ def header(frame):
         raise FrameError("version %d of the frame format; this host speaks %d" % (version, VERSION))
     n -= TAG
     try:
-        sender, pos = get_varint(frame, 1, n)
+        pos = 2
+        sender = frame[1]
+        if sender > 127:
+            sender, pos = get_varint(frame, 1, n)
         boot, pos = get_varint(frame, pos, n)
         counter, pos = get_varint(frame, pos, n)
     except BlockError as e:
@@ -247,7 +272,7 @@ def messages(frame, pos, end, sender_log, receiver_log):
             if len(out) >= MESSAGES_MAX:
                 raise FrameError("more than %d messages" % MESSAGES_MAX)
             fields = [kind]
-            for c in MESSAGES[kind]:
+            for c in MESSAGES[kind].encode():
                 if pos >= end:
                     raise FrameError("message %d cut short" % kind)
                 v = frame[pos]
@@ -255,12 +280,12 @@ def messages(frame, pos, end, sender_log, receiver_log):
                     pos += 1
                 else:
                     v, pos = get_varint(frame, pos, end)
-                if c == "v":
+                if c == _NUMBER:
                     pass
-                elif c == "e":
+                elif c == _EPOCH:
                     host, pos = get_varint(frame, pos, end)
                     v = (v, host)
-                elif c == "i":
+                elif c == _INCARNATION:
                     if v == 1:
                         v = sender_log
                     elif v == 2:
@@ -272,13 +297,13 @@ def messages(frame, pos, end, sender_log, receiver_log):
                         pos += 8
                     elif v:
                         raise FrameError("message %d: unknown incarnation code %d" % (kind, v))
-                elif c == "b":
+                elif c == _BYTES:
                     if v > end - pos:
                         raise FrameError("message %d cut short" % kind)
                     pos += v
                     v = frame[pos - v : pos]
                 else:
-                    if v > (NUMBERS_MAX if c == "p" else HOSTS_MAX):
+                    if v > (NUMBERS_MAX if c == _NUMBERS else HOSTS_MAX):
                         raise FrameError("message %d: %d numbers in a list" % (kind, v))
                     numbers = []
                     for _ in range(v):
