@@ -121,14 +121,16 @@ class Packets:
 class Client:
     # site, name: the topics are SITE/NAME/+ and SITE/+/NAME.
     # broker: host, port; may have name (in its certificate), user, password, keepalive_s, retry_s_max.
-    # tls: an SSLContext or None. take(sender, payload): a frame came; payload lies in the buffer.
+    # tls: an SSLContext or None. online(): awaited until there is a network.
+    # take(sender, payload): a frame came; payload lies in the buffer.
     # random() -> 64 bits. size: most bytes of a packet that is taken.
-    def __init__(self, site, name, broker, tls, take, random, size=640):
+    def __init__(self, site, name, broker, tls, online, take, random, size=640):
         self.own = text("%s/%s/" % (site, name))[2:]
         self.site = site
         self.name = name
         self.broker = broker
         self.tls = tls
+        self.online = online
         self.take = take
         self.random = random
         self.packets = Packets(size)
@@ -215,7 +217,8 @@ class Client:
         b = self.broker
         p = self.packets
         p.reset()
-        await self._open(b["host"], b["port"], b.get("name", b["host"]))
+        await self.online()
+        await self._open(b["host"], b["port"], b.get("name") or b["host"])
         will = "%s/s/%s" % (self.site, self.name)
         await self._all(connect(self.name, self.half_us // 500000, will, b.get("user"), b.get("password")))
         while not self.bad:
@@ -375,12 +378,12 @@ def context(broker):
         made = tls.SSLContext(tls.PROTOCOL_TLS_CLIENT)
         made.verify_mode = tls.CERT_REQUIRED
         made.load_verify_locations(content(broker["ca"]))
-        if "cert" in broker:
+        if broker.get("cert"):
             made.load_cert_chain(content(broker["cert"]), content(broker["cert_key"]))
         return made
     import ssl
 
     made = ssl.create_default_context(cafile=broker["ca"])
-    if "cert" in broker:
+    if broker.get("cert"):
         made.load_cert_chain(broker["cert"], broker["cert_key"])
     return made

@@ -1,0 +1,214 @@
+# How a process comes to a board, and how another one takes its place. Bytes: SPEC.md, "Site link".
+#
+# A deployment arrives in pieces, is checked as a whole and stored. A board without a process runs it
+# after a restart. A board that has one keeps the new one beside it until the gateway says to drain
+# (the sensors rest until everything held here is safe) and then to switch. A cut at any place ends in
+# the old process, drained, or in the new one: the fact SWITCH says which, and what `finish` does
+# after it can be done again from its start.
+#
+# A board needs this at its start and when something is deployed; in between it is not in RAM.
+
+from hashlib import sha256
+
+from . import pack, plan, wire
+from .log import LogFull
+from .operator import OperatorError
+from .seal import hmac
+
+CURRENT = 0x800  # blobs
+_NEXT = 0x801
+_MOVE = 0x802
+F_SWITCH = 4  # id of the deployment to drain for, and 1 where the switch is decided
+_F_INC = 0x40
+_KEEP = (1, 2, F_SWITCH)  # facts that outlive a process: boot, floor
+BYTES_MAX = 20480
+
+WANTED, STORED, RUNS, DRAINS, DRAINED, REFUSED = range(6)
+
+
+# What is in a deployment, for the board of that key and name: plan, number of this host, keys.
+def read(data, key, name):
+    try:
+        form, process, masked = pack.loads(data)
+        found = plan.loads(process)
+        if form != 1:
+            raise ValueError("form %r; this runtime knows 1" % form)
+        if name not in found.hosts:
+            raise ValueError("process %s has no host %s" % (found.name, name))
+        keys = {0: key}
+        for number, other, mask in masked:
+            pad = hmac(key, b"headwater mask", other.to_bytes(8, "big"))
+            if not 0 < number < len(found.hosts) or len(mask) != 32:
+                raise ValueError("a key that is none")
+            keys[number] = bytes([a ^ b for a, b in zip(mask, pad)])
+    except (TypeError, ValueError, AttributeError, OverflowError) as e:
+        raise ValueError("deployment: %s" % e)
+    return found, found.hosts.index(name), keys
+
+
+# The deployment that this board runs: (id, plan, number, keys), or None. A switch that was decided
+# is brought to its end first.
+def load(store, key, name, random):
+    if store.get(F_SWITCH) and store.get(F_SWITCH)[8:]:
+        _finish(store, key, name, random)
+    elif store.blob_size(_MOVE):
+        store.drop_blob(_MOVE)
+    data = store.get_blob(CURRENT)
+    if not data:
+        return None
+    return (sha256(data).digest()[:8],) + read(data, key, name)
+
+
+# The deployment that waits, and whether this board drains for it.
+def waiting(store):
+    data = store.get_blob(_NEXT)
+    if not data:
+        return None, False
+    ident = sha256(data).digest()[:8]
+    return ident, store.get(F_SWITCH) == ident
+
+
+# Messages PLAN and SWITCH; the answer is PLANNED.
+def handle(node, m):
+    ident = bytes(m[1])
+    if m[0] == wire.PLAN:
+        state, offset, why = _piece(node, ident, m[2], m[3], m[4])
+    else:
+        state, offset, why = _switch(node, ident, m[2])
+    node.say(wire.PLANNED, ident, state, offset, why.encode())
+
+
+def _state(node):
+    if not node.draining:
+        return STORED, node.store.blob_size(_NEXT), ""
+    unsafe = node.unsafe()
+    return DRAINS if unsafe else DRAINED, unsafe, ""
+
+
+def _piece(node, ident, size, offset, piece):
+    if ident == node.failed:
+        return REFUSED, 0, "this process crashed again and again: " + node.crash[1]
+    if ident == node.deployed:
+        return RUNS, node.store.blob_size(CURRENT), ""
+    if ident == node.next:
+        return _state(node)
+    if node.draining:
+        return REFUSED, 0, "this board drains for another deployment"
+    t = node.taking
+    if t is None or t[0] != ident or len(t[1]) != size:
+        if offset:
+            return WANTED, 0, ""
+        if not 0 < size <= BYTES_MAX:
+            return REFUSED, 0, "a deployment of %d bytes: at most %d" % (size, BYTES_MAX)
+        node.taking = None
+        try:
+            t = node.taking = [ident, bytearray(size), 0]
+        except MemoryError:
+            return REFUSED, 0, "no room for %d bytes beside the process that runs" % size
+    if offset == t[2] and offset + len(piece) <= size:
+        t[1][offset : offset + len(piece)] = piece
+        t[2] += len(piece)
+    if t[2] < size:
+        return WANTED, t[2], ""
+    node.taking = None
+    try:
+        return _whole(node, ident, bytes(t[1]))
+    except (ValueError, OperatorError) as e:
+        return REFUSED, 0, str(e)
+    except LogFull as e:
+        return REFUSED, 0, "no room in the flash: %s" % e
+    except MemoryError:
+        return REFUSED, 0, "no room in the heap beside the process that runs"
+
+
+# All of it is here: is it fit for this board? Then it is stored.
+def _whole(node, ident, data):
+    from . import operators
+
+    if sha256(data).digest()[:8] != ident:
+        return WANTED, 0, ""
+    new, me, _ = read(data, node.key, node.name)
+    for v in new.vertices:
+        if me == v.hosts[0] and not v.kind and v.name not in node.config["sensors"]:
+            raise ValueError("source %s: the configuration of %s has no such sensor" % (v.name, node.name))
+        if me in v.hosts and v.kind:
+            operators.find(v.kind)
+    if node.host is None:
+        node.store.put_blob(CURRENT, data)
+    elif new.hash == node.host.plan.hash:
+        if [v.hosts for v in new.vertices] != [v.hosts for v in node.host.plan.vertices]:
+            raise ValueError("the same process in other places: operators move while they run")
+        node.store.put_blob(CURRENT, data)
+    else:
+        node.store.put_blob(_NEXT, data)
+        node.next = ident
+        return STORED, len(data), ""
+    node.again = True
+    return RUNS, len(data), ""
+
+
+def _switch(node, ident, step):
+    if ident == node.deployed:
+        return RUNS, node.store.blob_size(CURRENT), ""
+    if ident == node.failed and not step:
+        node.store.drop_blob(CURRENT)
+        node.failed = None
+        return WANTED, 0, ""
+    if ident != node.next:
+        return WANTED, 0, ""
+    store = node.store
+    if step == 0:
+        store.drop(F_SWITCH)
+        store.drop_blob(_NEXT)
+        node.next = None
+        node.drain(False)
+        return WANTED, 0, ""
+    if step == 1 and not node.draining:
+        store.put(F_SWITCH, ident)
+        node.drain(True)
+    elif step == 2 and node.draining and not node.unsafe():
+        store.put(F_SWITCH, ident + b"\1")
+        node.again = True
+        return RUNS, store.blob_size(_NEXT), ""
+    return _state(node)
+
+
+# The switch is decided: what is left of the old process goes, its sources number on in the new one.
+def _finish(store, key, name, random):
+    if not store.blob_size(_MOVE):
+        store.put_blob(_MOVE, pack.dumps(_moves(store, key, name, random)))
+    moves = pack.loads(store.get_blob(_MOVE))
+    for b in store.blob_keys():
+        if b & ~3 != CURRENT:
+            store.drop_blob(b)
+    for f in store.keys():
+        if f not in _KEEP:
+            store.drop(f)
+    for s in store.streams():
+        store.forget(s)
+    for v, inc, last, ts in moves:
+        store.put(_F_INC + v, inc.to_bytes(8, "little"))
+        if last:
+            store.start_stream(v * 8, last, ts)
+    if store.blob_size(_NEXT):
+        store.rename_blob(_NEXT, CURRENT)
+    store.drop(F_SWITCH)
+    store.drop_blob(_MOVE)
+
+
+# For each source of the new process here: vertex, incarnation, last xi, last ts.
+def _moves(store, key, name, random):
+    old, me, _ = read(store.get_blob(CURRENT), key, name)
+    was = {}
+    for v in old.vertices:
+        if not v.kind and v.hosts[0] == me:
+            inc = store.get(_F_INC + v.index)
+            inc = int.from_bytes(inc, "little") if inc else store.log_number
+            was[(v.name, v.outs[0].text)] = (inc,) + store.tail(v.index * 8)
+    new, me, _ = read(store.get_blob(_NEXT), key, name)
+    out = []
+    for v in new.vertices:
+        if not v.kind and v.hosts[0] == me:
+            # A name that was used before must not give its numbers again.
+            out.append((v.index,) + was.get((v.name, v.outs[0].text), (random(), 0, 0)))
+    return out

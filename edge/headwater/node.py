@@ -1,0 +1,414 @@
+# The program on a board: it ties sensors, flash, clock and link to a host, and speaks for the board.
+#
+# It starts with what the flash holds, runs the process that is deployed there, or waits for the gateway
+# to deploy one. It reads the sensors at their rate, calls the host in time, tells the gateway how the
+# board is and writes one line a second on the serial console. Whatever goes wrong ends in a restart,
+# with the reason kept in flash and told; a process that crashes again and again is left out, so that
+# another one can be deployed.
+#
+# What differs from board to board is the `board` that is given:
+#   flash               block device: readblocks, writeblocks with offset, ioctl
+#   drivers             name -> what makes a driver of (settings, alphabet, rate_mhz, n), see below
+#   random()            64 random bits
+#   online()            awaited before each try to reach the broker, until the network is there
+#   battery_mv(), rssi()  or None
+#   watch()             the watchdog is fed
+#   sleep(ms)           sleeps and starts again; restart() starts again. Neither returns.
+# A driver samples by itself, at the rate of its source, and has room for a few batches of n:
+#   take(batch, now)    fills the columns, n, and dt (or -1 and at) with what there is, in order; gives
+#                       the time of the first sample on the clock that `now` is of, or None: not a
+#                       whole batch yet. What it gives is asked for once.
+#   taken(batch, n)     n samples of that batch were accepted: all, or none
+#   lost                True where samples were missed before those that take gives; set to False here
+
+import asyncio
+import gc
+import sys
+import time
+
+from . import pack, wire
+from .batch import RESTART, SENSOR, Batch
+from .clock import Clock, Ticks
+from .log import Log, LogError
+from .mqtt import Client, context
+from .once import let_go
+from .seal import OPENED, TAKEN, Peer, hmac
+
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
+VERSION = "0.1.0"
+_TICK_US = const(250000)
+_SECOND_US = const(1000000)
+_CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
+_CRASHES_MAX = const(5)
+_GOOD_S = const(60)  # a life that lasted so long was a good one
+_STATUS_BYTES = const(480)
+
+
+def _us():
+    return time.ticks_us() if hasattr(time, "ticks_us") else time.monotonic_ns() // 1000
+
+
+class Sensor:
+    def __init__(self, vertex, driver, batch, every_us):
+        self.vertex = vertex
+        self.driver = driver
+        self.batch = batch
+        self.every_us = every_us
+        self.due = 0
+
+
+class Node:
+    def __init__(self, config, board):
+        self.config = config
+        self.board = board
+        self.name = config["name"]
+        self.ticks = Ticks(_us())
+        self.host = None
+        self.sensors = []
+        self.deployed = None  # id of the deployment that runs
+        self.next = None  # of the one that waits
+        self.failed = None  # of one that is left out
+        self.taking = None  # [id, bytes, how many are here]: a deployment that arrives
+        self.draining = False
+        self.again = False  # start again
+        self.error = None  # what went wrong while a frame was taken
+        self.dropped = 0
+        self.sleep_ms = 0
+        self.crash = None
+
+    def mono(self):
+        return self.ticks.read(_us())
+
+    # ---- the start
+
+    def begin(self):
+        from . import deploy
+
+        config = self.config
+        with open(config["key"], "rb") as f:
+            self.key = f.read()
+        if len(self.key) != 32:
+            raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(self.key)))
+        self._mount()
+        store = self.store
+        found = self._fit(deploy)
+        if found:
+            self.deployed, plan, me, keys = found
+            self.next, draining = deploy.waiting(store)
+            found = None
+            let_go("deploy")
+            self._host(plan, me, keys)
+            self.boot = self.host.boot_number
+            self.writer = self.host.writer
+        else:
+            draining = False
+            data = store.get(1)
+            self.boot = (int.from_bytes(data, "little") if data else 0) + 1
+            store.put(1, self.boot.to_bytes(4, "little"))
+            self.writer = wire.Writer(512)
+        key = hmac(self.key, b"headwater site")
+        self.peer = Peer(key, 1, store.log_number, self.boot, 0, bytes(8), self.board.random)
+        if draining:
+            self.drain(True)
+        broker = config["broker"]
+        if not broker["user"] and not broker["cert"]:
+            broker["user"] = self.name
+        tls = context(broker) if broker["tls"] else None
+        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
+        board = self.board
+        self.client = Client(
+            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
+        )
+
+    def _mount(self):
+        flash = self.board.flash
+        self.store = Log(flash)
+        try:
+            self.store.mount()
+        except LogError as e:
+            head = bytearray(32)
+            blank = True
+            for p in range(flash.ioctl(4, 0)):
+                flash.readblocks(p, head, 0)
+                blank = blank and head == b"\xff" * 32
+            Log.format(flash, self.board.random())
+            self.store = Log(flash)
+            self.store.mount()
+            if not blank:
+                self._note(0, "the flash held something else, or was damaged; it was formatted: %s" % e, 0)
+        data = self.store.get_blob(_CRASH)
+        if data:
+            self.crash = pack.loads(data)
+
+    def _note(self, boot, text, row):
+        self.crash = [boot, text[:120], row]
+        self.store.put_blob(_CRASH, pack.dumps(self.crash))
+
+    # The deployment to run, or None.
+    def _fit(self, deploy):
+        found = deploy.load(self.store, self.key, self.name, self.board.random)
+        if found and self.crash and self.crash[2] >= _CRASHES_MAX:
+            self.failed = found[0]
+            return None
+        return found
+
+    def _host(self, plan, me, keys):
+        from .host import Host
+
+        config = self.config
+        host = Host(plan, me, self.store, keys, Clock(), self.send, self.board.random, None, config["mtu"])
+        self.host = host
+        host.start(self.mono())
+        for v in plan.vertices:
+            if not v.kind and v.hosts[0] == me:
+                n = max(1, min(plan.batch, v.rate_mhz * plan.batch_ms // 1000000))
+                settings = config["sensors"].get(v.name)
+                if not settings or settings["driver"] not in self.board.drivers:
+                    raise ValueError("source %s: no driver for it in the configuration" % v.name)
+                driver = self.board.drivers[settings["driver"]](settings, v.outs[0], v.rate_mhz, n)
+                every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else _TICK_US // 2
+                self.sensors.append(Sensor(v.index, driver, Batch(v.outs[0], plan.batch), every_us))
+
+    # ---- the life
+
+    async def run(self):
+        task = asyncio.create_task(self._link())
+        second = status = ticked = 0
+        up_s = -1
+        while not self.again:
+            now = self.mono()
+            if self.error:
+                raise self.error
+            due = ticked + _TICK_US
+            if not self.draining:
+                for s in self.sensors:
+                    if now >= s.due:
+                        self._sample(s, now)
+                    due = min(due, s.due)
+            if now >= ticked + _TICK_US:
+                ticked = now
+                self.board.watch()
+                self.client.tick(now)
+                if self.host:
+                    self.host.tick(now)
+            if now >= second:
+                second = max(second, now - _SECOND_US) + _SECOND_US
+                up_s += 1
+                gc.collect()
+                self._line(up_s)
+                if up_s == _GOOD_S and self.crash and self.crash[2]:
+                    self._note(self.crash[0], self.crash[1], 0)
+                if self.draining:
+                    self._press()
+                if self.config["sleep_s"] and self._rest(up_s, now):
+                    self.again = True
+                if now >= status and self.client.up:
+                    status = now + self.config["status_s"] * _SECOND_US
+                    self._status(up_s)
+            await asyncio.sleep(max(0, due - self.mono()) / 1000000)
+        await self.client.close()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+
+    async def _link(self):
+        try:
+            await self.client.run()
+        except Exception as e:
+            self.error = e
+
+    def _sample(self, s, now):
+        s.due = now + s.every_us // 8
+        host = self.host
+        batch = s.batch
+        for _ in range(4):
+            mono = s.driver.take(batch, now)
+            if mono is None:
+                return
+            if s.driver.lost:
+                s.driver.lost = False
+                host.sources[s.vertex].fault(SENSOR)
+            host.now = now
+            s.driver.taken(batch, host.sample(s.vertex, batch, mono))
+            s.due = now + s.every_us * 7 // 8
+
+    # Sleep until it is time again? The promise goes out first.
+    def _rest(self, up_s, now):
+        config = self.config
+        if not self.host or up_s < 2 or self.unsafe() and up_s < config["awake_s"]:
+            return False
+        self.sleep_ms = config["sleep_s"] * 1000
+        self.host.sleep(now, now + config["sleep_s"] * _SECOND_US)
+        return True
+
+    # ---- frames
+
+    def send(self, to, frame):
+        self.client.send(self.host.plan.hosts[to] if to else "g", frame)
+
+    # A frame came.
+    def take(self, sender, frame):
+        try:
+            if sender == "s":
+                self._site(frame)
+            elif self.host:
+                self.host.receive(frame, self.mono())
+        except Exception as e:
+            self.error = e
+
+    # ---- the site link
+
+    def _site(self, frame):
+        peer = self.peer
+        span = peer.open(frame)
+        self._reply()
+        if peer.why not in (TAKEN, OPENED):
+            self.dropped += 1
+        elif span:
+            try:
+                messages = wire.messages(frame, span[0], span[1], peer.log, self.store.log_number)
+            except wire.FrameError:
+                self.dropped += 1
+                return
+            for m in messages:
+                if m[0] in (wire.PLAN, wire.SWITCH):
+                    from . import deploy
+
+                    deploy.handle(self, m)
+            if not self.taking:
+                let_go("deploy")
+
+    def say(self, kind, *values):
+        self.peer.begin(self.writer)
+        if self.writer.put(kind, *values):
+            self.client.send("s", bytes(self.peer.seal(self.writer)))
+            self._reply()
+
+    def _reply(self):
+        if self.peer.reply:
+            self.client.send("s", bytes(self.peer.reply))
+            self.peer.reply = None
+
+    # ---- draining for a switch
+
+    # Entries held here that are not safe.
+    def unsafe(self):
+        n = 0
+        for p in self.host.ports.values():
+            if p.readers:
+                n += p.ring.last - min([r.safe for r in p.readers])
+        return n
+
+    def drain(self, on):
+        self.draining = on
+        self.host.quiet = on
+        if not on:
+            for s in self.host.sources.values():
+                s.fault(RESTART)
+
+    # Consumers are asked for checkpoints: no interval ends any more.
+    def _press(self):
+        for p in self.host.ports.values():
+            if p.readers and p.ring.last > min([r.safe for r in p.readers]):
+                self.host.press(p)
+
+    # ---- how the board is
+
+    def _backlog(self):
+        if not self.host:
+            return []
+        return [
+            [p.stream, p.ring.last, min([r.safe for r in p.readers]) if p.readers else p.ring.last]
+            for p in self.host.ports.values()
+        ]
+
+    def _dropped(self):
+        n = self.dropped + self.client.packets.skipped + self.client.strays
+        return n + sum(self.host.dropped.values()) if self.host else n
+
+    def _status(self, up_s):
+        host = self.host
+        mono = self.mono()
+        state = 2 if not self.next else 1 if not self.draining else 3 if self.unsafe() else 4
+        status = {
+            "backlog": self._backlog(),
+            "battery": self.board.battery_mv(),
+            "boot": self.boot,
+            "crash": self.crash[:2] if self.crash else None,
+            "dropped": self._dropped(),
+            "free": _free(),
+            "log": [self.store.free_bytes(), self.store.usable_bytes()],
+            "plan": self.deployed,
+            "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
+            "rssi": self.board.rssi(),
+            "state": 5 if self.failed else state,
+            "sync": host.clock.error_us(mono) if host and host.clock.synced else None,
+            "up": up_s,
+            "version": VERSION,
+        }
+        data = pack.dumps(status)
+        if len(data) > _STATUS_BYTES:
+            del status["backlog"]
+            data = pack.dumps(status)
+        self.say(wire.STATUS, data)
+
+    def _line(self, up_s):
+        c = self.client
+        link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
+        what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
+        backlog = sum([b[1] - b[2] for b in self._backlog()])
+        sys.stdout.write(
+            "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d\n"
+            % (
+                self.name,
+                up_s,
+                self.boot,
+                what,
+                link,
+                backlog,
+                _free(),
+                self.board.battery_mv(),
+                c.sent,
+                self._dropped() + c.dropped,
+            )
+        )
+
+
+def _free():
+    return gc.mem_free() if hasattr(gc, "mem_free") else 0
+
+
+# A life, from the configuration to the restart.
+def main(config, board):
+    node = Node(config, board)
+    try:
+        node.begin()
+        asyncio.run(node.run())
+    except Exception as e:
+        gc.collect()
+        node.taking = None
+        _crashed(node, e)
+    if node.sleep_ms:
+        board.sleep(node.sleep_ms)
+    board.restart()
+
+
+# It is told on the console, and after the restart to the gateway.
+def _crashed(node, e):
+    text = type(e).__name__ + ": " + str(e)
+    if hasattr(sys, "print_exception"):
+        sys.print_exception(e)
+    sys.stdout.write("%s crashed: %s\n" % (node.name, text))
+    try:
+        row = node.crash[2] if node.crash else 0
+        node._note(getattr(node, "boot", 0), text, row + 1)
+    except Exception as e:
+        sys.stdout.write("%s: and the flash does not take it: %s\n" % (node.name, e))
