@@ -6,6 +6,7 @@ The image lies outside the heap, as in a board's flash, so heap figures are thos
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
@@ -15,7 +16,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from . import Trouble, house
+from . import Trouble, house, link
 
 EDGE = house.ROOT / "edge" / "headwater"
 START = Path(__file__).with_name("board_start.py")
@@ -46,22 +47,40 @@ def modules(tests: bool = True) -> dict[str, Path]:
     return out
 
 
+@functools.cache
+def linked() -> link.Linked:
+    """The board's modules, linked."""
+    sources = {inside: path.read_text() for inside, path in modules(False).items()}
+    return link.Linked({_inner(inside): text for inside, text in sources.items()})
+
+
 def image(tests: bool = True) -> Path:
-    """The ROMFS image of package `headwater`; with `tests`, with what only tests need."""
-    return build(modules(tests))
+    """The ROMFS image of package `headwater`: linked, as boards have it; with `tests`, module by module
+    as the sources are, and with what only tests need."""
+    return build(modules(True) if tests else board_files())
 
 
-def mpy_sizes(tests: bool = False) -> dict[str, int]:
-    """Bytes of .mpy of each module of the image."""
-    return {inside: _mpy(inside, source).stat().st_size for inside, source in modules(tests).items()}
+def board_files() -> dict[str, Path | str]:
+    """Path inside the image -> source, of a board's image."""
+    return {"%s/%s.py" % (link.PACKAGE, name): text for name, text in linked().files().items()}
+
+
+def mpy_sizes() -> dict[str, int]:
+    """Bytes of .mpy of each module of a board's image, without the stubs that only give old names."""
+    return {
+        inside: _mpy(inside, _bytes(source)).stat().st_size
+        for inside, source in board_files().items()
+        if _inner(inside) not in link.PARTS
+    }
+
+
+def _inner(inside: str) -> str:
+    return inside.removeprefix(link.PACKAGE + "/").removesuffix(".py")
 
 
 def build(files: Mapping[str, Path | str]) -> Path:
     """A ROMFS image of these files (path inside -> file or text); .py become .mpy. Kept by content."""
-    contents = {
-        inside: source.encode() if isinstance(source, str) else source.read_bytes()
-        for inside, source in sorted(files.items())
-    }
+    contents = {inside: _bytes(source) for inside, source in sorted(files.items())}
     folder = house.CACHE / "romfs"
     target = folder / (_hash(*(part for item in contents.items() for part in item)) + ".romfs")
     if target.exists():
@@ -147,6 +166,10 @@ def _mpy(inside: str, source: Path | bytes) -> Path:
             raise Trouble("%s does not compile for MicroPython: %s" % (inside, message))
         new.replace(target)
     return target
+
+
+def _bytes(source: Path | str) -> bytes:
+    return source.encode() if isinstance(source, str) else source.read_bytes()
 
 
 def _made(folder: Path) -> Path:

@@ -30,24 +30,28 @@ from headwater.host import Host
 from headwater.log import Log
 from headwater.operators import fir
 from headwater.operators.coefficients import BANDPASS
-from headwater.operators.qrs import _WINDOW, Qrs
+from headwater.operators.qrs import _WINDOW
 from headwater.plan import Plan
 from headwater.process import Affine, DeadBand, Difference, Process, Where
 
 from .. import Trouble, house, micropython
 from ..examples import sp1
 from . import Measure, at_least
+from .plain_qrs import PlainQrs
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
 
 ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
-BOARD = Path(micropython.__file__).with_name("board_bench_runtime.py")
+SCRIPTS = Path(micropython.__file__).parent  # board_bench_*.py
+PLAN, DATA = "PLAN", "DATA"
 KEY = b"\x5a" * 32
 BATCHES = (36, 90, 360)
 ELEMENTS = 1_000_000
 SPEED_ELEMENTS = 18_000
 HEAP = 64
-HEAP_MOST = 160
+HEAP_LEAST, HEAP_MOST = 32, 160  # KiB between which the smallest heap that works is looked for
+TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
+PARTS = ("heap", "speed", "chain", "code", "bytewax")
 NETWORK = 5_100  # asyncio with a loop and five tasks; the buffers of TLS lie outside this heap
 
 
@@ -140,6 +144,7 @@ class Gateway:
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--elements", type=int, default=ELEMENTS, help="samples of the long run")
     parser.add_argument("--heap", type=int, default=HEAP, help="KiB of the board's heap in the long run")
+    parser.add_argument("--only", choices=PARTS, help="measure this part alone")
 
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
@@ -150,11 +155,18 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     measures: list[Measure] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        measures += long_run(folder, args.elements, args.heap, say)
-        measures += speed(folder, say)
-        measures += chain(folder, say)
-        measures += code_size(say)
-        measures += beside_bytewax(folder, say)
+        for part in (args.only,) if args.only else PARTS:
+            if part == "heap":
+                measures += long_run(folder, args.elements, args.heap, say)
+                measures += smallest_heap(folder, args.elements, say)
+            elif part == "speed":
+                measures += speed(folder, say)
+            elif part == "chain":
+                measures += chain(folder, say)
+            elif part == "code":
+                measures += code_size(say)
+            else:
+                measures += beside_bytewax(folder, say)
     return measures
 
 
@@ -164,7 +176,7 @@ def process_of(batch: int) -> Process:
 
 def board(
     folder: Path,
-    mode: str,
+    script: str,
     process: Process,
     gateway: Gateway | None,
     args: Sequence[object],
@@ -172,14 +184,21 @@ def board(
     files: dict[str, Path | str],
     say: Callable[[str], None],
 ) -> dict[str, list[list[str]]]:
-    """Run the board's script, the gateway at the other end -> the lines that it reported, by first word."""
+    """Run the board's script, the gateway at the other end -> the lines that it reported, by first word.
+
+    Among `args` PLAN and DATA stand for files.
+    """
     path = folder / "plan"
     path.write_bytes(process.encode())
-    images = (micropython.image(False), micropython.build({**files, "script.py": BOARD}))
+    args = [{PLAN: path, DATA: ECG}.get(str(word), word) for word in args]
+    for name, source in (("board", "board"), ("script", script)):
+        text = (SCRIPTS / ("board_bench_%s.py" % source)).read_text()
+        files = {**files, name + ".py": micropython.linked().satellite(text)}
+    images = (micropython.image(False), micropython.build(files))
     names = ",".join(os.path.relpath(image, house.ROOT) for image in images)
     command = [
-        *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script", mode,
-        str(path), str(ECG), *map(str, args),
+        *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
+        *[str(word) for word in args],
     ]  # fmt: skip
     errors = folder / "errors"
     with open(errors, "wb") as err:
@@ -195,7 +214,7 @@ def board(
         finally:
             child.kill()
             child.wait()
-    text = errors.read_text(errors="replace")
+    text = micropython.linked().told(errors.read_text(errors="replace"))
     if code:
         say("the board failed: " + text.strip().splitlines()[-1])
     out: dict[str, list[list[str]]] = {"failed": [[str(code)]] if code else []}
@@ -209,20 +228,15 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
     process = process_of(60)
     gateway = Gateway(process.plan())
     what = "SP1 in %d KiB, %d elements, without MQTT and TLS" % (heap, elements)
-    got = board(folder, "heap", process, gateway, (elements,), "%dk" % heap, {}, say)
+    got = board(folder, "heap", process, gateway, (PLAN, DATA, elements), "%dk" % heap, {}, say)
     if "live" not in got:
-        failed = Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)
-        if heap >= HEAP_MOST or "MemoryError:" not in got:
-            return [failed]
-        say("  %d KiB are not enough; with %d:" % (heap, heap + 4))
-        return [failed, *long_run(folder, elements, heap + 4, say)[-6:]]
+        return [Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)]
     before = 0
     for size, *words in got["heap"]:
         say("  %6d B  %s" % (int(size) - before, " ".join(words)))
         before = int(size)
     number = {word: int(got[word][0][0]) for word in ("live", "most", "free", "largest", "taken", "us")}
-    arrived = gateway.outbox.last.get(gateway.outbox.raw_edge, 0)
-    good = number["taken"] >= elements and arrived == number["taken"] and not gateway.outbox.wrong
+    good = _all_there(got, gateway, elements)
     for word in ("checkpoints", "dropped", "flash"):
         for rest in got.get(word, []):
             say("  %s %s" % (word, " ".join(rest)))
@@ -241,6 +255,35 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
     ]
 
 
+def _all_there(got: dict[str, list[list[str]]], gateway: Gateway, elements: int) -> bool:
+    """Everything was accepted, and arrived as it was."""
+    taken = int(got["taken"][0][0]) if "taken" in got else 0
+    arrived = gateway.outbox.last.get(gateway.outbox.raw_edge, 0)
+    return taken >= elements and arrived == taken and not gateway.outbox.wrong
+
+
+def smallest_heap(folder: Path, elements: int, say: Callable[[str], None]) -> list[Measure]:
+    """By bisection with short runs; then upwards until one of full length works."""
+    process = process_of(60)
+
+    def works(heap: int, count: int) -> bool:
+        gateway = Gateway(process.plan())
+        got = board(folder, "heap", process, gateway, (PLAN, DATA, count), "%dk" % heap, {}, lambda _: None)
+        return _all_there(got, gateway, count)
+
+    low, high = HEAP_LEAST, HEAP_MOST
+    while low < high:
+        middle = (low + high) // 2
+        if works(middle, min(TRIAL, elements)):
+            high = middle
+        else:
+            low = middle + 1
+    while low < HEAP_MOST and not works(low, elements):
+        low += 1
+    say("  the smallest heap in which %d elements work: %d KiB" % (elements, low))
+    return [Measure("smallest heap in which SP1 works", low, "KiB", HEAP, low <= HEAP)]
+
+
 def fused_source() -> str:
     """One loop over both operators: the filter's generated loop with the body of Qrs in it."""
     filter_ = fir.source(BANDPASS, 12, -32768, 32767, -32768, 32767)
@@ -252,7 +295,7 @@ def fused_source() -> str:
     ]
     before = [text.strip() for text in lines[1:loop]]
     after = [text.strip() for text in lines[loop + 1 :] if not text.startswith("  ")]
-    qrs = textwrap.dedent(inspect.getsource(Qrs.run)).splitlines()
+    qrs = textwrap.dedent(inspect.getsource(PlainQrs.run)).splitlines()
     start = next(i for i, text in enumerate(qrs) if "for i in range(n)" in text)
     assert qrs[start + 1].strip() == "v = c[i]"
     end = next(i for i in range(len(qrs) - 1, 0, -1) if qrs[i].startswith("    self.head = "))
@@ -276,8 +319,9 @@ def speed(folder: Path, say: Callable[[str], None]) -> list[Measure]:
         process = process_of(batch)
         gateway = Gateway(process.plan())
         got = board(
-            folder, "speed", process, gateway, (SPEED_ELEMENTS, 5), "160k", {"fused.py": fused_source()}, say
-        )
+            folder, "speed", process, gateway, ("speed", PLAN, DATA, SPEED_ELEMENTS, 5), "160k",
+            {"fused.py": fused_source()}, say,
+        )  # fmt: skip
         name = "SP1 of a fused loop, batches of %d" % batch
         if "speed" not in got:
             out.append(Measure(name, "failed", "", 0.5, False))
@@ -304,7 +348,9 @@ def chain(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     say("four operators, microseconds an element: one loop, a loop for each, operators with ports and rings")
     for batch in (16, 32, 64, 360):
         process = chain_process(batch)
-        got = board(folder, "chain", process, Gateway(process.plan()), (SPEED_ELEMENTS, 5), "512k", {}, say)
+        gateway = Gateway(process.plan())
+        words = ("chain", PLAN, DATA, SPEED_ELEMENTS, 5)
+        got = board(folder, "speed", process, gateway, words, "512k", {}, say)
         names = "four operators of %s, batches of %d"
         if "chain" not in got:
             out.append(Measure(names % ("bare loops", batch), "failed", "", 0.5, False))
@@ -318,20 +364,21 @@ def chain(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     return out
 
 
-SP1_MODULES = (
-    "alphabet batch block checkpoint clock host inputs instance lakeend log operator operators/__init__ "
-    "operators/fields operators/fir operators/qrs pack plan ports position ring seal source wire"
-).split()
+SP1_STAYS = ("core", "operators/__init__", "operators/fields", "operators/fir", "operators/qrs")
+SP1_STARTS = ("planread", "starting", "restoring", "wiring")  # gone again when the host has started
 
 
 def code_size(say: Callable[[str], None]) -> list[Measure]:
     sizes = micropython.mpy_sizes()
-    total = 0
-    for name in SP1_MODULES:
-        size = sizes["headwater/%s.py" % name]
-        total += size
-        say("  %6d B of .mpy  %s" % (size, name))
-    return [Measure("code that SP1 imports, .mpy", total, "B")]
+    totals = []
+    for names in (SP1_STAYS, SP1_STARTS):
+        for name in names:
+            say("  %6d B of .mpy  %s" % (sizes["headwater/%s.py" % name], name))
+        totals.append(sum(sizes["headwater/%s.py" % name] for name in names))
+    return [
+        Measure("code that SP1 keeps, .mpy", totals[0], "B"),
+        Measure("code that goes again after its start, .mpy", totals[1], "B"),
+    ]
 
 
 # ---- beside Bytewax

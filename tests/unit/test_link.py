@@ -1,0 +1,97 @@
+"""The linked image: what a board runs, and the promises of its parts hold in it as well."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from headwater_tools import house, link, micropython
+
+BOARD_TESTS = house.ROOT / "tests" / "micropython"
+# Each file's promises, all in one process. The others look at names that the linked image has not.
+FILES = ("block", "clock", "expr", "log", "operator_vectors", "operators", "pack", "plan", "seal", "wire")
+
+
+def linked(**texts: str) -> link.Linked:
+    """The core, with these texts in place of some of its parts."""
+    sources = {
+        inside.removeprefix("headwater/").removesuffix(".py"): path.read_text()
+        for inside, path in micropython.modules(False).items()
+    }
+    return link.Linked({**sources, **texts})
+
+
+@pytest.fixture(scope="module")
+def image() -> Path:
+    """A board's image with what tests need beside it."""
+    tests = {
+        inside: micropython.linked().satellite(path.read_text(), inside[len("headwater/") : -len(".py")])
+        for inside, path in micropython.modules(True).items()
+        if inside not in micropython.modules(False)
+    }
+    return micropython.build({**micropython.board_files(), **tests})
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) -> None:
+    path = BOARD_TESTS / ("test_%s.py" % name)
+    names = [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
+    entries = [n for n in names if n.startswith("test_")]
+    script = "import gc, promises\n" + "".join("promises.%s()\ngc.collect()\n" % n for n in entries)
+    extra = micropython.build({"script.py": script, "promises.py": path})
+    done = micropython.start((image, extra), "script", heap="512k")
+    assert done.returncode == 0, micropython.linked().told(done.stdout + done.stderr)
+
+
+def test_every_line_of_the_core_is_told_back() -> None:
+    core = linked()
+    lines = core.text.split("\n")
+    for name in ("host", "log", "wire"):
+        text = (micropython.EDGE / (name + ".py")).read_text().split("\n")
+        at = text.index(next(line for line in text if line.startswith("class ")))
+        here = lines.index(text[at])
+        assert core.origin(here + 1) == (name, at + 1)
+        said = 'File "headwater/core.py", line %d, in run' % (here + 1)
+        assert core.told(said) == 'File "headwater/%s.py", line %d, in run' % (name, at + 1)
+
+
+def test_a_name_that_two_parts_have_stays_two_names() -> None:
+    core = linked(once="def let_go(*names):\n    return further(1)\n\n\ndef further(a):\n    return a\n")
+    assert "def once_further(a):" in core.text and "return once_further(1)" in core.text
+    assert "def position_further(a, b):" in core.text
+
+
+def test_what_something_local_would_hide_gets_another_name() -> None:
+    text = "from . import position\n\n\ndef let_go(*names):\n    rank = position.rank([])\n    return rank\n"
+    core = linked(once=text)
+    assert "rank = position_rank([])\n    return rank" in core.text
+
+
+def test_constants_are_their_values_where_nothing_local_has_their_name() -> None:
+    text = "from .position import rank\n\nFAR = 7\n\n\ndef let_go(FAR=FAR):\n    return FAR, rank\n"
+    core = linked(once=text)
+    assert "def let_go(FAR=7):\n    return FAR, rank" in core.text
+
+
+def test_modules_outside_take_from_the_core() -> None:
+    text = "from headwater.plan import OUTSIDE, loads\nfrom headwater.log import Log\n\nx = loads, OUTSIDE, Log\n"
+    space = micropython.linked().satellite(text)
+    assert "from headwater.core import plan_loads as loads" in space
+    assert "x = loads, -1, Log" in space
+
+
+def test_the_core_is_python_that_runs_anywhere(tmp_path: Path) -> None:
+    folder = tmp_path / "headwater"
+    for inside, text in micropython.board_files().items():
+        path = tmp_path / inside
+        path.parent.mkdir(parents=True, exist_ok=True)
+        assert isinstance(text, str)
+        path.write_text(text)
+    assert (folder / "core.py").exists()
+    names = ", ".join(link.PARTS)
+    check = "from headwater import %s, starting, decisions, transfer, moving, arriving, lakeend" % names
+    done = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,418 @@
+"""Links the modules that every board runs into one, `headwater.core`: what borders cost in RAM goes.
+
+On MicroPython each module has a table of the names it uses, a dictionary of its globals and what it
+imports once more; constants that others import are entries in both. Linked, a name is there once, a
+constant is its value, and nothing else has changed: the same statements in the same order, on lines
+that can be told back (`Linked.origin`). Names of modules that collide get the module's name before
+them. The other modules of the image import from `core` what they took from its parts; a board's own
+code finds each part under its old name as well.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from . import Trouble
+
+PACKAGE = "headwater"
+CORE = "core"
+# What every board that runs an operator has loaded, for all of its life.
+PARTS = (
+    "alphabet batch block checkpoint clock host inputs instance log machine once operator pack plan ports "
+    "position ring seal source wire"
+).split()
+
+SMALL = 1 << 30
+Key = tuple[str, str]  # (part, name); ("", "import ...") for what comes from outside the package
+
+
+@dataclass
+class Part:
+    """A module: its source, what its global names are, and what it takes from parts of the core."""
+
+    name: str
+    text: str
+    level: int  # packages above its own that lead to the package's root
+    tree: ast.Module
+    own: set[str] = field(default_factory=set)
+    outside: dict[str, str] = field(default_factory=dict)  # name -> import statement without `as`
+    taken: dict[str, Key] = field(default_factory=dict)  # name -> a part's name
+    modules: dict[str, str] = field(default_factory=dict)  # name -> a part
+    constants: dict[str, int] = field(default_factory=dict)
+
+
+def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
+    """The integer that an expression of integers is."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "const":
+        return _number(node.args[0], known)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _number(node.operand, known)
+        return None if value is None else -value
+    if isinstance(node, ast.BinOp):
+        a, b = _number(node.left, known), _number(node.right, known)
+        if a is not None and b is not None:
+            if isinstance(node.op, ast.LShift):
+                return a << b
+            if isinstance(node.op, ast.Sub):
+                return a - b
+    return None
+
+
+def _is_const_import(node: ast.stmt) -> bool:
+    first = node.body[0] if isinstance(node, ast.Try) else None
+    return isinstance(first, ast.ImportFrom) and first.module == "micropython"
+
+
+def _constant(node: ast.stmt, known: Mapping[str, int]) -> dict[str, int]:
+    """The constants that a statement names: NAME = 1, A, B = 0, 1."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return {}
+    target, value = node.targets[0], node.value
+    pairs: list[tuple[ast.expr, ast.expr]] = [(target, value)]
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        pairs = list(zip(target.elts, value.elts, strict=True))
+    out = {}
+    for left, right in pairs:
+        number = _number(right, known)
+        if not isinstance(left, ast.Name) or not left.id.isupper() or number is None:
+            return {}
+        if not -SMALL <= number < SMALL:
+            return {}  # an object on a board: once is enough
+        out[left.id] = number
+    return out
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """Names that a scope's body binds; the bodies of inner scopes are not looked into."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+            yield child.name
+            continue
+        if isinstance(child, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            continue
+        if isinstance(child, ast.Name) and isinstance(child.ctx, (ast.Store, ast.Del)):
+            yield child.id
+        elif isinstance(child, ast.alias):
+            yield (child.asname or child.name).partition(".")[0]
+        elif isinstance(child, ast.ExceptHandler) and child.name:
+            yield child.name
+        yield from _bound(child)
+
+
+class _Globals(ast.NodeVisitor):
+    """The nodes that name something global, as a scope sees it."""
+
+    def __init__(self) -> None:
+        self.scopes: list[set[str]] = []
+        self.classes: list[bool] = []
+        self.found: list[ast.Name | ast.Attribute | ast.FunctionDef | ast.ClassDef] = []
+        self.hidden: set[tuple[str, str]] = set()  # module, name: used where something local has that name
+        self.modules: set[str] = set()
+
+    def _local(self, name: str) -> bool:
+        inner = len(self.scopes) - 1
+        for k, names in enumerate(self.scopes):
+            if name in names and (not self.classes[k] or k == inner):
+                return True
+        return False
+
+    def _inside(self, names: set[str], body: list[ast.AST], is_class: bool = False) -> None:
+        self.scopes.append(names)
+        self.classes.append(is_class)
+        for node in body:
+            self.visit(node)
+        self.scopes.pop()
+        self.classes.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if not self.scopes:
+            self.found.append(node)
+        arguments = node.args
+        for each in [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults]:
+            if each is not None:
+                self.visit(each)
+        names = {a.arg for a in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+        names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
+        for inner in ast.walk(node):
+            if isinstance(inner, (ast.Global, ast.Nonlocal)):
+                raise Trouble("line %d: the linker does not know `global`" % inner.lineno)
+        self._inside(names | set(_bound(node)), list(node.body))
+
+    def visit_Try(self, node: ast.Try) -> None:
+        if not _is_const_import(node):
+            self.generic_visit(node)
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        self._inside({a.arg for a in node.args.args}, [node.body])
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        if not self.scopes:
+            self.found.append(node)
+        for base in node.bases:
+            self.visit(base)
+        self._inside(set(_bound(node)), list(node.body), True)
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> None:
+        names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        self._inside(names, [node.elt, *node.generators])
+
+    visit_ListComp = visit_GeneratorExp = _comprehension
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        value = node.value
+        if isinstance(value, ast.Name) and value.id in self.modules and not self._local(value.id):
+            self.found.append(node)
+            if any(node.attr in names for names in self.scopes):
+                self.hidden.add((value.id, node.attr))
+        else:
+            self.visit(value)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if not self._local(node.id):
+            self.found.append(node)
+
+
+def _globals(part: Part) -> _Globals:
+    visitor = _Globals()
+    visitor.modules = set(part.modules)
+    visitor.visit(part.tree)
+    return visitor
+
+
+class Linked:
+    """The core of these modules (path inside the package's folder without .py -> source)."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        self.sources = sources
+        self.parts: dict[str, Part] = {}
+        for name in PARTS:
+            self._take(name)
+        self.names = self._named()
+        self.starts: list[tuple[int, str]] = []
+        self.text = self._core()
+
+    def files(self) -> dict[str, str]:
+        """Path inside the package's folder -> source: the core, stubs for its parts, all other modules."""
+        out = {CORE: self.text}
+        for name, text in self.sources.items():
+            out[name] = self._stub(self.parts[name]) if name in self.parts else self.satellite(text, name)
+        return out
+
+    def origin(self, line: int) -> tuple[str, int]:
+        """The module and line that a line of the core comes from."""
+        start, name = max((s for s in self.starts if s[0] < line), default=(0, CORE))
+        return name, line - start
+
+    def told(self, text: str) -> str:
+        """A traceback with the lines of the core told back."""
+
+        def origin(match: re.Match[str]) -> str:
+            return '"%s/%s.py", line %d' % (PACKAGE, *self.origin(int(match[1])))
+
+        return re.sub(r'"%s/%s\.py", line (\d+)' % (PACKAGE, CORE), origin, text)
+
+    def satellite(self, text: str, name: str = "") -> str:
+        """A module outside the core, taking from the core what it took from its parts.
+
+        What it imports inside functions it finds under the old names, at the price of a stub.
+        """
+        part = self._read(name, text)
+        edits = self._renamed(part)
+        for node in part.tree.body:
+            target = self._target(part, node)
+            if target is None:
+                continue
+            assert isinstance(node, ast.ImportFrom)
+            dots = "." * node.level if name else PACKAGE
+            if target:  # from .part import a, b
+                wanted = []
+                for alias in node.names:
+                    if alias.name not in self.parts[target].constants:
+                        final = self._final(target, alias.name)
+                        wanted.append(final if final == alias.name else "%s as %s" % (final, alias.name))
+                if not name:
+                    dots += "."
+                new = "from %s%s import %s" % (dots, CORE, ", ".join(wanted)) if wanted else "pass"
+            else:  # from . import part, other
+                others = [a.name for a in node.names if a.name not in self.parts]
+                if len(others) == len(node.names):
+                    continue
+                new = "from %s import %s" % (dots, ", ".join([*others, CORE]))
+            edits.append((_place(node), new))
+        return _edited(text, edits)
+
+    # ---- reading
+
+    def _take(self, name: str) -> None:
+        """Take in a part, behind all that it needs to begin."""
+        if name not in self.parts:
+            part = self._read(name, self.sources[name])
+            for other in [*(key[0] for key in part.taken.values()), *part.modules]:
+                self._take(other)
+            self.parts[name] = part
+
+    def _read(self, name: str, text: str) -> Part:
+        tree = ast.parse(text)
+        part = Part(name, text, name.count("/") + 1, tree)
+        for node in tree.body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                part.own.add(node.name)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    part.outside[alias.asname or alias.name] = "import " + alias.name
+            elif isinstance(node, ast.ImportFrom) and self._target(part, node) is None:
+                for alias in node.names:
+                    part.outside[alias.asname or alias.name] = "from %s import %s" % (node.module, alias.name)
+            elif isinstance(node, ast.ImportFrom):
+                target = self._target(part, node)
+                for alias in node.names:
+                    if target:
+                        part.taken[alias.asname or alias.name] = (target, alias.name)
+                    elif alias.name in PARTS:
+                        part.modules[alias.name] = alias.name
+            elif not _is_const_import(node):
+                part.constants.update(_constant(node, part.constants))
+                part.own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _stores(n)}
+        if name not in PARTS:
+            part.constants = {}
+        return part
+
+    def _target(self, part: Part, node: ast.stmt) -> str | None:
+        """The part of the core that an import takes from; "" for the package itself; None for others."""
+        if not isinstance(node, ast.ImportFrom):
+            return None
+        module = node.module or ""
+        if node.level == 0:
+            root, _, module = module.partition(".")
+            if root != PACKAGE:
+                return None
+        elif node.level != part.level:
+            return None
+        return module if module in PARTS or not module else None
+
+    # ---- names
+
+    def _key(self, part: Part, name: str) -> Key | None:
+        if name in part.taken:
+            return part.taken[name]
+        if name in part.outside:
+            return "", part.outside[name]
+        return (part.name, name) if name in part.own else None
+
+    def _named(self) -> dict[Key, str]:
+        """A name in the core for every global of every part."""
+        wanted: dict[str, list[Key]] = {}
+        hidden = set()
+        for part in self.parts.values():
+            hidden |= _globals(part).hidden
+            for name in [*part.outside, *sorted(part.own)]:
+                key = self._key(part, name)
+                if key and name not in part.constants and key not in wanted.setdefault(name, []):
+                    wanted[name].append(key)
+        out: dict[Key, str] = {}
+        for name, keys in wanted.items():
+            for key in keys:
+                own = key[0] or key[1].split()[1]
+                alone = len(keys) == 1 and key not in hidden
+                out[key] = name if alone else "%s_%s" % (own, name.lstrip("_"))
+        if len(set(out.values())) != len(out):
+            raise Trouble("two globals of the core have one name")
+        return out
+
+    def _final(self, part: str, name: str) -> str:
+        key = self._key(self.parts[part], name)
+        if key is None:
+            raise Trouble("%s has no %s" % (part, name))
+        return self.names[key]
+
+    def _renamed(self, part: Part) -> list[tuple[tuple[int, int, int, int], str]]:
+        """Edits: constants become their values, names of the core what they are called there."""
+        edits = []
+        inside = part.name in self.parts
+        for node in _globals(part).found:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                if inside and self._final(part.name, node.name) != node.name:
+                    at = node.col_offset + (4 if isinstance(node, ast.FunctionDef) else 6)
+                    place = (node.lineno, at, node.lineno, at + len(node.name))
+                    edits.append((place, self._final(part.name, node.name)))
+                continue
+            if isinstance(node, ast.Attribute):
+                assert isinstance(node.value, ast.Name)
+                owner, name = part.modules[node.value.id], node.attr
+                before = "" if inside else CORE + "."
+            else:
+                key = part.taken.get(node.id, (part.name, node.id))
+                owner, name, before = key[0], key[1], ""
+                if owner not in self.parts or (owner == part.name and node.id not in part.own):
+                    final = self.names.get(("", part.outside.get(node.id, ""))) if inside else None
+                    if final and final != node.id:
+                        edits.append((_place(node), final))
+                    continue
+            constants = self.parts[owner].constants
+            if name in constants:
+                edits.append((_place(node), str(constants[name])))
+            elif inside or before:
+                final = before + self._final(owner, name)
+                if final != ast.get_source_segment(part.text, node):
+                    edits.append((_place(node), final))
+        return edits
+
+    # ---- writing
+
+    def _core(self) -> str:
+        outside: dict[str, str] = {}
+        for part in self.parts.values():
+            for name, statement in part.outside.items():
+                final = self.names["", statement]
+                outside[statement] = final if final != name else statement.split()[-1]
+        lines = [
+            statement if statement.split()[-1] == final else "%s as %s" % (statement, final)
+            for statement, final in outside.items()
+        ]
+        for part in self.parts.values():
+            edits = self._renamed(part)
+            gone = []
+            for node in part.tree.body:
+                taken = isinstance(node, (ast.Import, ast.ImportFrom))
+                if taken or _is_const_import(node) or _constant(node, part.constants):
+                    gone.append((_place(node), ""))
+            cut = [place for place, _ in gone]
+            edits = [e for e in edits if not any(p[0] <= e[0][0] <= p[2] for p in cut)] + gone
+            self.starts.append((len(lines), part.name))
+            lines += _edited(part.text, edits).rstrip("\n").split("\n")
+        return "\n".join(lines) + "\n"
+
+    def _stub(self, part: Part) -> str:
+        names = [n for n in sorted(part.own) if n not in part.constants]
+        wanted = [self._final(part.name, n) for n in names]
+        both = [f if f == n else "%s as %s" % (f, n) for f, n in zip(wanted, names, strict=True)]
+        text = "from .%s import %s\n" % (CORE, ", ".join(both)) if both else ""
+        return text + "".join("%s = %d\n" % item for item in part.constants.items())
+
+
+def _stores(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
+def _place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+def _edited(text: str, edits: list[tuple[tuple[int, int, int, int], str]]) -> str:
+    """The text with each place replaced; every line stays where it was."""
+    lines = text.split("\n")
+    for (line, col, end, end_col), new in sorted(edits, reverse=True):
+        first = lines[line - 1].encode()
+        last = lines[end - 1].encode()
+        lines[line - 1] = (first[:col] + new.encode() + last[end_col:]).decode()
+        for k in range(line, end):
+            lines[k] = ""
+    return "\n".join(lines)
