@@ -8,12 +8,16 @@ from array import array
 from functools import cache
 
 import pytest
+from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.operators import trial
 from headwater.operators.coefficients import BANDPASS
+from headwater.operators.qrs import Qrs
+from headwater_tools.bench.plain_qrs import PlainQrs
 from headwater_tools.house import ROOT
 
 HZ = 360
+BEAT = "back_us:u32 rr_us:u32 amp:u16"
 TOLERANCE = HZ // 10  # 100 ms
 SAMPLES = array("h", (ROOT / "tests/data/ecg208-360hz.i16").read_bytes())
 
@@ -118,3 +122,19 @@ def test_a_hole_makes_the_next_interval_unknown() -> None:
     behind = trial.run(qrs, [hole] + row[1200:])[0][1:]
     assert [r[1] for _, r in known] == [0, 833333]  # two went by while it learned
     assert [r[1] for _, r in behind] == [0, 833333, 833333, 833333]
+
+
+@pytest.mark.parametrize("size", [1, 7, 36, 360])
+def test_blocks_in_a_loop_of_their_own_change_nothing(size: int) -> None:
+    x = Batch(trial.make("Qrs", {}, ("mV:i16",)).ins[0], size)
+    both = [kind({}, (x.alphabet,), (Alphabet(BEAT),), size) for kind in (Qrs, PlainQrs)]
+    for start in range(0, 30 * HZ, size):
+        part = SAMPLES[start : start + size]
+        x.cols[0][: len(part)] = part
+        states = []
+        for op in both:
+            m = op.run(x, len(part))
+            state = bytearray(op.state_size())
+            op.snapshot(state, 0)
+            states.append((m, [op.y.row(j) for j in range(m)], list(op.y.at[:m]), state))
+        assert states[0] == states[1]

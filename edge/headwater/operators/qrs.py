@@ -13,11 +13,70 @@
 #
 # Time is counted in samples, so a result does not depend on how the stream is cut into batches.
 
+from array import array
+
+from ..machine import machine
 from ..operator import Operator
 from . import fields
 
 _WINDOW = 16  # blocks
 _LEARN = 100  # blocks
+
+# What runs per sample: of every block that comes to its end its sum, its largest sample and that one's
+# place go into o, and behind them the same of the block under way, and how many samples it has. What
+# that one has at first stands at the head of o. Gives where the last four lie.
+_BLOCKS = """def run(%s, o: ptr32, n: int, block: int) -> int:
+ s = o[0]
+ most = o[1]
+ at = o[2]
+ k = o[3]
+ j = 0
+ for i in range(n):
+  v = %s
+  if v < 0:
+   v = 0 - v
+  s += v
+  if v > most:
+   most = v
+   at = k
+  k += 1
+  if k >= block:
+   o[j] = s
+   o[j + 1] = most
+   o[j + 2] = at
+   j += 3
+   s = k = most = at = 0
+ o[j] = s
+ o[j + 1] = most
+ o[j + 2] = at
+ o[j + 3] = k
+ return j
+"""
+
+
+def _blocks(c, o, n, block):
+    s, most, at, k = o[:4]
+    j = 0
+    for i in range(n):
+        v = c[i]
+        if v < 0:
+            v = -v
+        s += v
+        if v > most:
+            most = v
+            at = k
+        k += 1
+        if k >= block:
+            o[j] = s
+            o[j + 1] = most
+            o[j + 2] = at
+            j += 3
+            s = k = most = at = 0
+    o[j] = s
+    o[j + 1] = most
+    o[j + 2] = at
+    o[j + 3] = k
+    return j
 
 
 class Qrs(Operator):
@@ -43,6 +102,8 @@ class Qrs(Operator):
         fields.within("Qrs", "hz", self.hz, 90, 1000)
         fields.within("Qrs", "delay", self.delay, 0, self.hz)
         self.block = self.hz // 90
+        self.blocks = array("i", bytes(12 * (self.size // self.block) + 28))
+        self.find = machine(_BLOCKS % fields.column(self.ins[0].types[0], "c")) or _blocks
 
     def start(self):
         self.learn = _LEARN
@@ -59,16 +120,20 @@ class Qrs(Operator):
     def run(self, x, n):
         block = self.block
         hz = self.hz
-        c = x.cols[0]
         oat = self.y.at
         back, rr_us, amp = self.y.cols
         ring = self.ring
         w = sum(ring)
         head = self.head
-        k = self.block_n
-        s = self.block_sum
-        most = self.block_top
-        at = self.block_at
+        o = self.blocks
+        o[0] = self.block_sum
+        o[1] = self.block_top
+        o[2] = self.block_at
+        o[3] = self.block_n
+        i = -1 - self.block_n
+        if i < -block:
+            i = -block  # the block became shorter at run time
+        end = self.find(x.cols[0], o, n, block)
         top = self.top
         top_age = self.top_age
         learn = self.learn
@@ -86,17 +151,10 @@ class Qrs(Operator):
         old_r = self.old_r
         old_amp = self.old_amp
         j = 0
-        for i in range(n):
-            v = c[i]
-            if v < 0:
-                v = -v
-            s += v
-            if v > most:
-                most = v
-                at = k
-            k += 1
-            if k < block:
-                continue
+        for k in range(0, end, 3):
+            s = o[k]
+            most = o[k + 1]
+            i += block  # the sample that ends the block
             if s > 65535:
                 s = 65535
             w += s - ring[head]
@@ -105,8 +163,7 @@ class Qrs(Operator):
             top_age += block
             if most >= top or top_age >= _WINDOW * block:
                 top = most
-                top_age = block - 1 - at
-            s = k = most = at = 0
+                top_age = block - 1 - o[k + 2]
             if known:
                 since += block
                 if since > 1000000:  # an hour: no longer an interval
@@ -174,10 +231,10 @@ class Qrs(Operator):
                 known = 1
                 old = 0
         self.head = head
-        self.block_n = k
-        self.block_sum = s
-        self.block_top = most
-        self.block_at = at
+        self.block_sum = o[end]
+        self.block_top = o[end + 1]
+        self.block_at = o[end + 2]
+        self.block_n = o[end + 3]
         self.top = top
         self.top_age = top_age
         self.learn = learn
