@@ -573,9 +573,9 @@ class Host:
         for p in self.ports.values():
             for r in p.readers:
                 # To the lake nothing but entries and gaps goes, and both lie behind the cursor.
-                if r.cur.xi >= p.ring.last and p.readers and r.edge.dst == OUTSIDE:
+                if r.local or not r.live or r.host != link.number:
                     continue
-                if r.host == link.number and r.live and not r.local:
+                if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
                     open_ = self._flush_reader(link, p, r, open_)
         if open_ and w.count:
             self._seal(link)
@@ -594,12 +594,13 @@ class Host:
         w = self.writer
         peer = link.peer
         index = r.edge.index
+        inside = r.edge.dst != OUTSIDE
         epoch = self.instances[p.vertex.index].epoch if p.vertex.kind else (0, 0)
-        batch = self.batch(p.alphabet)
-        for cr in p.crs:
-            if cr[3] > r.crs_sent and r.edge.dst != OUTSIDE:
-                r.crs_sent = cr[3]
-                open_ = self._put(link, open_, wire.CR, index, p.inc, cr[0], cr[1], cr[2])
+        if inside:
+            for cr in p.crs:
+                if cr[3] > r.crs_sent:
+                    r.crs_sent = cr[3]
+                    open_ = self._put(link, open_, wire.CR, index, p.inc, cr[0], cr[1], cr[2])
         while True:
             xi = r.cur.xi
             if r.gaps:
@@ -612,15 +613,27 @@ class Host:
                         break
                 if told:
                     continue
-            n = min(p.ring.last - xi, r.got + r.room - xi, batch.size)
-            if n <= 0 or xi < p.first():
+            n = min(p.ring.last, r.got + r.room) - xi
+            if n <= 0 or (xi < p.ring.first and xi < p.first()):
                 break
+            # The bytes that the log took a moment ago, if they are what comes next.
             packed = self.packed
             if packed and packed[0] is p and packed[1] == xi + 1 and packed[2] <= n and not r.gaps:
-                n = packed[2]
-            else:
-                packed = None
-                n = p.read(r.cur, batch, n)
+                if not open_:
+                    peer.begin(w)
+                    open_ = True
+                if w.put(wire.DATA, index, p.inc, epoch, memoryview(self.scratch)[: packed[3]]):
+                    n = packed[2]
+                    r.cur.xi = xi + n
+                    if xi == r.got:
+                        r.progress_us = self.now
+                    continue
+                if w.count:
+                    self._seal(link)
+                    peer.begin(w)
+                    continue
+            batch = self.batch(p.alphabet)
+            n = p.read(r.cur, batch, min(n, batch.size))
             for g in r.gaps:
                 if xi < g[0] <= xi + n:
                     n = g[0] - 1 - xi
@@ -631,24 +644,17 @@ class Host:
                 open_ = True
             while True:
                 at = w.open_data(index, p.inc, epoch)
-                if packed and at and at[1] + packed[3] <= w.mtu:
-                    end = at[1] + packed[3]
-                    w.mem[at[1] : end] = memoryview(self.scratch)[: packed[3]]
-                    if w.close_data(end):
-                        break
-                elif at and not packed and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
+                if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
                     break
                 if w.count:
                     self._seal(link)
                     peer.begin(w)
-                elif packed:
-                    packed = None
-                    n = p.read(r.cur, batch, n)
                 else:
                     n //= 2
-            r.cur.xi += n
-            r.progress_us = self.now if r.cur.xi - n == r.got else r.progress_us
-        if p.bound > r.bound_sent and r.edge.dst != OUTSIDE and r.cur.xi == p.ring.last:
+            r.cur.xi = xi + n
+            if xi == r.got:
+                r.progress_us = self.now
+        if inside and p.bound > r.bound_sent and r.cur.xi == p.ring.last:
             r.bound_sent = p.bound
             open_ = self._put(link, open_, wire.BOUND, index, p.inc, p.ring.last, p.bound)
         return open_
