@@ -82,7 +82,7 @@ class Checkpoints:
             did = 1
             if self.strategy == UNSAFE or (self.strategy == UNCOORDINATED and not urgent):
                 continue
-            if self.safe_pos and self.safe_pos[self.inst.inputs.index(e)] >= xi:
+            if self.safe(e) >= xi:
                 self.announce()  # covered already; the Safe may have been lost
             elif urgent:
                 self.commit(self._take(cid, 0), True)
@@ -94,7 +94,7 @@ class Checkpoints:
         k = self.inst.inputs.index(e)
         if self.strategy == EXTENDED:
             newest = self.pending[-1].pos if self.pending else self.pos
-            base = newest[k] if newest else 0
+            base = newest[k] if newest and newest[-1] >= e.since else 0
             known = cid in self.seen
             if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
                 self.extended += 1
@@ -238,12 +238,17 @@ class Checkpoints:
         self.announce()
         self.settle()
 
+    # What it covers of an input's present incarnation.
+    def safe(self, e):
+        pos = self.safe_pos
+        return pos[self.inst.inputs.index(e)] if pos and pos[-1] >= e.since else -1
+
     def announce(self):
-        if not self.safe_pos:
-            return
         load = self.load()
-        for k in range(len(self.inst.inputs)):
-            self.host.tell_safe(self.inst.inputs[k], self.safe_pos[k], self.safe_pos, self.holders, load)
+        for e in self.inst.inputs:
+            xi = self.safe(e)
+            if xi >= 0:
+                self.host.tell_safe(e, xi, self.safe_pos, self.holders, load)
 
 
 # Holders that a checkpoint needs besides the operator's own host.

@@ -24,7 +24,15 @@ _GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
 def handle(host, sender, m):
     kind = m[0]
     if kind == wire.CONFIG:
-        _on_config(host, m[1], m[2], m[3])
+        if m[2]:
+            _on_config(host, m[1], m[2], m[3])
+        elif host.outbox is not None:
+            try:
+                content = pack.loads(bytes(m[3]))
+            except pack.PackError:
+                content = ()
+            if len(content) == 4 and content[0] == "open" and content[1] < len(host.plan.ins(m[1])):
+                _on_other(host, m[1], content)
     elif kind == wire.GRANT:
         _on_grant(host, m[1], m[2], m[3], m[4])
     elif kind == wire.TOLD:
@@ -79,6 +87,21 @@ def _granted_upto(host, v):
     return int.from_bytes(data, "little") if data else 0
 
 
+# The producer of an input is in another incarnation: it is taken back by decision, once for all who
+# ask, and they ask until it is.
+def _on_other(host, v, content):
+    data = host.store.get(_F_NEXT + v)
+    last = int.from_bytes(data, "little") if data else 0
+    for number in range(last, max(0, last - 64), -1):
+        what = granted(host, v, number)[2]
+        if what and what[0] != "set" and what[1] == content[1]:
+            if what[:3] == content[:3]:
+                return
+            break
+    if last - _granted_upto(host, v) < 60:
+        config(host, v, content)
+
+
 # The first proposal of a number stands, unless a newer instance has asked since.
 def _on_propose(host, sender, v, epoch, number, pos, content):
     if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1:
@@ -130,6 +153,12 @@ def _on_config(host, v, number, content):
         content[3] = max(content[3], inst.front + inst.past)
     _keep(host, inst, number, inst.position(), content, 0)
     propose(host, inst)
+
+
+# The producer of input e began another incarnation: ask for a decision to go on with that one.
+def other(host, e):
+    v = e.edge.dst
+    _say(host, 0, wire.CONFIG, v, v, 0, pack.dumps(["open", e.sink.inputs.index(e), e.other, 0]))
 
 
 def propose(host, inst):

@@ -21,6 +21,8 @@ class InEdge:
         self.alphabet = alphabet
         self.cur = Cursor()  # what the sink has taken
         self.inc = 0
+        self.since = 0  # the decision by which this incarnation began
+        self.other = 0  # the incarnation that the producer is in, where it is another: ask for a decision
         self.port = None  # the producer's port, where it runs on this host
         self.ring = None  # what has arrived from elsewhere
         self.contact = False
@@ -46,6 +48,7 @@ class InEdge:
         self.limit = 0
         self.crs = []
         self.contact = False
+        self.other = self.since = 0
 
     # Take from a port of this host.
     def attach(self, port):

@@ -153,7 +153,7 @@ class Instance:
     # A decision may be taken here and now. Every producer refuses what older epochs acknowledge.
     def may_decide(self):
         for e in self.inputs:
-            if not e.contact and not e.closed:
+            if not (e.contact or e.closed or e.other):
                 return False
         return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
 
@@ -175,10 +175,12 @@ class Instance:
             self.inputs[content[1]].closed = True
         elif kind == "open":
             e = self.inputs[content[1]]
-            e.closed = False
-            e.from_ts = content[3]
-            if content[2] != e.inc:
-                self.host.renumber(e, content[2])
+            if e.closed or content[2] != e.inc:
+                e.closed = False
+                e.from_ts = content[3]
+                if content[2] != e.inc:
+                    self.host.renumber(e, content[2])
+                    e.since = self.decided
 
     # ---- one input: the short way
 

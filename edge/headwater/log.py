@@ -735,6 +735,16 @@ class Log:
         s.note(self._p, xi, s.last)
         return True
 
+    # Whether entries of `size` bytes would be taken now.
+    def takes(self, size):
+        if self._free < self._floor and not self._gain(self._floor):
+            return False
+        try:
+            self._room(min(size + 26, self._size // 2), self._floor)
+        except LogFull:
+            return False
+        return True
+
     # The stream goes on behind xi_last; what was held of it is let go.
     def start_stream(self, stream, xi_last, ts_last):
         self._start(stream, xi_last, ts_last, 2)

@@ -8,6 +8,7 @@
 #   - An incarnation ends only when the numbering was truly lost.
 
 from .batch import LOG_FULL, RESTART, Batch
+from .block import bound
 from .host import F_INC
 from .plan import DROP_OLDEST, OUTSIDE
 from .ports import GAP_FULL
@@ -37,8 +38,12 @@ class Source:
         batch.ts = ts
         batch.hole = 0
         port = self.port
-        if self.why and not self._close_hole(ts, batch.unsync):
-            return self._refuse(n)
+        if self.why:
+            # Not without the batch that ends it: holes with no sample between them are one.
+            if not self.host.store.takes(bound(self.vertex.outs[0], n) + 64) and not self._drop(port):
+                return self._refuse(n)
+            if not self._close_hole(ts, batch.unsync):
+                return self._refuse(n)
         batch.xi = port.ring.last + 1
         if not self._seal(batch, n):
             return self._refuse(n)

@@ -69,6 +69,10 @@ def hello(host, e):
         if link:
             k = e.edge.index
             link.want(HELLO, k, k, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
+            if e.other:
+                from . import decisions
+
+                decisions.other(host, e)
         return
     r = port.reader(e.edge)
     if e.inc != port.inc and not meet(host, e, port.inc):
@@ -84,11 +88,12 @@ def hello(host, e):
 
 
 # The producer's stream has another incarnation than the one taken so far. True where that is
-# no matter: nothing was taken yet, or the lake simply begins another.
+# no matter: nothing was taken yet, or the lake simply begins another. Else it takes a decision.
 def meet(host, e, inc):
     if e.sink.ports == () or (e.inc == 0 and e.cur.xi == 0):
         host.renumber(e, inc)
         return True
+    e.other = inc
     return False
 
 
@@ -98,6 +103,8 @@ def contact(host, e, epoch, first, name, holders):
     if epoch > sink.epoch:
         host._stop(sink, epoch)
         return
+    if epoch < sink.epoch:
+        return  # an answer to what was said under an older epoch, or of another incarnation
     if name and sink.ports and further(name, sink.position()):
         if sink.status != FETCHING or further(name, sink.target):
             sink.status = FETCHING
@@ -116,7 +123,7 @@ def contact(host, e, epoch, first, name, holders):
     e.said = -1
     if not sink.ports:
         sink.told = -1  # said anew
-    elif sink.ck.safe_pos:
+    else:
         sink.ck.announce()
 
 

@@ -25,6 +25,24 @@ def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     assert result.counts["lost"] == 0
 
 
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_an_operator_goes_on_when_the_flash_of_its_source_was_erased(seed: int) -> None:
+    scenario = SCHEDULES["erased"](seed)
+    result = scenario.run()
+    assert result.errors == []
+    contents = [content[:2] for granted in scenario.world.decisions().values() for _, content in granted]
+    assert contents == [["open", 0]]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_a_full_log_refuses_is_few_holes(seed: int) -> None:
+    scenario = SCHEDULES["full"](seed)
+    result = scenario.run()
+    assert result.errors == []
+    (line,) = scenario.world.accepted.values()
+    assert 1 <= sum(entry[2:4] == ("hole", 2) for entry in line) <= 6
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_join_does_not_wait_for_a_board_that_said_it_sleeps(seed: int) -> None:
     scenario = Asleep(seed)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from headwater import arriving, decisions, restoring, transfer, wiring
+from headwater import arriving, decisions, restoring, starting, transfer, wiring
 from headwater.checkpoint import Checkpoints
 from headwater.host import Host
 from headwater.instance import Instance
@@ -443,6 +443,36 @@ DEFECTS = [
             )
         ],
         ["sp2", "buttons", "sp4 spare"],
+    ),
+    Defect(
+        "an acknowledgement of another incarnation is taken",
+        "fresh samples that count as acknowledged, or an incarnation begun once more",
+        [(Host, "_on_consumer", "if inc != port.inc and kind != wire.HELLO:", "if False:")],
+        ["erased"],
+    ),
+    Defect(
+        "a checkpoint of another incarnation is announced",
+        "an incarnation begun once more, and again",
+        [(Checkpoints, "safe", "if pos and pos[-1] >= e.since else -1", "if pos else -1")],
+        ["erased"],
+    ),
+    Defect(
+        "a restart below the floor",
+        "a reboot that stamps behind the frontier of a join",
+        [(starting, "start", 'floor = int.from_bytes(data, "little") if data else 0', "floor = 0")],
+        ["behind"],
+    ),
+    Defect(
+        "a full log without a hole",
+        "samples that were never taken, and nobody says so",
+        [(Source, "_refuse", "self.why = LOG_FULL", "pass")],
+        ["full"],
+    ),
+    Defect(
+        "a hole before there is room for what follows",
+        "a hole for every refused batch, in the last of the room",
+        [(Source, "take", "if not self.host.store.takes(", "if False and self.host.store.takes(")],
+        ["full"],
     ),
     Defect(
         "an urgent checkpoint without transfer state",

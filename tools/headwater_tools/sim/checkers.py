@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.batch import Batch
+from headwater.batch import RESTART, Batch
 from headwater.plan import BLOCK, FLASH, LOCAL, OUTSIDE, PEERS2, SPILL, UNSAFE
 from headwater.planread import reach
 from headwater.position import further
@@ -133,13 +133,16 @@ class Bounds:
 
 
 class Holes:
-    """What a source missed while its board was down is one hole, from its last sample on."""
+    """What a source missed while its board was down, and what it refused, is one hole, from its last sample
+    on; never two holes side by side for one reason."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.begun: dict[
             tuple[int, int], tuple[int, int]
         ] = {}  # (source, incarnation) -> life, entries before it
+        self.refused: dict[tuple[int, int], tuple[int, int]] = {}  # the same -> samples refused, entries before
+        self.looked: dict[tuple[int, int], int] = {}  # the same -> entries that were looked at
 
     def __call__(self, node: Node) -> None:
         if node.host is None:
@@ -157,6 +160,19 @@ class Holes:
                     self.world.error(
                         "%s: %r follows %r across a restart, not a hole" % (source.vertex.name, first, last)
                     )
+            refused, n = self.refused.get(key, (0, 0))
+            if source.refused > refused or source.refused < refused:
+                self.refused[key] = (source.refused, len(line))
+            elif n and n < len(line):
+                self.refused[key] = (refused, 0)
+                if line[n][2:3] != ("hole",):
+                    self.world.error(
+                        "%s: %r follows %d refused samples, not a hole" % (source.vertex.name, line[n], refused)
+                    )
+            for i in range(max(1, self.looked.get(key, 0)), len(line)):
+                if line[i - 1][2:3] == line[i][2:3] == ("hole",) and line[i - 1][3] == line[i][3] != RESTART:
+                    self.world.error("%s: two holes side by side at xi %d" % (source.vertex.name, i))
+            self.looked[key] = len(line)
 
 
 class Held:
@@ -211,15 +227,15 @@ class Held:
             )
 
 
-def accepted(world: World) -> tuple[dict[int, list[Entry]], dict[int, int]]:
-    """What the sources accepted, and the boundaries that they have given at least."""
-    entries: dict[int, list[Entry]] = {}
+def accepted(world: World) -> tuple[dict[int, dict[int, list[Entry]]], dict[int, int]]:
+    """What the sources accepted in each incarnation, and the boundaries that they have given at least."""
+    entries: dict[int, dict[int, list[Entry]]] = {}
     bounds: dict[int, int] = {}
     for v in world.plan.vertices:
         if not v.kind:
-            incs = world.order.get(v.index, [])
-            entries[v.index] = world.accepted.get((v.index, incs[-1]), []) if incs else []
-            last = entries[v.index][-1][0] if entries[v.index] else 0
+            lines = {inc: world.accepted[v.index, inc] for inc in world.order.get(v.index, [])}
+            entries[v.index] = lines
+            last = next((line[-1][0] for line in reversed(lines.values()) if line), 0)
             bounds[v.index] = last + 1 if last and v.rate_mhz else last
     return entries, bounds
 
@@ -240,8 +256,8 @@ def at_the_end(world: World, complete: bool) -> dict[str, int]:
     ideal = Ideal(plan, entries, far, decisions)
     least = Ideal(plan, entries, bounds, decisions)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
-    for line in entries.values():
-        counts["accepted"] += len(line)
+    for lines in entries.values():
+        counts["accepted"] += sum(len(line) for line in lines.values())
     for e in world.lake_edges():
         stream = world.outbox.streams.get((e.index, world.current(e.index)))
         rows = stream.rows if stream else {}

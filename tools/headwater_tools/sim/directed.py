@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+from headwater.batch import Batch
 from headwater.host import Host
+from headwater.log import Log
 from headwater.plan import Plan
-from headwater.process import Affine, Process, SumJoin
+from headwater.process import Affine, Process, SumJoin, Union
 
 from ..examples import sp4
 from .scenario import Scenario
@@ -285,6 +288,84 @@ class Dropping(Directed):
         ]
 
 
+class Erased(Directed):
+    """The flash of a source's host is erased: its numbering begins anew, in another incarnation, while
+    frames of the old one are still on their way. The operator behind it goes on with the new one.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (100_000, 900_000)
+        return [(6, lambda: self.crash(LEFT)), (6.2, self.erase), (6.3, lambda: self.boot(LEFT))]
+
+    def erase(self) -> None:
+        world, node = self.world, self.node(LEFT)
+        Log.format(node.flash, world.random.getrandbits(64))
+        world.provision(node)
+        node.blobs = {}
+
+    def arrived(self) -> bool:
+        begun = self.world.order[0]
+        if len(begun) != 2:
+            self.world.error("the source began %d times: %r" % (len(begun), begun))
+        return super().arrived()
+
+
+class Behind(Directed):
+    """A quiet board promised more than it sealed, and comes back where nobody tells it the time."""
+
+    def process(self) -> Plan:
+        p = Process("quiet", checkpoints="ecoc", every=20, level="peer", batch=8, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", most_hz=10, on="left")
+        b = p.source("b", "v:i16", most_hz=10, on="right")
+        p.lake("quiet/both", Union().named("both").on("right", backup=["left", "gateway"])(a, b))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (3, lambda: self.world.asleep.add(1)),
+            (8, lambda: self.crash(1)),
+            (8.1, lambda: [self.cut(1, 0), self.cut(1, 2)]),
+            (8.2, lambda: self.boot(1)),
+            (8.3, lambda: self.world.asleep.clear()),
+            (14, lambda: [self.heal(1, 0), self.heal(1, 2)]),
+        ]
+
+
+class Full(Directed):
+    """The way out of a source's host is cut for longer than its flash lasts."""
+
+    def __init__(self, seed: int, seconds: int = 34) -> None:
+        super().__init__(seed, seconds)
+        noise = random.Random(seed)
+        values = [noise.getrandbits(63) for _ in range(997)]
+
+        def fill(v: int, batch: Batch, taken: int) -> None:
+            for k, column in enumerate(batch.cols):
+                for i in range(batch.n):
+                    column[i] = values[(taken + i) * 7 % 997] ^ k
+
+        self.world.patterns[0] = fill
+
+    def process(self) -> Plan:
+        p = Process("flood", checkpoints="ecoc", every=60, level="peer", batch=30, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=512)
+        fields = " ".join("f%d:i64" % k for k in range(8))
+        values = p.source("values", fields, rate_hz=100, on="left")
+        p.lake("flood/out", values >> Affine().named("out").on("spare", backup=["gateway", "left"]), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (3, lambda: [self.cut(1, 0), self.cut(1, 2)]),
+            (28, lambda: [self.heal(1, 0), self.heal(1, 2)]),
+        ]
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
@@ -296,4 +377,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead input": DeadInput,
     "asleep": Asleep,
     "dropping": Dropping,
+    "erased": Erased,
+    "behind": Behind,
+    "full": Full,
 }

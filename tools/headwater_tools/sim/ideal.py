@@ -37,6 +37,7 @@ class Machine:
         self.taken = [0] * len(self.edges)
         self.closed = [False] * len(self.edges)
         self.from_ts = [0] * len(self.edges)
+        self.incs = [run.first(v.index, p, e.src) for p, e in enumerate(self.edges)]
         self.fired = 0
         self.decided = 0
         self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
@@ -47,7 +48,7 @@ class Machine:
 
     def head(self, p: int) -> Entry | None:
         e = self.edges[p]
-        line = self.run.lines[(e.src, e.sport)].entries
+        line = self.run.entries(e.src, e.sport, self.incs[p])
         return line[self.taken[p]] if self.taken[p] < len(line) and not self.closed[p] else None
 
     def bound(self, p: int) -> int:
@@ -103,8 +104,13 @@ class Machine:
         elif content[0] == "close":
             self.closed[content[1]] = True
         elif content[0] == "open":
-            self.closed[content[1]] = False
-            self.from_ts[content[1]] = content[3]
+            p = content[1]
+            if self.closed[p] or self.incs[p] != content[2]:
+                self.closed[p] = False
+                self.from_ts[p] = content[3]
+                if self.incs[p] != content[2]:
+                    self.incs[p] = content[2]
+                    self.taken[p] = 0
 
     def fire(self) -> None:
         due = self.op.timer
@@ -153,12 +159,14 @@ class Machine:
 
 
 class Ideal:
-    """Run `plan` over what the sources accepted: `entries` and `bounds` by source vertex."""
+    """Run `plan` over what the sources accepted: `accepted` by source vertex, each of its incarnations in
+    their order, with its entries; `bounds` by source vertex."""
 
     def __init__(
-        self, plan: Plan, entries: dict[int, list[Entry]], bounds: dict[int, int], decisions: Any
+        self, plan: Plan, accepted: dict[int, dict[int, list[Entry]]], bounds: dict[int, int], decisions: Any
     ) -> None:
         self.plan = plan
+        self.accepted = accepted
         self.bounds = bounds
         self.decisions = decisions
         self.lines: dict[tuple[int, int], Line] = {}
@@ -169,7 +177,8 @@ class Ideal:
             if v.kind:
                 self.machines[v.index] = Machine(self, v)
             else:
-                self.lines[(v.index, 0)].entries = entries.get(v.index, [])
+                # What the lake wants of it: its last incarnation.
+                self.lines[(v.index, 0)].entries = [*accepted.get(v.index, {}).values(), []][-2:][0]
         self.known: dict[int, int] = {}
         busy = True
         while busy:
@@ -180,6 +189,17 @@ class Ideal:
                 while machine and machine.step():
                     self.known.clear()
                     busy = True
+
+    def first(self, v: int, port: int, src: int) -> int:
+        """The incarnation that an input begins with: the one before that to which it changes by decision."""
+        incs = list(self.accepted.get(src, {}))
+        for _, content in self.decisions.get(v, ()):
+            if content[0] == "open" and content[1] == port and content[2] in incs[1:]:
+                return incs[incs.index(content[2]) - 1]
+        return incs[-1] if incs else 0
+
+    def entries(self, src: int, port: int, inc: int) -> list[Entry]:
+        return self.accepted[src].get(inc, []) if src in self.accepted else self.lines[src, port].entries
 
     def bound(self, v: int) -> int:
         """Nothing below this follows on the outputs of v."""

@@ -141,10 +141,10 @@ class World:
             self.nodes.append(node)
 
     def provision(self, node: Node) -> None:
-        """A board learns the time when it is provisioned, just now: its first floor."""
+        """A board learns the time when it is provisioned: its first floor."""
         log = Log(node.flash)
         log.mount()
-        log.put(2, (SITE_US - 20 * SECOND).to_bytes(8, "little"))
+        log.put(2, (SITE_US + (self.now or -20 * SECOND)).to_bytes(8, "little"))
 
     # ---- events
 
