@@ -397,7 +397,7 @@ DEFECTS = [
         "a name further than the consumer stands is ignored",
         "a new instance that asks for what is gone",
         [(wiring, "contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
-        ["sp2", "sp4 spare"],
+        ["holder elsewhere", "diamond"],
     ),
     Defect(
         "the unsynchronised bit differs in a retransmission",
@@ -438,8 +438,8 @@ DEFECTS = [
             (
                 Checkpoints,
                 "announce",
-                "self.safe_pos[k], self.safe_pos,",
-                "self.inst.inputs[k].cur.xi, self.inst.position(),",
+                "xi, self.safe_pos,",
+                "e.cur.xi, self.inst.position(),",
             )
         ],
         ["sp2", "buttons", "sp4 spare"],
