@@ -142,6 +142,8 @@ class Instance:
             return
         least = cap
         for p in self.ports:
+            if p.sealed > p.ring.last:
+                least = -1  # it lies in the log as a former life put it out
             for r in p.readers:
                 e = r.local
                 if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
