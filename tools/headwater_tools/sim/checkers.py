@@ -138,11 +138,11 @@ class Holes:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.begun: dict[
-            tuple[int, int], tuple[int, int]
-        ] = {}  # (source, incarnation) -> life, entries before it
-        self.refused: dict[tuple[int, int], tuple[int, int]] = {}  # the same -> samples refused, entries before
-        self.looked: dict[tuple[int, int], int] = {}  # the same -> entries that were looked at
+        # By (source, incarnation): life and entries before it; samples refused and entries before
+        # them; entries that were looked at.
+        self.begun: dict[tuple[int, int], tuple[int, int]] = {}
+        self.refused: dict[tuple[int, int], tuple[int, int]] = {}
+        self.looked: dict[tuple[int, int], int] = {}
 
     def __call__(self, node: Node) -> None:
         if node.host is None:
@@ -161,16 +161,17 @@ class Holes:
                         "%s: %r follows %r across a restart, not a hole" % (source.vertex.name, first, last)
                     )
             refused, n = self.refused.get(key, (0, 0))
-            if source.refused > refused or source.refused < refused:
+            if source.refused != refused:
                 self.refused[key] = (source.refused, len(line))
             elif n and n < len(line):
                 self.refused[key] = (refused, 0)
                 if line[n][2:3] != ("hole",):
                     self.world.error(
-                        "%s: %r follows %d refused samples, not a hole" % (source.vertex.name, line[n], refused)
+                        "%s: %r follows refused samples, not a hole" % (source.vertex.name, line[n])
                     )
             for i in range(max(1, self.looked.get(key, 0)), len(line)):
-                if line[i - 1][2:3] == line[i][2:3] == ("hole",) and line[i - 1][3] == line[i][3] != RESTART:
+                before, here = line[i - 1][2:4], line[i][2:4]
+                if before == here and here[0] == "hole" and here[1] != RESTART:
                     self.world.error("%s: two holes side by side at xi %d" % (source.vertex.name, i))
             self.looked[key] = len(line)
 
