@@ -1,0 +1,452 @@
+"""What a lake holds, and which promises it keeps: `hw audit`.
+
+Reads the tables with delta-rs: no JVM, no Spark, memory for runs and batches but not for rows. It believes
+none of the sink's own words: rows are counted in `elements`, and what `progress` says is compared with that.
+`progress` is read first and `elements` last, so a sink that runs meanwhile only adds to what was promised.
+
+How each reliability level follows from the tables, per stream and incarnation:
+
+- LOLE (nothing lost, nothing false): every ξ up to the highest one that any table names is a row or a hole,
+  and none is divergent. The ideal run has all of these ξ but the holes.
+- LILO: otherwise. LF is the share of the ideal's ξ that are there with one payload; EF is the number of
+  divergent rows over the ideal's.
+- LIDE: Δτ is the longest time from ts, at which an ideal run would have had the element, until it landed.
+- IASO: no row could be read before one of a lower ξ, by `landed`. (Whether ts falls over ξ is counted
+  apart, as `out_of_order`.)
+- IESO: IASO for all streams of a process, and no row of any of them could be read before one of an earlier ts
+  of another.
+
+What cannot be known from the tables alone stands in UNKNOWN.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake import __version__ as delta_version
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from .errors import LakeError
+from .location import Location
+from .ranges import Ranges, intersect, normal, size, subtract
+from .scan import Delay, Key, Scan, Seen, Unreadable, quoted, rows_of, scan, twice
+from .segment import hexadecimal, name_part
+
+ENGINE = "delta-rs %s, without a JVM" % delta_version
+SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
+COUNTS = ("landed", "kept", "duplicate", "quarantined")
+ACKNOWLEDGED = "acknowledged, so nobody keeps it"
+OUTSTANDING = "not acknowledged: it may still come"
+LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
+
+UNKNOWN = (
+    "whether anything was accepted above the highest ξ that any table names",
+    "how many samples a hole stands for: they were never accepted, and have no ξ",
+    "whether a payload that came only once is the one that a failure-free run computes",
+    "delays of rows that were stamped before their clock was set, and the error of any clock",
+)
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A run of ξ without rows, and why."""
+
+    first: int
+    last: int
+    kind: str  # hole, gap, quarantined, lost
+    reason: str
+    from_us: int | None = None
+    to_us: int | None = None
+
+
+@dataclass
+class Stream:
+    """One stream and incarnation."""
+
+    stream: str
+    incarnation: int
+    processes: list[str] = field(default_factory=list)
+    within_ms: int = 0
+    rows: int = 0
+    delivered: int = 0
+    last: int = 0
+    acknowledged: int = 0
+    unacknowledged: int = 0  # rows above what progress says
+    duplicates: int = 0
+    divergent: int = 0  # here and in quarantine
+    disputed: int = 0  # ξ of the rows here that came with two payloads
+    refused: int = 0  # rows in quarantine
+    out_of_order: int = 0
+    unsync: int = 0
+    iaso: bool = True
+    missing: list[Missing] = field(default_factory=list)
+    counts: dict[str, int] | None = None  # the sink's own: landed, kept, duplicate, quarantined
+    delays: dict[str, Delay] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> int:
+        return sum(m.last - m.first + 1 for m in self.missing if m.kind == kind)
+
+    @property
+    def lost_acknowledged(self) -> int:
+        return sum(m.last - m.first + 1 for m in self.missing if m.reason == ACKNOWLEDGED)
+
+    @property
+    def ideal(self) -> int:
+        return self.last - self.of_kind("hole")
+
+    @property
+    def lf(self) -> float:
+        return max(self.delivered - self.disputed, 0) / self.ideal if self.ideal else 1.0
+
+    @property
+    def ef(self) -> float:
+        return self.divergent / self.ideal if self.ideal else 0.0
+
+    @property
+    def lole(self) -> bool:
+        return self.delivered == self.ideal and not self.divergent
+
+    @property
+    def conserved(self) -> bool | None:
+        """Landed = elements + duplicates + quarantined, elements and quarantined as the tables hold them."""
+        if self.counts is None:
+            return None
+        c = self.counts
+        kept = self.rows - self.unacknowledged
+        return (
+            c["landed"] == c["kept"] + c["duplicate"] + c["quarantined"]
+            and c["kept"] == kept
+            and c["quarantined"] <= self.refused
+        )
+
+    @property
+    def ok(self) -> bool:
+        wrong = self.of_kind("lost") or self.duplicates or self.divergent or self.out_of_order
+        return not wrong and self.conserved is not False
+
+
+@dataclass
+class Report:
+    lake: str
+    streams: list[Stream]
+    ieso: dict[str, bool]  # process -> whether it holds
+    files_refused: dict[str, int]  # reason -> files
+    files_awaited: int  # refused, and what their names say has not come since
+    version: int
+    took_s: float
+
+    @property
+    def ok(self) -> bool:
+        return all(stream.ok for stream in self.streams)
+
+
+def audit(lake: str, stream: str | None = None) -> Report:
+    """Audit a lake, or one stream of it."""
+    began = time.monotonic()
+    try:
+        return _audit(Location.of(lake), stream, began)
+    except Unreadable as error:
+        raise LakeError("%s: %s" % (lake, error)) from error
+    except (DeltaError, OSError) as error:
+        # DataFusion and the object stores answer with many lines; the first says what is wrong.
+        text = str(error).strip().splitlines()
+        raise LakeError(
+            "%s cannot be read: %s" % (lake, text[0] if text else type(error).__name__)
+        ) from error
+
+
+def _audit(lake: Location, name: str | None, began: float) -> Report:
+    progress = _rows(lake, "progress", name)
+    versions = _rows(lake, "streams", name)
+    gaps = _rows(lake, "gaps", name)
+    refused = _rows(lake, "quarantine", name, "stream, incarnation, first, last, rows, reason")
+    elements = _table(lake, "elements")
+    if elements is None:
+        raise LakeError("%s has no table `elements`: name the folder of a lake, as given to `hw sink`" % lake)
+    within = {str(row["stream"]): int(row["within_ms"] or 0) for row in sorted(versions, key=_version)}
+    rows = scan(elements, {s: ms * 1000 for s, ms in within.items()}, name)
+    sums = _Sums(within)
+    for key, one in rows.seen().items():
+        sums.elements(key, one, twice(elements, key, one.overlaps) if one.overlaps else (0, 0))
+    for row in progress:
+        sums.progress(row)
+    for row in gaps:
+        sums.gap(row)
+    files = [row for row in refused if row["reason"] != "divergent"]
+    for row in refused:
+        if row["reason"] == "divergent":
+            sums.divergent(row)
+    for line in sums.lines.values():
+        line.settle()
+    if name is not None and not sums.lines:
+        raise LakeError("no stream '%s' in %s%s" % (name, lake, _others(elements)))
+    streams = [sums.lines[key].stream for key in sorted(sums.lines)]
+    return Report(
+        str(lake),
+        streams,
+        {} if name is not None else _ieso(streams, rows, versions),
+        dict(Counter(str(row["reason"]) for row in files)),
+        sum(sums.awaits(row) for row in files),
+        elements.version(),
+        time.monotonic() - began,
+    )
+
+
+class _Sums:
+    """Puts together what the tables say of each stream and incarnation."""
+
+    def __init__(self, within_ms: dict[str, int]) -> None:
+        self.within_ms = within_ms
+        self.lines: dict[Key, _Line] = {}
+
+    def line(self, key: Key) -> _Line:
+        if key not in self.lines:
+            self.lines[key] = _Line(Stream(key[0], key[1], within_ms=self.within_ms.get(key[0], 0)))
+        return self.lines[key]
+
+    def elements(self, key: Key, seen: Seen, doubled: tuple[int, int]) -> None:
+        line = self.line(key)
+        line.rows = seen.ranges
+        stream = line.stream
+        stream.rows, stream.unsync, stream.out_of_order = seen.rows, seen.unsync, seen.falls
+        stream.delivered, stream.iaso, stream.delays = size(seen.ranges), seen.in_order, seen.delays
+        stream.duplicates, stream.divergent = doubled
+        stream.disputed = doubled[1]
+
+    def progress(self, row: dict[str, Any]) -> None:
+        line = self.line(_key(row))
+        high = [(1, int(row["high"]))] if row["high"] else []
+        line.accounted = normal(high + _pairs(row["ranges"]))
+        line.known = subtract(line.accounted, normal(_pairs(row["gaps"])))
+        line.stream.processes = sorted(str(process) for process in row["processes"] or ())
+        line.stream.counts = {what: int(row["rows_" + what] or 0) for what in COUNTS}
+
+    def gap(self, row: dict[str, Any]) -> None:
+        times = (_us(row["from_ts"]), _us(row["to_ts"]))
+        gap = Missing(int(row["first"]), int(row["last"]), str(row["kind"]), str(row["reason"]), *times)
+        self.line(_key(row)).declared.append(gap)
+
+    def divergent(self, row: dict[str, Any]) -> None:
+        line = self.line(_key(row))
+        line.refused.append(Missing(int(row["first"]), int(row["last"]), "quarantined", "divergent"))
+        line.stream.refused += int(row["rows"] or 0)
+        line.stream.divergent += int(row["rows"] or 0)
+
+    def awaits(self, row: dict[str, Any]) -> bool:
+        """Whether the run of a refused file has not come since, as far as its name told which run it was."""
+        if any(row[column] is None for column in ("stream", "incarnation", "first", "last")):
+            return False
+        run = [(int(row["first"]), int(row["last"]))]
+        for (stream, incarnation), line in self.lines.items():
+            if name_part(stream) == row["stream"] and incarnation == row["incarnation"]:
+                run = subtract(run, line.accounted)
+        return bool(run)
+
+
+@dataclass
+class _Line:
+    """One stream and incarnation while it is put together."""
+
+    stream: Stream
+    rows: Ranges = field(default_factory=list)
+    accounted: Ranges = field(default_factory=list)  # what progress says
+    known: Ranges = field(default_factory=list)  # of that, what no declared gap is open for
+    declared: list[Missing] = field(default_factory=list)
+    refused: list[Missing] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Sort every ξ from 1 to the highest one into rows, holes, gaps, quarantined and lost."""
+        stream = self.stream
+        ends = [r[1] for r in self.rows + self.accounted] + [m.last for m in self.declared + self.refused]
+        stream.last = max(ends, default=0)
+        stream.acknowledged = size(self.accounted)
+        if stream.counts is not None:
+            stream.unacknowledged = size(subtract(self.rows, self.known))
+        disputed = normal((m.first, m.last) for m in self.refused)
+        stream.disputed += size(intersect(disputed, self.rows))
+        left = subtract([(1, stream.last)] if stream.last else [], self.rows)
+        for reasons in (self.declared, self.refused):
+            left = _explain(left, reasons, stream.missing)
+        for reason, part in (
+            (ACKNOWLEDGED, intersect(left, self.accounted)),
+            (OUTSTANDING, subtract(left, self.accounted)),
+        ):
+            stream.missing += [Missing(first, last, "lost", reason) for first, last in part]
+        stream.missing.sort(key=lambda m: m.first)
+
+
+def _explain(left: Ranges, reasons: list[Missing], out: list[Missing]) -> Ranges:
+    """Put what of `left` has one of these reasons into `out`; what has none is left."""
+    ends = [last for _, last in left]
+    taken: Ranges = []
+    reach = 0  # reasons may overlap: the first one counts
+    for reason in sorted(reasons, key=lambda m: (m.first, m.last)):
+        first = max(reason.first, reach + 1)
+        for i in range(bisect_left(ends, first), len(left)):
+            if left[i][0] > reason.last:
+                break
+            part = max(first, left[i][0]), min(reason.last, left[i][1])
+            whole = part == (reason.first, reason.last)
+            times = (reason.from_us, reason.to_us) if whole else (None, None)
+            out.append(Missing(*part, reason.kind, reason.reason, *times))
+            taken.append(part)
+        reach = max(reach, reason.last)
+    return subtract(left, normal(taken))
+
+
+def _ieso(streams: list[Stream], rows: Scan, versions: list[dict[str, Any]]) -> dict[str, bool]:
+    members: dict[str, list[Stream]] = {}
+    named: dict[str, set[str]] = {}
+    for row in versions:
+        named.setdefault(str(row["stream"]), set()).add(str(row["process"]))
+    for stream in streams:
+        for process in stream.processes or sorted(named.get(stream.stream, ())):
+            members.setdefault(process, []).append(stream)
+    return {
+        process: all(s.iaso for s in group) and rows.orderly([(s.stream, s.incarnation) for s in group])
+        for process, group in sorted(members.items())
+    }
+
+
+def _others(elements: DeltaTable) -> str:
+    names: list[str] = []
+    for batch in rows_of(elements, "select distinct stream from elements order by stream limit 20"):
+        names += [str(name) for name in batch.column(0).to_pylist()]
+    return ": it has %s" % ", ".join(names) if names else ": it has no rows yet"
+
+
+# Tables
+
+
+def _table(lake: Location, name: str) -> DeltaTable | None:
+    place = lake / name
+    if place.local is not None and not place.local.is_dir():
+        return None
+    try:
+        return DeltaTable(place.rs, storage_options=place.options or None)
+    except TableNotFoundError:
+        return None
+
+
+def _rows(lake: Location, name: str, stream: str | None, columns: str = "*") -> list[dict[str, Any]]:
+    """The rows of one of the small tables; none where the sink has not made it yet."""
+    table = _table(lake, name)
+    if table is None:
+        return []
+    where = " where stream = %s" % quoted(stream) if stream is not None else ""
+    out: list[dict[str, Any]] = []
+    for batch in rows_of(table, "select %s from elements%s" % (columns, where)):
+        out += batch.to_pylist()
+    return out
+
+
+def _key(row: dict[str, Any]) -> Key:
+    return str(row["stream"]), int(row["incarnation"])
+
+
+def _pairs(ranges: Any) -> Ranges:
+    return [(int(r["first"]), int(r["last"])) for r in ranges or ()]
+
+
+def _version(row: dict[str, Any]) -> tuple[int, datetime]:
+    return int(row["version"]), row["since"] or datetime.min.replace(tzinfo=UTC)
+
+
+def _us(when: datetime | None) -> int | None:
+    if when is None:
+        return None
+    since = when - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+# For machines
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    streams = report.streams
+    counts = [stream.counts for stream in streams if stream.counts is not None]
+    return {
+        "lake": report.lake,
+        "ok": report.ok,
+        "engine": ENGINE,
+        "version": report.version,
+        "seconds": round(report.took_s, 3),
+        "accepted": None,  # no table knows it: see unknown
+        "delivered": sum(s.delivered for s in streams),
+        "lost": sum(s.of_kind("lost") for s in streams),
+        "lost_acknowledged": sum(s.lost_acknowledged for s in streams),
+        "duplicates": sum(s.duplicates for s in streams),
+        "divergent": sum(s.divergent for s in streams),
+        "out_of_order": sum(s.out_of_order for s in streams),
+        "gaps_declared": sum(1 for s in streams for m in s.missing if m.kind == "gap"),
+        "holes": sum(s.of_kind("hole") for s in streams),
+        "dropped": sum(s.of_kind("gap") for s in streams),
+        "files_refused": report.files_refused,
+        "files_awaited": report.files_awaited,
+        "conservation": {
+            "landed": sum(c["landed"] for c in counts),
+            "elements": sum(c["kept"] for c in counts),
+            "duplicates": sum(c["duplicate"] for c in counts),
+            "quarantined": sum(c["quarantined"] for c in counts),
+            "holds": all(s.conserved for s in streams) if counts else None,
+        },
+        "levels": {"IESO": report.ieso},
+        "streams": [_stream_json(stream) for stream in streams],
+        "unknown": list(UNKNOWN),
+    }
+
+
+def _stream_json(s: Stream) -> dict[str, Any]:
+    return {
+        "stream": s.stream,
+        "incarnation": hexadecimal(s.incarnation),
+        "processes": s.processes,
+        "ok": s.ok,
+        "rows": s.rows,
+        "delivered": s.delivered,
+        "last": s.last,
+        "acknowledged": s.acknowledged,
+        "unacknowledged": s.unacknowledged,
+        "lost": s.of_kind("lost"),
+        "lost_acknowledged": s.lost_acknowledged,
+        "holes": s.of_kind("hole"),
+        "dropped": s.of_kind("gap"),
+        "quarantined": s.of_kind("quarantined"),
+        "duplicates": s.duplicates,
+        "divergent": s.divergent,
+        "out_of_order": s.out_of_order,
+        "unsync": s.unsync,
+        "within_ms": s.within_ms,
+        "missing": [vars(m) for m in s.missing[:LISTED_MAX]],
+        "missing_ranges": len(s.missing),
+        "delay_us": {name: _delay_json(delay) for name, delay in s.delays.items()},
+        "levels": levels(s),
+        "conservation": None if s.counts is None else {**s.counts, "holds": s.conserved},
+    }
+
+
+def levels(s: Stream) -> dict[str, Any]:
+    """The reliability levels of one stream that the tables show."""
+    landed = s.delays.get("landed")
+    reached = landed.most if landed is not None and landed.rows else None
+    holds = None if reached is None or not s.within_ms else reached <= s.within_ms * 1000
+    return {
+        "LOLE": s.lole,
+        "LILO": {"LF": s.lf, "EF": s.ef},
+        "LIDE": {"delta_us": reached, "asked_us": s.within_ms * 1000 or None, "holds": holds},
+        "IASO": s.iaso,
+    }
+
+
+def _delay_json(delay: Delay) -> dict[str, Any]:
+    out: dict[str, Any] = {"rows": delay.rows, "late": delay.late}
+    if delay.rows:
+        out.update({name: delay.percentile(share) for name, share in SHARES})
+        out.update({"least": delay.least, "most": delay.most})
+    return out

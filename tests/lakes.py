@@ -1,0 +1,191 @@
+"""Lakes with precisely planted faults: what a sink would have written, written by delta-rs, row by row."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from headwater_cloud import tables
+from headwater_cloud.ranges import above, high, normal, subtract
+
+BEGIN = datetime(2026, 3, 1, 8, tzinfo=UTC)
+INCARNATION = 0x00F3A1B2C3D4E5F6
+Key = tuple[str, int]
+
+
+def at(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+class LakeOf:
+    """Collects rows and gaps; `write` makes the five tables, with the progress of a true sink."""
+
+    def __init__(self, path: Path, process: str = "cardio") -> None:
+        self.path = path
+        self.process = process
+        self.elements: list[dict[str, Any]] = []
+        self.gaps: list[dict[str, Any]] = []
+        self.quarantine: list[dict[str, Any]] = []
+        self.streams: list[dict[str, Any]] = []
+        self.progress: dict[Key, dict[str, Any]] = {}  # what a test says instead of what is true
+
+    def stream(self, stream: str, alphabet: str = "mV:i16", version: int = 1, within_ms: int = 0) -> None:
+        self.streams.append(
+            dict(
+                process=self.process,
+                stream=stream,
+                version=version,
+                alphabet=alphabet,
+                within_ms=within_ms,
+                since=at(len(self.streams)),
+            )
+        )
+
+    def rows(
+        self,
+        stream: str,
+        first: int,
+        last: int,
+        *,
+        incarnation: int = INCARNATION,
+        alphabet: str = "mV:i16",
+        every_s: float = 0.01,
+        delay_s: float = 2.0,
+        landed_s: float | None = None,
+        ints: Any = None,
+        floats: Any = None,
+        unsync: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Rows first to last, taken every 10 ms, landed together 2 s after the last one; returns them."""
+        landed = at(last * every_s + delay_s if landed_s is None else landed_s)
+        made = [
+            dict(
+                stream=stream,
+                incarnation=incarnation,
+                xi=xi,
+                ts=at(xi * every_s),
+                unsync=unsync,
+                arrived=min(at(xi * every_s + delay_s / 2), landed),
+                alphabet=alphabet,
+                ints=[xi % 1000] if ints is None else ints(xi),
+                floats=[] if floats is None else floats(xi),
+                landed=landed,
+            )
+            for xi in range(first, last + 1)
+        ]
+        self.elements += made
+        return made
+
+    def gap(
+        self,
+        stream: str,
+        first: int,
+        last: int,
+        kind: str = "gap",
+        reason: str = "full",
+        times: bool = True,
+        incarnation: int = INCARNATION,
+    ) -> None:
+        self.gaps.append(
+            dict(
+                process=self.process,
+                stream=stream,
+                incarnation=incarnation,
+                first=first,
+                last=last,
+                kind=kind,
+                reason=reason,
+                from_ts=at(first * 0.01) if times else None,
+                to_ts=at(last * 0.01) if times else None,
+                landed=at(last * 0.01 + 2),
+            )
+        )
+
+    def refuse(self, stream: str | None, first: int, last: int, reason: str, rows: int = 1) -> None:
+        self.quarantine.append(
+            dict(
+                process=self.process,
+                stream=stream,
+                incarnation=None if stream is None else INCARNATION,
+                first=first,
+                last=last,
+                rows=rows,
+                reason=reason,
+                detail="planted",
+                file="planted.parquet",
+                raw=json.dumps({"xi": first}).encode(),
+                landed=at(last * 0.01 + 2),
+            )
+        )
+
+    def truth(self) -> dict[Key, dict[str, Any]]:
+        """The progress of a sink that wrote exactly this."""
+        keys = {(row["stream"], row["incarnation"]) for row in self.elements + self.gaps}
+        out = {}
+        for key in sorted(keys):
+
+            def mine(table: list[dict[str, Any]], key: Key = key) -> list[dict[str, Any]]:
+                return [row for row in table if (row["stream"], row["incarnation"]) == key]
+
+            rows = normal((row["xi"], row["xi"]) for row in mine(self.elements))
+            gaps = normal((row["first"], row["last"]) for row in mine(self.gaps))
+            dropped = normal((row["first"], row["last"]) for row in mine(self.gaps) if row["kind"] == "gap")
+            done = normal(rows + gaps)
+            kept = len(mine(self.elements))
+            refused = sum(row["rows"] for row in mine(self.quarantine) if row["reason"] == "divergent")
+            out[key] = dict(
+                stream=key[0],
+                incarnation=key[1],
+                processes=[self.process],
+                high=high(done),
+                ranges=above(done),
+                gaps=subtract(dropped, rows),
+                rows_landed=kept + refused,
+                rows_kept=kept,
+                rows_duplicate=0,
+                rows_quarantined=refused,
+                last_ts=max((row["ts"] for row in mine(self.elements)), default=None),
+                updated=at(0),
+            )
+        return out
+
+    def write(self, files: int = 1) -> Path:
+        """Write all tables, `elements` in so many commits."""
+        share = -(-len(self.elements) // files) or 1
+        for i in range(0, max(len(self.elements), 1), share):
+            self._put("elements", self.elements[i : i + share], tables.ELEMENTS_ARROW)
+        progress = []
+        for key, row in self.truth().items():
+            row |= self.progress.get(key, {})
+            for name in ("ranges", "gaps"):
+                row[name] = [dict(first=first, last=last) for first, last in row[name]]
+            progress.append(row)
+        for name, rows in (
+            ("gaps", self.gaps),
+            ("progress", progress),
+            ("quarantine", self.quarantine),
+            ("streams", self.streams),
+        ):
+            self._put(name, rows, tables.SCHEMAS[name])
+        return self.path
+
+    def _put(self, name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+        write_deltalake(str(self.path / name), pa.Table.from_pylist(rows, schema=schema), mode="append")
+
+
+def healthy(path: Path) -> LakeOf:
+    """Two streams of one process: 1,000 rows with a hole and a declared gap; 300 rows without."""
+    lake = LakeOf(path)
+    lake.stream("cardio/ecg", within_ms=20_000)
+    lake.stream("cardio/rate", "bpm:u8")
+    lake.rows("cardio/ecg", 1, 400)
+    lake.gap("cardio/ecg", 401, 401, "hole", "restart")
+    lake.rows("cardio/ecg", 402, 700)
+    lake.gap("cardio/ecg", 701, 800)
+    lake.rows("cardio/ecg", 801, 1000)
+    lake.rows("cardio/rate", 1, 300, alphabet="bpm:u8")
+    return lake

@@ -1,0 +1,231 @@
+"""`hw audit LAKE`: what a lake holds, stream by stream, and which promises it keeps."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from .. import Trouble, house
+
+if TYPE_CHECKING:
+    from headwater_cloud.audit import Missing, Report, Stream
+    from headwater_cloud.scan import Delay
+
+SUMMARY = "reliability report of a lake: what is there, what is missing and why, how late, in which order"
+
+SHOWN_MAX = 12  # missing ranges of a stream on the page; --json has more
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
+    parser.add_argument("--stream", metavar="S", help="only this stream, like cardio/ecg")
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("lake")
+    from headwater_cloud import audit
+    from headwater_cloud.errors import LakeError
+
+    try:
+        report = audit.audit(args.lake, args.stream)
+    except LakeError as error:
+        raise Trouble(str(error))
+    for line in page(report):
+        print(line)
+    return (0 if report.ok else 1), audit.as_json(report)
+
+
+def page(report: Report) -> Iterator[str]:
+    """The report for people."""
+    from headwater_cloud.audit import ENGINE, UNKNOWN
+
+    rows = sum(stream.rows for stream in report.streams)
+    yield "%s: %s rows read in %.1f s by %s" % (report.lake, number(rows), report.took_s, ENGINE)
+    if not report.streams:
+        yield "nothing has landed yet"
+    for stream in report.streams:
+        yield ""
+        yield from _stream(stream)
+    yield ""
+    for process, holds in report.ieso.items():
+        yield "process %s: IESO %s" % (
+            process,
+            "holds: across its streams, nothing could be read before something earlier"
+            if holds
+            else "does not hold: some rows could be read before earlier ones of another stream",
+        )
+    if report.files_refused:
+        reasons = ", ".join("%d %s" % (n, reason) for reason, n in sorted(report.files_refused.items()))
+        missing = report.files_awaited
+        yield "files refused: %s; %s" % (
+            reasons,
+            "what %d of them held has not come since" % missing
+            if missing
+            else "what they held has come since",
+        )
+    yield from _verdict(report)
+    yield "what no table can tell:"
+    for what in UNKNOWN:
+        yield "  - " + what
+
+
+def _stream(s: Stream) -> Iterator[str]:
+    from headwater_cloud.segment import hexadecimal
+
+    yield "%s, incarnation %s, %s" % (
+        s.stream,
+        hexadecimal(s.incarnation),
+        "of " + ", ".join(s.processes) if s.processes else "not in progress yet",
+    )
+    text = "%s of ξ 1 to %s; %s lost, %s dropped as declared, %s" % (
+        number(s.delivered),
+        number(s.last),
+        number(s.of_kind("lost")),
+        number(s.of_kind("gap")),
+        counted(s.of_kind("hole"), "hole"),
+    )
+    if s.of_kind("quarantined"):
+        text += ", %s in quarantine only" % number(s.of_kind("quarantined"))
+    yield _line("elements", text)
+    yield _line(
+        "rows",
+        "%s twice, %s divergent (%s of them refused); ts falls %s"
+        % (number(s.duplicates), number(s.divergent), number(s.refused), times(s.out_of_order)),
+    )
+    if s.unacknowledged:
+        yield _line("", "%s not acknowledged yet" % counted(s.unacknowledged, "row"))
+    for i, missing in enumerate(s.missing):
+        if i == SHOWN_MAX:
+            yield _line("", "and %d more (--json lists them)" % (len(s.missing) - i))
+            break
+        yield _line("missing" if i == 0 else "", _missing(missing))
+    for name in ("landed", "arrived"):
+        delay = s.delays.get(name)
+        if delay is not None and delay.rows:
+            yield _line("delay" if name == "landed" else "", _delay(name, delay))
+    if s.within_ms:
+        late = s.delays["landed"].late if "landed" in s.delays else 0
+        yield _line("", "asked for %s: %s later" % (duration(s.within_ms * 1000), counted(late, "row")))
+    if s.unsync:
+        text = "%s stamped before a clock was set: no delay is known of them"
+        yield _line("", text % counted(s.unsync, "row"))
+    yield _line("levels", ", ".join(_levels(s)))
+    yield _line("sink's sum", _conservation(s))
+
+
+def _line(head: str, text: str) -> str:
+    return "  %-11s %s" % (head, text)
+
+
+def _missing(m: Missing) -> str:
+    where = "ξ %d" % m.first if m.first == m.last else "ξ %d to %d" % (m.first, m.last)
+    text = "%s: %s, %s" % (where, m.kind, m.reason)
+    if m.from_us is not None and m.to_us is not None:
+        text += ", %s to %s (%s)" % (moment(m.from_us), moment(m.to_us), duration(m.to_us - m.from_us))
+    return text
+
+
+def _delay(name: str, delay: Delay) -> str:
+    parts = [
+        "%s %s" % (text, duration(delay.percentile(share) or 0))
+        for text, share in (("half within", 0.5), ("90 %", 0.9), ("99 %", 0.99), ("99.9 %", 0.999))
+    ]
+    text = "until %s: %s, longest %s" % (name, ", ".join(parts), duration(delay.most))
+    return text + (", some before their ts" if delay.least < 0 else "")
+
+
+def _levels(s: Stream) -> Iterator[str]:
+    from headwater_cloud.audit import levels
+
+    held = levels(s)
+    if held["LOLE"]:
+        yield "LOLE"
+    else:
+        yield "LILO with LF %.6g, EF %.3g" % (held["LILO"]["LF"], held["LILO"]["EF"])
+    lide = held["LIDE"]
+    if lide["delta_us"] is not None:
+        text = "LIDE with Δτ %s" % duration(lide["delta_us"])
+        if lide["holds"] is not None:
+            text += " (as asked)" if lide["holds"] else " (not as asked)"
+        yield text
+    yield "IASO" if held["IASO"] else "no IASO: some ξ could be read before lower ones"
+
+
+def _conservation(s: Stream) -> str:
+    if s.counts is None:
+        return "unknown: progress has nothing of this stream"
+    c = s.counts
+    text = "landed %s = elements %s + duplicates %s + quarantined %s" % tuple(
+        number(c[what]) for what in ("landed", "kept", "duplicate", "quarantined")
+    )
+    if s.conserved:
+        return text
+    return "WRONG: %s; the tables hold %s and %s" % (
+        text,
+        counted(s.rows - s.unacknowledged, "row"),
+        counted(s.refused, "row", " in quarantine"),
+    )
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    broken = [stream for stream in report.streams if not stream.ok]
+    if not broken:
+        yield "the promise holds: nothing lost, nothing twice, nothing divergent, ts in order"
+        return
+    total = {
+        "lost": sum(s.of_kind("lost") for s in broken),
+        "twice": sum(s.duplicates for s in broken),
+        "divergent": sum(s.divergent for s in broken),
+        "out of order": sum(s.out_of_order for s in broken),
+    }
+    parts = ["%s %s" % (number(n), what) for what, n in total.items() if n]
+    parts += ["the sink's counts do not add up"] if any(s.conserved is False for s in broken) else []
+    yield "THE PROMISE IS BROKEN in %s: %s" % (
+        ", ".join(sorted({stream.stream for stream in broken})),
+        ", ".join(parts),
+    )
+    acknowledged = sum(s.lost_acknowledged for s in broken)
+    if total["lost"]:
+        yield "  of what is lost, %s acknowledged: %s" % (
+            number(acknowledged),
+            "that is gone for good, and a defect"
+            if acknowledged
+            else "all of it may still come, while whoever holds it lives",
+        )
+
+
+# Numbers
+
+
+def number(n: int) -> str:
+    return format(n, ",")
+
+
+def counted(n: int, what: str, more: str = "") -> str:
+    return "%s %s%s%s" % (number(n), what, "" if n == 1 else "s", more)
+
+
+def times(n: int) -> str:
+    return "nowhere" if n == 0 else "at %s" % counted(n, "place")
+
+
+def moment(us: int) -> str:
+    return datetime.fromtimestamp(us // 1_000_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(us: int) -> str:
+    if us < 0:
+        return "-" + duration(-us)
+    if us < 1000:
+        return "%d us" % us
+    for limit, unit, text in (
+        (1_000_000, 1000, "ms"),
+        (120_000_000, 1_000_000, "s"),
+        (7_200_000_000, 60_000_000, "min"),
+        (172_800_000_000, 3_600_000_000, "h"),
+    ):
+        if us < limit:
+            return "%.3g %s" % (us / unit, text)
+    return "%.1f days" % (us / 86_400_000_000)
