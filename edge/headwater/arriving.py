@@ -14,12 +14,12 @@ except ImportError:
 
 
 _NAG_US = const(200000)  # a gap is asked for no more often than this
-_GOT_US = const(400000)  # a Got that nobody waits for may wait this long
+_GOT_US = const(300000)  # a Got that nobody waits for may wait this long
 
 
 # Say GOT where it is due: at once where the producer may wait for room, else a few in one.
 def acknowledge(host, e):
-    if e.said < 0 or 2 * (e.ring.last - e.said) >= e.ring.cap or host.now - e.said_us >= _GOT_US:
+    if e.said < 0 or 2 * (e.ring.last - e.said) >= e.ring.cap or host.now - e.ack_us >= _GOT_US:
         got(host, e, 0)
 
 
@@ -32,7 +32,6 @@ def got(host, e, flags):
         link.want(wire.GOT, k, k, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
     e.ack = False
     e.said = e.ring.last
-    e.said_us = host.now
 
 
 # Entries are missing between what is here and what the producer has sent.
@@ -52,7 +51,9 @@ def data(host, sender, edge, inc, epoch, data):
         if xi > ring.last + 1:
             _missing(host, e)
             return
-        e.ack = True
+        if not e.ack:
+            e.ack = True
+            e.ack_us = host.now
         skip = ring.last + 1 - xi
         if skip >= n or n - skip > ring.room():
             return

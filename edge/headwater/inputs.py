@@ -33,9 +33,9 @@ class InEdge:
         self.crs = []  # [xi, cid, urgent] to obey, in order
         self.every = 0  # a source's stream has a Check-Request at every multiple of this
         self.ack = False  # a Got is due
+        self.ack_us = 0  # ... since
         self.depth = -1  # what the producer was told of the sink's
         self.said = -1  # what the last Got said; -1: the next one is urgent
-        self.said_us = 0
         self.gap_us = -1  # when a gap was last asked for
         self.producer = -1  # host of the producer
         self.reset(0)

@@ -28,7 +28,7 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
-        self.told_us = 0
+        host.safe_us = 0  # when any end said Safe last
         e.inc = outbox.latest(e.edge.index)
         e.reset(self.begin(e.inc))
 
@@ -77,12 +77,13 @@ class LakeEnd:
             xi = self.outbox.lake(e.edge.index, e.inc)
         else:
             xi = self.outbox.durable(e.edge.index, e.inc)
-        # A few in one, as long as the producer has room.
-        now = self.host.now
+        # A few in one, as long as the producer has room, and all ends at once: one frame for each host.
+        host = self.host
+        waited_us = host.now - host.safe_us
         if again or xi > self.told and (
-            self.told < 0 or now - self.told_us >= SAFE_US or 4 * (xi - self.told) >= e.edge.cap
+            self.told < 0 or waited_us >= SAFE_US or not waited_us or 4 * (xi - self.told) >= e.edge.cap
         ):
             self.told = xi
-            self.told_us = now
+            host.safe_us = host.now
             e.said = -1  # what is to be got goes along
-            self.host.tell_safe(e, xi, [], (0,), 0)
+            host.tell_safe(e, xi, [], (0,), 0)
