@@ -11,7 +11,8 @@ from .batch import Batch
 from .instance import RUNNING
 from .plan import LAKE
 
-SAFE_US = 400000  # a Safe that lets go of little may wait this long
+SAFE_US = 400000  # a Safe that lets go of little may wait this long,
+_CHECKPOINT_US = 100000  # and this long where a checkpoint may wait for it
 
 
 class LakeEnd:
@@ -28,6 +29,7 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
+        self.wait_us = _CHECKPOINT_US if host.plan.vertices[e.edge.src].kind else SAFE_US
         host.safe_us = 0  # when any end said Safe last
         e.inc = outbox.latest(e.edge.index)
         e.reset(self.begin(e.inc))
@@ -81,7 +83,7 @@ class LakeEnd:
         host = self.host
         waited_us = host.now - host.safe_us
         if again or xi > self.told and (
-            self.told < 0 or waited_us >= SAFE_US or not waited_us or 4 * (xi - self.told) >= e.edge.cap
+            self.told < 0 or waited_us >= self.wait_us or not waited_us or 4 * (xi - self.told) >= e.edge.cap
         ):
             self.told = xi
             host.safe_us = host.now

@@ -166,6 +166,8 @@ class CountingWriter(wire.Writer):
         done = super().put(kind, *values)
         if done and kind == wire.CKPT:
             self.checkpoint += self.pos - before
+        elif done and kind == wire.DATA and self.plan.edges[values[0]].dst != OUTSIDE:
+            self.data += self.pos - before
         return done
 
     def open_data(self, edge: int, inc: int, epoch: Any) -> Any:
