@@ -135,6 +135,7 @@ def _whole(node, ident, data):
             operators.find(v.kind)
     if node.host is None:
         node.store.put_blob(CURRENT, data)
+        node.forgive()
     elif new.hash == node.host.plan.hash:
         if [v.hosts for v in new.vertices] != [v.hosts for v in node.host.plan.vertices]:
             raise ValueError("the same process in other places: operators move while they run")
@@ -152,7 +153,7 @@ def _switch(node, ident, step):
         return RUNS, node.store.blob_size(CURRENT), ""
     if ident == node.failed and not step:
         node.store.drop_blob(CURRENT)
-        node.failed = None
+        node.forgive()
         return WANTED, 0, ""
     if ident != node.next:
         return WANTED, 0, ""

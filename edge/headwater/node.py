@@ -151,6 +151,12 @@ class Node:
         self.crash = [boot, text[:120], row]
         self.store.put_blob(_CRASH, pack.dumps(self.crash))
 
+    # Former crashes do not count any more.
+    def forgive(self):
+        self.failed = None
+        if self.crash and self.crash[2]:
+            self._note(self.crash[0], self.crash[1], 0)
+
     # The deployment to run, or None.
     def _fit(self, deploy):
         found = deploy.load(self.store, self.key, self.name, self.board.random)
@@ -203,8 +209,8 @@ class Node:
                 up_s += 1
                 gc.collect()
                 self._line(up_s)
-                if up_s == _GOOD_S and self.crash and self.crash[2]:
-                    self._note(self.crash[0], self.crash[1], 0)
+                if up_s == _GOOD_S:
+                    self.forgive()
                 if self.draining:
                     self._press()
                 if self.config["sleep_s"] and self._rest(up_s, now):
@@ -386,9 +392,9 @@ def _free():
     return gc.mem_free() if hasattr(gc, "mem_free") else 0
 
 
-# A life, from the configuration to the restart.
-def main(config, board):
-    node = Node(config, board)
+# A life, to the restart.
+def live(node):
+    board = node.board
     try:
         node.begin()
         asyncio.run(node.run())

@@ -1,0 +1,209 @@
+"""A board without hardware: the program of a board in a 32-bit MicroPython with a bounded heap.
+
+Its flash is a file that behaves like NOR flash, its sensors are pure functions of the number of the
+sample (`board_sensors.py`), its battery is a file that can be written. SIGKILL at any moment is a power
+cut, and so is one in the middle of a program of the flash; `start` brings the board back as power does.
+Everything is in one folder: config.json, keys, flash.bin, console.log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import Trouble, house, micropython
+from .micropython import START
+
+HERE = Path(__file__).parent
+ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
+AGAIN = 42  # as in board_node.py: the board starts again by itself
+LINES_KEPT = 1000
+
+
+class Accepted(NamedTuple):
+    """One accepted batch, as the board's ledger has it."""
+
+    source: str
+    incarnation: int
+    xi: int
+    n: int
+    first: int  # number of the first sample
+    ts: int
+    dt: int
+
+
+class VirtualBoard:
+    """`config` is that of a board; `key` the 32 bytes it shares with the gateway."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        config: dict[str, Any],
+        key: bytes,
+        heap: str = micropython.HEAP,
+        sectors: int = 64,
+        on_line: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self.heap = heap
+        self.sectors = sectors
+        self.on_line = on_line
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+        self.starts = 0
+        self._process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
+        self._off = True
+        self._lock = threading.Lock()
+        self.ledger = folder / "accepted.log"
+        folder.mkdir(parents=True, exist_ok=True)
+        sensors = {
+            source: {"source": source, "ledger": self.ledger.name, **settings}
+            for source, settings in config.get("sensors", {}).items()
+        }
+        self._private("config.json", json.dumps({**config, "name": name, "sensors": sensors}, indent=1).encode())
+        self._private(config.get("key", "board.key"), key)
+
+    def _private(self, name: str, content: bytes) -> None:
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+
+    def start(self) -> None:
+        """Power comes back."""
+        with self._lock:
+            if not self._off:
+                raise Trouble("board %s runs already" % self.name)
+            if self._reader:
+                self._reader.join()
+            self._off = False
+            self._spawn()
+            self._reader = threading.Thread(target=self._read, name="board " + self.name, daemon=True)
+            self._reader.start()
+
+    def kill(self) -> None:
+        """Power goes, at once, and stays away until `start`."""
+        with self._lock:
+            self._off = True
+            process = self._process
+            if process and process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+        if self._reader:
+            self._reader.join()
+
+    stop = kill  # a board has no other end
+
+    def cut_in_write(self, k_bytes: int, timeout_s: float = 30) -> None:
+        """Power goes in the middle of a program: when `k_bytes` more bytes have been programmed."""
+        with self._lock:
+            self._off = True  # what happens now is no restart
+            process = self._process
+        assert process is not None
+        new = self.folder / "cut.new"
+        new.write_text(str(k_bytes))
+        new.rename(self.folder / "cut")
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise Trouble("board %s programmed less than %d bytes in %g s" % (self.name, k_bytes, timeout_s))
+        assert self._reader is not None
+        self._reader.join()
+
+    def battery(self, mv: int | None) -> None:
+        """What the board reads when it measures its battery; None: it cannot."""
+        path = self.folder / "battery"
+        if mv is None:
+            path.unlink(missing_ok=True)
+        else:
+            new = self.folder / "battery.new"
+            new.write_text(str(mv))
+            new.rename(path)
+
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def pid(self) -> int | None:
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    def accepted(self) -> list[Accepted]:
+        """What the sources accepted, in order. A batch that was sealed as power went may be missing."""
+        if not self.ledger.exists():
+            return []
+        rows = []
+        for line in self.ledger.read_text().split("\n")[:-1]:
+            source, inc, *numbers = line.split()
+            rows.append(Accepted(source, int(inc, 16), *map(int, numbers)))
+        return rows
+
+    def wait_for(self, words: str, timeout_s: float = 30, after: int = 0) -> str:
+        """The first console line from the `after`-th of those kept on that contains `words`."""
+        end = time.monotonic() + timeout_s
+        while True:
+            for line in list(self.lines)[after:]:
+                if words in line:
+                    return line
+            if time.monotonic() > end:
+                last = "\n  ".join(list(self.lines)[-10:])
+                raise Trouble("board %s did not say '%s' in %g s:\n  %s" % (self.name, words, timeout_s, last))
+            time.sleep(0.02)
+
+    def _spawn(self) -> None:
+        (self.folder / "cut").unlink(missing_ok=True)
+        modules: dict[str, Path | str] = {name: HERE / name for name in ("board_node.py", "board_sensors.py")}
+        images = (micropython.image(tests=False), micropython.build(modules))
+        command = [
+            *house.micropython(), "-X", "heapsize=" + self.heap, str(START),
+            ",".join(map(str, images)), "board_node:run", str(self.sectors),
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            preexec_fn=_die_with_parent,
+        )
+        self.starts += 1
+
+    def _read(self) -> None:
+        with open(self.folder / "console.log", "a") as log:
+            while True:
+                process = self._process
+                assert process is not None and process.stdout is not None
+                with process.stdout:
+                    for line in process.stdout:
+                        self.lines.append(line.rstrip("\n"))
+                        log.write(line)
+                        log.flush()
+                        if self.on_line:
+                            self.on_line(line.rstrip("\n"))
+                code = process.wait()
+                with self._lock:
+                    if self._off:
+                        return
+                    if code != AGAIN:
+                        self._off = True
+                        self.lines.append("(ended with %d)" % code)
+                        return
+                    self._spawn()
+
+
+def _die_with_parent() -> None:
+    """No board outlives the process that made it, however that one ends."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    if os.getppid() == 1:
+        os._exit(1)
