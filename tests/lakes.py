@@ -32,6 +32,7 @@ class LakeOf:
         self.quarantine: list[dict[str, Any]] = []
         self.streams: list[dict[str, Any]] = []
         self.progress: dict[Key, dict[str, Any]] = {}  # what a test says instead of what is true
+        self._written: dict[str, int] = {}
 
     def stream(self, stream: str, alphabet: str = "mV:i16", version: int = 1, within_ms: int = 0) -> None:
         self.streams.append(
@@ -153,28 +154,24 @@ class LakeOf:
             )
         return out
 
-    def write(self, files: int = 1) -> Path:
-        """Write all tables, `elements` in so many commits."""
-        share = -(-len(self.elements) // files) or 1
-        for i in range(0, max(len(self.elements), 1), share):
-            self._put("elements", self.elements[i : i + share], tables.ELEMENTS_ARROW)
+    def write(self) -> Path:
+        """Write what came since the last time, one commit a table, in the order of a sink."""
         progress = []
         for key, row in self.truth().items():
             row |= self.progress.get(key, {})
             for name in ("ranges", "gaps"):
                 row[name] = [dict(first=first, last=last) for first, last in row[name]]
             progress.append(row)
-        for name, rows in (
-            ("gaps", self.gaps),
-            ("progress", progress),
-            ("quarantine", self.quarantine),
-            ("streams", self.streams),
-        ):
-            self._put(name, rows, tables.SCHEMAS[name])
+        for name in ("streams", "elements", "quarantine", "gaps"):
+            rows = getattr(self, name)
+            self._put(name, rows[self._written.get(name, 0) :], "append")
+            self._written[name] = len(rows)
+        self._put("progress", progress, "overwrite")
         return self.path
 
-    def _put(self, name: str, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-        write_deltalake(str(self.path / name), pa.Table.from_pylist(rows, schema=schema), mode="append")
+    def _put(self, name: str, rows: list[dict[str, Any]], mode: Any) -> None:
+        schema = tables.ELEMENTS_ARROW if name == "elements" else tables.SCHEMAS[name]
+        write_deltalake(str(self.path / name), pa.Table.from_pylist(rows, schema=schema), mode=mode)
 
 
 def healthy(path: Path) -> LakeOf:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -153,7 +154,7 @@ def audit(lake: str, stream: str | None = None) -> Report:
         return _audit(Location.of(lake), stream, began)
     except Unreadable as error:
         raise LakeError("%s: %s" % (lake, error)) from error
-    except (DeltaError, OSError) as error:
+    except (DeltaError, pa.ArrowException, OSError) as error:
         # DataFusion and the object stores answer with many lines; the first says what is wrong.
         text = str(error).strip().splitlines()
         raise LakeError(
@@ -278,7 +279,23 @@ class _Line:
             (OUTSTANDING, subtract(left, self.accounted)),
         ):
             stream.missing += [Missing(first, last, "lost", reason) for first, last in part]
-        stream.missing.sort(key=lambda m: m.first)
+        stream.missing = _joined(sorted(stream.missing, key=lambda m: m.first))
+
+
+def _joined(missing: list[Missing]) -> list[Missing]:
+    """Neighbouring gaps of one reason as one; holes are events of their own, each with its times."""
+    out: list[Missing] = []
+    for one in missing:
+        before = out[-1] if out else one
+        if one.kind == "gap" and (before.kind, before.reason, before.last) == (
+            one.kind,
+            one.reason,
+            one.first - 1,
+        ):
+            out[-1] = Missing(before.first, one.last, one.kind, one.reason, before.from_us, one.to_us)
+        else:
+            out.append(one)
+    return out
 
 
 def _explain(left: Ranges, reasons: list[Missing], out: list[Missing]) -> Ranges:

@@ -143,20 +143,17 @@ class Lake:
                     "%s: `elements` has versions %d to %d, not %d"
                     % (self.location, elements[0][0], elements[-1][0], when)
                 )
-            later = [time for version, time in elements if version > when]
             # What belongs to a version of `elements` is written after it, and before the next one.
-            at = {
-                name: _newest(history, later[0] - 1 if later else None) for name, history in histories.items()
-            }
-            at["elements"] = when
+            later = [time for version, time in elements if version > when]
+            moment = later[0] - 1 if later else None
         else:
             moment = _micros(when)
-            at = {name: _newest(history, moment) for name, history in histories.items()}
-            if at["elements"] is None:
-                raise LakeError(
-                    "%s did not exist at %s: its oldest version is of %s"
-                    % (self.location, when, datetime.fromtimestamp(elements[0][1] / 1e6, UTC))
-                )
+        at = {name: self._newest(name, history, moment) for name, history in histories.items()}
+        if isinstance(when, int):
+            at["elements"] = when
+        if at["elements"] is None:
+            oldest = datetime.fromtimestamp(elements[0][1] / 1e6, UTC)
+            raise LakeError("%s did not exist at %s: it begins at %s" % (self.location, when, oldest))
         return Lake(self.spark, self.location.spark, at=at)
 
     def _history(self, name: str) -> list[tuple[int, int]]:
@@ -167,6 +164,14 @@ class Lake:
         history = self.spark.sql("DESCRIBE HISTORY %s" % self._path(name))
         rows = history.select("version", F.unix_micros("timestamp").alias("time")).collect()
         return sorted((int(row["version"]), int(row["time"])) for row in rows)
+
+    def _newest(self, name: str, history: list[tuple[int, int]], moment: int | None) -> int | None:
+        """The version of a table at a moment; None where there was no such table yet."""
+        known = [version for version, time in history if moment is None or time <= moment]
+        if not known and history[0][0] > 0:
+            oldest = datetime.fromtimestamp(history[0][1] / 1e6, UTC)
+            raise LakeError("%s: the history of `%s` begins only at %s" % (self.location, name, oldest))
+        return known[-1] if known else None
 
     # Tables
 
@@ -346,11 +351,6 @@ def _common() -> tuple[str, ...]:
     from .views import COMMON
 
     return COMMON
-
-
-def _newest(history: list[tuple[int, int]], moment: int | None) -> int | None:
-    known = [version for version, time in history if moment is None or time <= moment]
-    return known[-1] if known else None
 
 
 def _micros(when: datetime | str | None) -> int | None:

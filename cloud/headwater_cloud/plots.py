@@ -110,6 +110,7 @@ def shades(gaps: DataFrame, span: Span) -> list[Shade]:
 def figure(title: str, curve: Curve, shades: list[Shade], span: Span) -> Figure:
     """The picture. It is closed for pyplot, so a notebook shows it once: as the value of its cell."""
     import matplotlib.pyplot as plt
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     if not len(curve.times) and not shades:
         raise LakeError("stream '%s' has neither rows nor gaps in that time" % title)
@@ -149,6 +150,9 @@ def figure(title: str, curve: Curve, shades: list[Shade], span: Span) -> Figure:
         axes.set_xlim(_time(low), _time(high))
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
+    locator = AutoDateLocator(tz="UTC")
+    panels[-1, 0].xaxis.set_major_locator(locator)
+    panels[-1, 0].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
     panels[0, 0].set_title(title, loc="left")
     panels[-1, 0].set_xlabel("time (UTC)")
     if named:

@@ -158,8 +158,9 @@ class Scan:
             one = Seen(rows=self.rows[code], unsync=self.unsync[code])
             first, last, ts_first, ts_last = own[1], own[2], own[3], own[4]
             reach = np.maximum.accumulate(last)
+            furthest = np.maximum.accumulate(np.where(last == reach, np.arange(len(last)), 0))
             apart = first[1:] > reach[:-1]
-            one.falls = int(own[5].sum() + np.count_nonzero(apart & (ts_first[1:] < ts_last[:-1])))
+            one.falls = int(own[5].sum() + np.count_nonzero(apart & (ts_first[1:] < ts_last[furthest[:-1]])))
             one.overlaps = normal(
                 zip(first[1:][~apart].tolist(), np.minimum(last[1:], reach[:-1])[~apart].tolist())
             )
