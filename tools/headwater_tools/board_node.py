@@ -59,7 +59,7 @@ class Flash:
             if part != memoryview(self.blank)[: len(part)]:
                 for j in range(len(part)):
                     if buf[k + j] & ~part[j]:
-                        raise ValueError("a program at sector %d, offset %d would raise a bit" % (p, off + k + j))
+                        raise ValueError("a program at byte %d would raise a bit" % (at + k + j))
         if self.left is None:
             self.left = number_in("cut")
             if self.left is not None:

@@ -70,7 +70,8 @@ class VirtualBoard:
             source: {"source": source, "ledger": self.ledger.name, **settings}
             for source, settings in config.get("sensors", {}).items()
         }
-        self._private("config.json", json.dumps({**config, "name": name, "sensors": sensors}, indent=1).encode())
+        whole = {**config, "name": name, "sensors": sensors}
+        self._private("config.json", json.dumps(whole, indent=1).encode())
         self._private(config.get("key", "board.key"), key)
 
     def _private(self, name: str, content: bytes) -> None:
@@ -153,8 +154,8 @@ class VirtualBoard:
                 if words in line:
                     return line
             if time.monotonic() > end:
-                last = "\n  ".join(list(self.lines)[-10:])
-                raise Trouble("board %s did not say '%s' in %g s:\n  %s" % (self.name, words, timeout_s, last))
+                last = "".join("\n  " + line for line in list(self.lines)[-10:])
+                raise Trouble("board %s did not say '%s' in %g s:%s" % (self.name, words, timeout_s, last))
             time.sleep(0.02)
 
     def _spawn(self) -> None:
