@@ -96,6 +96,16 @@ class Node:
             self.key = f.read()
         if len(self.key) != 32:
             raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(self.key)))
+        # Buffers that live as long as the program are made first: later the heap is in pieces.
+        broker = config["broker"]
+        if not broker["user"] and not broker["cert"]:
+            broker["user"] = self.name
+        tls = context(broker) if broker["tls"] else None
+        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
+        board = self.board
+        self.client = Client(
+            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
+        )
         self._mount()
         store = self.store
         found = self._fit(deploy)
@@ -117,15 +127,6 @@ class Node:
         self.peer = Peer(key, 1, store.log_number, self.boot, 0, bytes(8), self.board.random)
         if draining:
             self.drain(True)
-        broker = config["broker"]
-        if not broker["user"] and not broker["cert"]:
-            broker["user"] = self.name
-        tls = context(broker) if broker["tls"] else None
-        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
-        board = self.board
-        self.client = Client(
-            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
-        )
 
     def _mount(self):
         flash = self.board.flash
@@ -357,6 +358,7 @@ class Node:
             "rssi": self.board.rssi(),
             "state": 5 if self.failed else state,
             "sync": host.clock.error_us(mono) if host and host.clock.synced else None,
+            "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
         }
