@@ -1,0 +1,249 @@
+"""Boards: who is registered, what each says of itself, and the deployments on their way to them.
+
+The site link (SPEC.md, "Site link") is spoken with every board, whatever runs on it. Everything that is
+wanted of a board is said again until its answer shows that it is so; a life of the gateway begins by
+looking what the boards report.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+from headwater import pack, wire
+from headwater.seal import OPENED, REASONS, TAKEN, Peer
+
+from .keys import Keys
+from .store import Database
+
+_log = logging.getLogger("headwater.boards")
+
+FRAME_MAX = 512
+PIECE_BYTES = 400  # of a deployment in one frame
+RETRY_S = 2.0
+DEPLOYMENT_MAX = 20_480
+
+# States of a deployment on a board.
+WANTED, STORED, RUNS, DRAINING, DRAINED, REFUSED = range(6)
+# Steps of SWITCH.
+FORGET, DRAIN, RUN = range(3)
+
+
+class Deployment:
+    """A plan with the keys that one board needs for it."""
+
+    def __init__(
+        self, plan: bytes, hosts: list[str], board: str, numbers: dict[str, int], keys: Keys
+    ) -> None:
+        me = numbers[board]
+        shared = [
+            [i, numbers[name], keys.masked(me, numbers[name])]
+            for i, name in enumerate(hosts)
+            if i and name != board
+        ]
+        self.data: bytes = pack.dumps([1, plan, shared])
+        self.id = sha256(self.data).digest()[:8]
+
+
+class Board:
+    """One board, as the gateway knows it."""
+
+    def __init__(self, number: int, name: str, key: bytes, log: int, boot: int, seen_us: int) -> None:
+        self.number = number
+        self.name = name
+        self.peer = Peer(key, 0, log, boot, 1, bytes(8), _nonce)
+        self.log = log
+        self.status: dict[str, Any] = {}
+        self.seen_us = seen_us  # site time of the last genuine word
+        self.heard = 0.0  # the same on our clock; 0: not in this life
+        self.link_lost = False  # its last will came
+        self.wanted: Deployment | None = None
+        self.step: int | None = None  # the SWITCH that is wanted
+        self.state: int | None = None  # of the wanted deployment, as the board says
+        self.why = ""
+        self.unsafe = 0  # entries that it has to bring to safety before it can switch
+        self.due = 0.0
+        self.offset = 0
+
+    @property
+    def settled(self) -> bool:
+        return self.wanted is None or self.state in (RUNS, REFUSED)
+
+
+class Boards:
+    def __init__(
+        self,
+        db: Database,
+        keys: Keys,
+        publish: Callable[[str, bytes], None],
+        log: int,
+        boot: int,
+        site_us: Callable[[], int],
+    ) -> None:
+        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway's life."""
+        self.db = db
+        self.keys = keys
+        self.publish = publish
+        self.site_us = site_us
+        self.log = log
+        self.boot = boot
+        self.writer = wire.Writer(FRAME_MAX)
+        self.dropped: dict[str, int] = {}
+        self.all: dict[str, Board] = {}
+        self.on_status: list[Callable[[Board], None]] = []
+        for number, name, seen in db.query("SELECT number, name, seen FROM boards ORDER BY number"):
+            self.all[name] = self._board(number, name, seen)
+
+    def _board(self, number: int, name: str, seen_us: int) -> Board:
+        return Board(number, name, self.keys.site(number), self.log, self.boot, seen_us)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        return {name: board.number for name, board in self.all.items()}
+
+    def add(self, name: str) -> Board:
+        """The board of that name; a new one gets the next number, for good."""
+        if name not in self.all:
+            number = register(self.db, name, self.site_us())
+            self.all[name] = self._board(number, name, 0)
+        return self.all[name]
+
+    # ---- in
+
+    def receive(self, name: str, frame: bytes) -> None:
+        board = self.all.get(name)
+        if board is None:
+            self._count("unknown board")
+        elif not frame:
+            board.link_lost = True
+        else:
+            self._open(board, frame)
+
+    def _count(self, reason: str) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    def _open(self, board: Board, frame: bytes) -> None:
+        peer = board.peer
+        try:
+            span = peer.open(frame)
+            self._reply(board)
+            if peer.why not in (TAKEN, OPENED):
+                self._count("seal: " + REASONS[peer.why])
+                return
+            board.heard = time.monotonic()
+            board.seen_us = self.site_us()
+            board.link_lost = False
+            for m in wire.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
+                if m[0] == wire.PLANNED:
+                    self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
+                elif m[0] == wire.STATUS:
+                    self._status(board, bytes(m[1]))
+                else:
+                    self._count("message %d on the site link" % m[0])
+        except wire.FrameError as error:
+            self._count("frame: " + str(error))
+
+    def _status(self, board: Board, content: bytes) -> None:
+        try:
+            status = pack.loads(content)
+        except pack.PackError:
+            status = None
+        if not isinstance(status, dict):
+            self._count("status unreadable")
+            return
+        board.status = status
+        self.db.execute(
+            "UPDATE boards SET seen = ?, status = ? WHERE number = ?", board.seen_us, content, board.number
+        )
+        if board.wanted is not None and status.get("plan") == board.wanted.id:
+            board.state = RUNS
+        elif board.state == RUNS:
+            board.state = None
+        for listener in self.on_status:
+            listener(board)
+
+    def _planned(self, board: Board, deployment: bytes, state: int, offset: int, why: bytes) -> None:
+        wanted = board.wanted
+        if wanted is None or deployment != wanted.id:
+            return
+        before = board.state
+        board.state = state
+        board.due = 0.0
+        if state == WANTED:
+            board.offset = offset if offset <= len(wanted.data) else 0
+            if board.step != FORGET:
+                board.due = time.monotonic() + RETRY_S
+                self._say(board, wanted)
+        elif state == DRAINING:
+            board.unsafe = offset
+            board.due = time.monotonic() + 0.25
+        elif state == REFUSED:
+            board.why = why.decode("utf-8", "replace")[:200]
+            if before != REFUSED:
+                _log.error("board %s refuses the plan: %s", board.name, board.why)
+        elif state == RUNS and before != RUNS:
+            _log.info("board %s runs the plan", board.name)
+
+    # ---- out
+
+    def want(self, board: Board, deployment: Deployment | None, step: int | None) -> None:
+        """What shall be so on a board: a deployment there, and at a switch the step."""
+        known = board.wanted.id if board.wanted else None
+        if deployment is None or deployment.id != known:
+            board.state = None
+            board.offset = 0
+            board.why = ""
+        if step != board.step or board.state is None:
+            board.due = 0.0
+        board.wanted = deployment
+        board.step = step
+
+    def tick(self) -> None:
+        now = time.monotonic()
+        for board in self.all.values():
+            if board.wanted is None or now < board.due or not board.heard:
+                continue
+            board.due = now + RETRY_S
+            self._say(board, board.wanted)
+
+    def _say(self, board: Board, wanted: Deployment) -> None:
+        if board.step == FORGET and board.state != WANTED:
+            self._send(board, wire.SWITCH, wanted.id, FORGET)
+        elif board.state in (None, WANTED):
+            piece = wanted.data[board.offset : board.offset + PIECE_BYTES]
+            self._send(board, wire.PLAN, wanted.id, len(wanted.data), board.offset, piece)
+        elif board.step is not None and board.state in (STORED, DRAINING, DRAINED):
+            if board.step != DRAIN or board.state != DRAINED:
+                self._send(board, wire.SWITCH, wanted.id, board.step)
+
+    def _send(self, board: Board, kind: int, *values: Any) -> None:
+        board.peer.begin(self.writer)
+        self.writer.put(kind, *values)
+        self.publish(board.name, bytes(board.peer.seal(self.writer)))
+        self._reply(board)
+
+    def _reply(self, board: Board) -> None:
+        if board.peer.reply:
+            self.publish(board.name, bytes(board.peer.reply))
+            board.peer.reply = None
+
+
+def register(db: Database, name: str, now_us: int) -> int:
+    """The registry number of a board."""
+    rows = db.query("SELECT number FROM boards WHERE name = ?", name)
+    if not rows:
+        # A number is never given twice: it stands for a key.
+        last = db.query("SELECT value FROM meta WHERE key = 'board'")
+        number = (last[0][0] if last else 0) + 1
+        db.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", number)
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL)", number, name, now_us)
+        return int(number)
+    return int(rows[0][0])
+
+
+def _nonce() -> int:
+    return secrets.randbits(64)

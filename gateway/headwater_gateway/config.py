@@ -1,0 +1,241 @@
+"""The gateway's configuration: one TOML file, every key with a default and a comment.
+
+`read` tells every problem at once, each with its key, its value and what to do; a key that nobody knows is
+answered with the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
+Paths are relative to the folder of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import Trouble
+
+
+@dataclass(frozen=True)
+class Key:
+    default: Any
+    comment: str
+    check: Callable[[Any], str]  # what is wrong with a value of the right type, or ""
+
+
+def _any(value: Any) -> str:
+    return ""
+
+
+def _within(low: float, high: float) -> Callable[[Any], str]:
+    return lambda v: "" if low <= v <= high else "use %g to %g" % (low, high)
+
+
+def _one_of(*words: str) -> Callable[[Any], str]:
+    return lambda v: "" if v in words else "use one of %s" % ", ".join('"%s"' % w for w in words)
+
+
+def _filled(value: Any) -> str:
+    return "" if value else "it must not be empty"
+
+
+def _word(value: Any) -> str:
+    good = 0 < len(value) <= 32 and all(c.isalnum() and c.isascii() or c in "_-" for c in value)
+    return "" if good else "use up to 32 letters, digits, _ or -"
+
+
+KEYS: dict[str, dict[str, Key]] = {
+    "gateway": {
+        "site": Key("hw", "First word of every MQTT topic; boards of one site share it.", _word),
+        "data": Key("data", "Folder of the database. One gateway at a time may use it.", _filled),
+        "secrets": Key("secrets", "Folder of the master key. Whoever reads it can speak for every board.", _filled),
+        "socket": Key("data/gateway.sock", "Unix socket on which `hw deploy` and `hw provision` reach the gateway.", _filled),
+    },
+    "mqtt": {
+        "host": Key("localhost", "The broker. With TLS this must be a name in its certificate.", _filled),
+        "port": Key(8883, "8883 with TLS, 1883 without.", _within(1, 65535)),
+        "tls": Key(True, "Speak TLS, and check the broker's certificate against `ca`.", _any),
+        "ca": Key("tls/ca.crt", "Certificates by which the broker is recognised.", _any),
+        "cert": Key("tls/gateway.crt", "Certificate of this gateway, \"\" for a password instead.", _any),
+        "key": Key("tls/gateway.key", "Its private key.", _any),
+        "user": Key("", "User name, where the broker asks for a password.", _any),
+        "password_file": Key("", "File with the password; passwords do not stand in this file.", _any),
+        "keepalive_s": Key(30, "A broker that says nothing for so long is taken for gone.", _within(5, 3600)),
+        "reconnect_max_s": Key(15, "Longest pause between two attempts to reach the broker.", _within(1, 600)),
+    },
+    "store": {
+        "commit_ms": Key(5, "At most one commit in so many milliseconds. More is kinder to an SD card;\n"
+                         "acknowledgements wait for it.", _within(0, 1000)),
+        "max_bytes": Key(8_000_000_000, "The database grows no larger than this: then boards are not acknowledged any more and\n"
+                         "keep their entries in their own flash. Nothing is dropped here.", _within(1_000_000, 1 << 50)),
+        "min_free_bytes": Key(500_000_000, "The same where less than this is free on its disk.", _within(0, 1 << 50)),
+    },
+    "lake": {
+        "landing": Key("landing", "Landing zone for segments: a folder, or a place in an object store (s3://bucket/prefix,\n"
+                       "gs://, abfss://) whose credentials stand in the environment.", _filled),
+        "acks": Key("lake/acks", "Where the sink leaves its acknowledgements (LAKE/acks): a folder or an object store.", _filled),
+        "segment_rows": Key(200_000, "A segment is cut when so many entries of a stream wait,", _within(1, 10_000_000)),
+        "segment_s": Key(10.0, "or when the oldest of them is so old.", _within(0.1, 86_400)),
+        "compression_level": Key(3, "Of zstd.", _within(1, 22)),
+        "acks_every_s": Key(2.0, "How often the acknowledgements are looked at.", _within(0.1, 3600)),
+    },
+    "http": {
+        "bind": Key("127.0.0.1", "Address of the status page, health and metrics. Anything but a loopback address\n"
+                    "asks for a token.", _filled),
+        "port": Key(8010, "0 takes a free one and prints it.", _within(0, 65535)),
+        "token_file": Key("secrets/token", "File with the token that a browser or a scraper must show. Needed only where `bind`\n"
+                          "is not a loopback address.", _any),
+    },
+    "boards": {
+        "silent_s": Key(20.0, "A board that says nothing for so long, and has not promised to sleep, is shown as lost.", _within(1, 86_400)),
+        "gone_s": Key(3600.0, "... and after so long as gone.", _within(1, 10_000_000)),
+    },
+    "log": {
+        "format": Key("text", "\"text\" for people, \"json\" for machines: one object a line.", _one_of("text", "json")),
+        "level": Key("info", "\"debug\", \"info\", \"warning\" or \"error\".", _one_of("debug", "info", "warning", "error")),
+    },
+}  # fmt: skip
+
+_HEAD = """\
+# Configuration of the Headwater gateway. Every key stands here with its default, commented out;
+# take away the `#` to change it. `hw gateway check FILE` tells what is wrong with a file.
+# Relative paths start at the folder of this file.
+"""
+
+
+class ConfigTrouble(Trouble):
+    def __init__(self, path: Path, problems: list[str]) -> None:
+        super().__init__("%s:\n  %s" % (path, "\n  ".join(problems)))
+        self.problems = problems
+
+
+class Config:
+    """The values, as attributes of attributes: config.mqtt.port."""
+
+    def __init__(self, folder: Path, values: dict[str, dict[str, Any]]) -> None:
+        self.folder = folder
+        for name, section in values.items():
+            setattr(self, name, Section(section))
+
+    def __getattr__(self, name: str) -> Section:  # only what __init__ did not set
+        raise AttributeError(name)
+
+    def path(self, value: str) -> Path:
+        return self.folder / Path(value).expanduser()
+
+
+class Section:
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def read(path: str | Path) -> Config:
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Trouble("%s: %s; `hw gateway init FOLDER` makes one" % (path, error.strerror))
+    except UnicodeDecodeError:
+        raise Trouble(
+            "%s is not text in UTF-8: `hw gateway init FOLDER` shows what it should look like" % path
+        )
+    try:
+        given = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigTrouble(
+            path, ["no TOML: %s. Texts stand in quotes, true and false in small letters" % error]
+        )
+    values, problems = _judge(given)
+    if problems:
+        raise ConfigTrouble(path, problems)
+    return Config(path.resolve().parent, values)
+
+
+def _judge(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    values = {name: {key: k.default for key, k in keys.items()} for name, keys in KEYS.items()}
+    problems = []
+    for name, section in given.items():
+        if name not in KEYS:
+            problems.append(_unknown("section [%s]" % name, name, list(KEYS), _where(name)))
+        elif not isinstance(section, dict):
+            problems.append("%s = %r: [%s] is a section with keys of its own" % (name, section, name))
+        else:
+            for key, value in section.items():
+                problem = _key(name, key, value)
+                if problem:
+                    problems.append(problem)
+                else:
+                    values[name][key] = value
+    if not problems:
+        problems = _together(values)
+    return values, problems
+
+
+def _where(key: str) -> str:
+    """The section a key belongs to that stands at the top of the file."""
+    homes = [name for name, keys in KEYS.items() if key in keys]
+    return " (the key %s belongs into [%s])" % (key, homes[0]) if homes else ""
+
+
+def _unknown(what: str, word: str, known: list[str], more: str) -> str:
+    near = difflib.get_close_matches(word, known, 1, 0.6)
+    if near:
+        return "%s is unknown: did you mean %s?" % (what, near[0])
+    return "%s is unknown%s; there are %s" % (what, more, ", ".join(known))
+
+
+def _key(section: str, key: str, value: Any) -> str:
+    keys = KEYS[section]
+    name = "%s.%s" % (section, key)
+    if key not in keys:
+        elsewhere = [other for other in KEYS if key in KEYS[other]]
+        more = ", but [%s] has it" % elsewhere[0] if elsewhere else ""
+        return _unknown("key " + name, key, list(keys), more)
+    want = type(keys[key].default)
+    if want is float and type(value) is int:
+        value = float(value)
+    if type(value) is not want:
+        kinds = {str: 'a text, in "quotes"', bool: "true or false", int: "a whole number", float: "a number"}
+        return "%s = %r: it is %s, like %s" % (name, value, kinds[want], _toml(keys[key].default))
+    wrong = keys[key].check(value)
+    return "%s = %s: %s" % (name, _toml(value), wrong) if wrong else ""
+
+
+def _together(values: dict[str, dict[str, Any]]) -> list[str]:
+    problems = []
+    mqtt = values["mqtt"]
+    if bool(mqtt["user"]) != bool(mqtt["password_file"]):
+        problems.append("mqtt.user and mqtt.password_file: give both or neither")
+    if mqtt["tls"] and bool(mqtt["cert"]) != bool(mqtt["key"]):
+        problems.append("mqtt.cert and mqtt.key: give both or neither")
+    if mqtt["tls"] and not mqtt["ca"]:
+        problems.append('mqtt.ca = "": with mqtt.tls the broker is recognised by it; name the file')
+    if values["boards"]["gone_s"] < values["boards"]["silent_s"]:
+        problems.append("boards.gone_s is below boards.silent_s: a board is lost first, and gone later")
+    return problems
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return '"%s"' % value.replace("\\", "\\\\").replace('"', '\\"')
+    return str(value)
+
+
+def text(changed: dict[str, dict[str, Any]] | None = None) -> str:
+    """The file with all keys; those of `changed` have that value, the others their default, as a comment."""
+    lines = [_HEAD]
+    for name, keys in KEYS.items():
+        lines.append("[%s]" % name)
+        for key, k in keys.items():
+            lines += ["# " + line for line in k.comment.splitlines()]
+            if changed and key in changed.get(name, {}):
+                lines.append("%s = %s\n" % (key, _toml(changed[name][key])))
+            else:
+                lines.append("#%s = %s\n" % (key, _toml(k.default)))
+    return "\n".join(lines)

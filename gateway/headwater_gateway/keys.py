@@ -1,0 +1,70 @@
+"""Keys: one master key that never leaves the gateway, and all others derived from it (SPEC.md, "Seals").
+
+A board is known by its registry number, given once at provisioning; the gateway is number 0.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from headwater.seal import hmac, pair_key
+
+from . import Trouble
+
+KEY_BYTES = 32
+
+
+class Keys:
+    def __init__(self, master: bytes) -> None:
+        self._master = master
+
+    def pair(self, a: int, b: int) -> bytes:
+        """The key that two hosts share."""
+        return bytes(pair_key(self._master, a, b))
+
+    def board(self, number: int) -> bytes:
+        """A board's own key."""
+        return self.pair(0, number)
+
+    def site(self, number: int) -> bytes:
+        """The key of its site link."""
+        return bytes(hmac(self.board(number), b"headwater site"))
+
+    def masked(self, number: int, other: int) -> bytes:
+        """The pair key of two boards, so that only the first can read it."""
+        mask = hmac(self.board(number), b"headwater mask", other.to_bytes(8, "big"))
+        return bytes(a ^ b for a, b in zip(self.pair(number, other), mask, strict=True))
+
+
+def write_secret(path: Path, data: bytes) -> None:
+    """A file that is its owner's alone from its first moment."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    os.fchmod(handle, 0o600)
+    with open(handle, "wb") as out:
+        out.write(data)
+
+
+def make(path: Path) -> Keys:
+    """A new master key; the one that is there stays."""
+    if not path.exists():
+        write_secret(path, secrets.token_bytes(KEY_BYTES))
+    return load(path)
+
+
+def load(path: Path) -> Keys:
+    try:
+        master = path.read_bytes()
+    except OSError as error:
+        raise Trouble(
+            "%s: %s: the master key of this gateway; `hw gateway init` makes one" % (path, error.strerror)
+        )
+    if len(master) != KEY_BYTES:
+        raise Trouble(
+            "%s has %d bytes and a master key %d: restore it from a copy" % (path, len(master), KEY_BYTES)
+        )
+    if path.stat().st_mode & 0o077:
+        raise Trouble("%s can be read by others: chmod 600 it" % path)
+    return Keys(master)

@@ -1,0 +1,269 @@
+"""The link to the broker: MQTT 3.1.1 through paho-mqtt, driven by asyncio without a thread of its own.
+
+It promises that the callback gets every message the broker delivers, in order; that it keeps trying when
+the broker is away, with growing pauses, and says so once; and that it never blocks the loop: name look-up,
+connecting and the TLS handshake run in a worker thread. It does not promise delivery: frames are
+acknowledged by those who take them (headwater/host.py), so QoS 0 is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from typing import Any
+
+import paho.mqtt.client as mqtt
+
+from . import Trouble
+from .config import Config
+
+_log = logging.getLogger("headwater.link")
+
+READ_BYTES = 1 << 16  # asked of the socket at once
+TURN_S = 0.02  # frames are taken in for so long before the loop does something else
+QUEUE_MAX = 20_000  # frames that wait for the broker; more are dropped, and said again by whoever speaks
+PAUSE_MIN_S = 0.25
+
+
+class BufferedClient(mqtt.Client):
+    """paho, which asks its socket for the first byte of a packet, then for the next: each time a system
+    call. Here those are answered from what was read at once. (The one private name that we lean on is
+    `_sock_recv`; tests/unit/test_gateway_link.py holds paho to it.)"""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311, **arguments)
+        self.forget()
+
+    def forget(self) -> None:
+        """A new connection: what is left of the old one means nothing."""
+        self._have = b""
+        self._at = 0
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        at = self._at
+        if at == len(self._have):
+            self._have = super()._sock_recv(READ_BYTES)
+            at = 0
+        piece = self._have[at : at + bufsize]
+        self._at = at + len(piece)
+        return piece
+
+    @property
+    def unread(self) -> bool:
+        return self._at < len(self._have)
+
+
+class Link:
+    """`take(topic, payload)` gets what arrives; `drained()` is called when there is no more for now."""
+
+    def __init__(
+        self,
+        config: Config,
+        topics: list[str],
+        take: Callable[[str, bytes], None],
+        drained: Callable[[], None],
+    ) -> None:
+        self.config = config.mqtt
+        self.topics = topics
+        self.take = take
+        self.drained = drained
+        self.up = False
+        self.problem = "not connected yet"
+        self.received = 0
+        self.sent = 0
+        self.dropped = 0  # frames for the broker that found no room in the queue
+        self.connects = 0
+        self.client = self._client(config)
+        self._lost = asyncio.Event()
+        self._turn = False
+        self._writing = False
+        self._sock: Any = None
+        self._loop = asyncio.get_running_loop()
+
+    def _client(self, config: Config) -> BufferedClient:
+        client = BufferedClient(client_id="", clean_session=True, reconnect_on_failure=False)
+        c = self.config
+        if c.tls:
+            context = ssl.create_default_context(cafile=str(config.path(c.ca)))
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if c.cert:
+                context.load_cert_chain(str(config.path(c.cert)), str(config.path(c.key)))
+            client.tls_set_context(context)
+        if c.user:
+            client.username_pw_set(c.user, config.path(c.password_file).read_text().strip())
+        client.on_connect = self._connected
+        client.on_disconnect = self._disconnected
+        client.on_message = self._message
+        client.on_socket_open = self._opened
+        client.on_socket_close = self._closed
+        client.on_socket_register_write = self._register_write
+        client.max_queued_messages_set(QUEUE_MAX)
+        return client
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Be connected, again and again, until cancelled."""
+        pause = PAUSE_MIN_S
+        try:
+            while True:
+                began = time.monotonic()
+                self._lost.clear()
+                try:
+                    await asyncio.to_thread(self._connect)
+                    await self._live()
+                except (OSError, ValueError) as error:
+                    self._say(_reason(error))
+                if time.monotonic() - began > 10:
+                    pause = PAUSE_MIN_S
+                await asyncio.sleep(pause * random.uniform(0.7, 1.3))
+                pause = min(2 * pause, self.config.reconnect_max_s)
+        finally:
+            self.close()
+
+    def _connect(self) -> None:
+        self.client.forget()
+        self.client.connect_async(self.config.host, self.config.port, self.config.keepalive_s)
+        self.client.reconnect()
+
+    async def _live(self) -> None:
+        while not self._lost.is_set():
+            try:
+                await asyncio.wait_for(self._lost.wait(), 1)
+            except TimeoutError:
+                self.client.loop_misc()
+
+    def close(self) -> None:
+        self.client.disconnect()
+        self.client.loop_write()
+        self._unregister()
+        self.up = False
+
+    def _say(self, problem: str) -> None:
+        """Once for each problem, not once for each attempt."""
+        if problem != self.problem:
+            _log.warning("broker %s:%d: %s; trying again", self.config.host, self.config.port, problem)
+        self.problem = problem
+
+    # ---- what paho tells
+
+    def _opened(self, client: Any, userdata: Any, sock: Any) -> None:
+        self._loop.call_soon_threadsafe(self._register, sock)
+
+    def _register(self, sock: Any) -> None:
+        if sock.fileno() >= 0:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._sock = sock
+            self._loop.add_reader(sock, self._readable)
+            self._register_write()
+
+    def _closed(self, client: Any, userdata: Any, sock: Any) -> None:
+        self._unregister()
+
+    def _unregister(self) -> None:
+        sock, self._sock = self._sock, None
+        if sock is not None and sock.fileno() >= 0:
+            self._loop.remove_reader(sock)
+            self._loop.remove_writer(sock)
+        self._writing = False
+
+    def _connected(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if reason.is_failure:
+            self._say("it refuses us (%s): check the user, the certificate and the access list" % reason)
+            return
+        self.client.subscribe([(topic, 0) for topic in self.topics])
+        self.up = True
+        self.connects += 1
+        self.problem = ""
+        _log.info("broker %s:%d: connected", self.config.host, self.config.port)
+
+    def _disconnected(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if self.up:
+            self._say("the connection ended (%s)" % reason)
+        self.up = False
+        self._loop.call_soon_threadsafe(self._lost.set)
+
+    def _message(self, client: Any, userdata: Any, message: Any) -> None:
+        self.received += 1
+        self.take(message.topic, message.payload)
+
+    # ---- bytes
+
+    def _readable(self) -> None:
+        """Take in what there is, then let the loop do something else."""
+        self._turn = False
+        client = self.client
+        end = time.monotonic() + TURN_S
+        while True:
+            before = self.received
+            if client.loop_read() != mqtt.MQTT_ERR_SUCCESS:
+                break
+            if self.received == before and not client.unread:
+                break
+            if time.monotonic() > end:
+                if not self._turn:
+                    self._turn = True
+                    self._loop.call_soon(self._readable)
+                break
+        self.drained()
+
+    def _register_write(self, *_: Any) -> None:
+        if not self._writing and self._sock is not None:
+            self._writing = True
+            self._loop.call_soon(self._writable)
+
+    def _writable(self) -> None:
+        self._writing = False
+        if self._sock is None:
+            return
+        self.client.loop_write()
+        sock = self._sock
+        if sock is None:
+            return
+        if self.client.want_write():
+            self._loop.add_writer(sock, self._writable)
+            self._writing = True
+        else:
+            self._loop.remove_writer(sock)
+
+    def publish(self, topic: str, payload: bytes) -> None:
+        """Send, if the broker is there; else nothing: whoever speaks says it again."""
+        if not self.up:
+            return
+        if len(self.client._out_packet) >= QUEUE_MAX:
+            self.dropped += 1
+            return
+        self.client.publish(topic, payload, 0)
+        self.sent += 1
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate does not check (%s): mqtt.ca must be the authority that signed it" % (
+            error.verify_message
+        )
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def check(config: Config) -> None:
+    """The files that the configuration names. Trouble where they cannot be read."""
+    c = config.mqtt
+    wanted = {"mqtt.ca": c.ca, "mqtt.cert": c.cert, "mqtt.key": c.key} if c.tls else {}
+    wanted["mqtt.password_file"] = c.password_file
+    for key, value in wanted.items():
+        if value:
+            path = config.path(value)
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise Trouble(
+                    '%s = "%s": %s: %s; `hw gateway init` makes the files, or set mqtt.tls = false'
+                    % (key, value, path, error.strerror)
+                )

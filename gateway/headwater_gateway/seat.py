@@ -1,0 +1,110 @@
+"""A seat: one process at the gateway, as host 0 of its plan - the core of `headwater` on the database.
+
+What leaves here waits for the commit that covers what it says: an acknowledgement is true when it is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from headwater import plan as plans
+from headwater.clock import Clock
+from headwater.host import Host
+from headwater.plan import Plan
+
+from .keys import Keys
+from .store import Database, Ends, Outbox
+
+_log = logging.getLogger("headwater.seat")
+
+FRAME_MAX = 512  # bytes of a frame to a board
+
+
+def mono_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+class Seat:
+    def __init__(
+        self,
+        db: Database,
+        ends: Ends,
+        keys: Keys,
+        data: bytes,
+        numbers: Mapping[str, int],
+        publish: Callable[[str, bytes], None],
+        site_us: int,
+        acked: Callable[[str, str, int], int],
+    ) -> None:
+        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends."""
+        self.db = db
+        self.data = data
+        self.plan: Plan = plans.loads(data)
+        self.store = db.space(self.plan.name, self.plan.hash)
+        self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
+        self.publish = publish
+        self.broken = 0  # frames that a defect of ours did not survive
+        pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
+        self.host = Host(
+            self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
+        )
+        self.host.start(mono_us(), site_us)
+
+    @property
+    def name(self) -> str:
+        return str(self.plan.name)
+
+    def _send(self, to: int, frame: bytes) -> None:
+        self.db.after_commit(partial(self.publish, self.plan.hosts[to], frame))
+
+    def receive(self, frame: bytes) -> None:
+        try:
+            self.host.receive(frame, mono_us())
+        except Exception:
+            # A frame that is genuine and yet breaks something must not stop the others.
+            self.broken += 1
+            _log.exception("process %s: a frame broke its handling", self.name)
+
+    def pump(self) -> None:
+        self.host.now = mono_us()
+        self.host.pump()
+
+    def tick(self) -> None:
+        host = self.host
+        host.tick(mono_us())
+        host.raise_floor(host.site())
+
+    # ---- decisions
+
+    def configure(self, operator: str, values: dict[str, Any]) -> int:
+        """Change parameters of an operator while it runs; the number of the change."""
+        self.host.now = mono_us()
+        return int(self.host.configure(self.vertex(operator).index, values))
+
+    def vertex(self, name: str) -> Any:
+        for v in self.plan.vertices:
+            if v.name == name:
+                return v
+        raise KeyError(name)
+
+    # ---- how it is
+
+    def unsafe(self) -> int:
+        """Entries of this process that only the gateway has, and that are neither taken nor in the database."""
+        count = 0
+        for port in self.host.ports.values():
+            for reader in port.readers:
+                count += max(0, port.ring.last - reader.safe)
+        for end in self.host.ends:
+            e = end.inputs[0]
+            count += e.cur.xi - self.outbox.durable(e.edge.index, e.inc)
+        return count
+
+
+def _nonce() -> int:
+    return secrets.randbits(64)

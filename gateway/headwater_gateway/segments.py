@@ -1,0 +1,264 @@
+"""From the database into the landing zone, and back: what is cut when, what the lake has, what may go.
+
+What it promises: every entry that is durable here comes to stand in a segment, in order, one contiguous run
+a segment; a row is let go when an acknowledgement of the lake covers it, and never earlier; a file that the
+lake calls unreadable is cut again under another name. It may stop anywhere: what the database does not know
+of a cut is cut again, and the sink drops what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from . import Trouble
+from . import names as naming
+from .config import Config
+from .store import Database, End, Ends
+
+_log = logging.getLogger("headwater.segments")
+
+IDLE_S = 0.5  # between two looks at what is due
+ANSWER_S = 120.0  # a cutter that says nothing for so long is started anew
+
+
+class CutterGone(Exception):
+    """The cutter ended, or does not answer."""
+
+
+class CutterProcess:
+    """The other end of cutter.py: one order at a time."""
+
+    def __init__(self, database: Path, landing: str, acks: str, level: int) -> None:
+        self.arguments = [str(database), landing, acks, str(level)]
+        self.process: asyncio.subprocess.Process | None = None
+        self._id = 0
+        self._turn = asyncio.Lock()
+
+    async def ask(self, **order: Any) -> dict[str, Any]:
+        """The answer; CutterGone, or Trouble with what the cutter could not do."""
+        async with self._turn:
+            if self.process is None or self.process.returncode is not None:
+                await self._start()
+            assert self.process is not None and self.process.stdin and self.process.stdout
+            self._id += 1
+            try:
+                self.process.stdin.write(json.dumps({**order, "id": self._id}).encode() + b"\n")
+                await self.process.stdin.drain()
+                line = await asyncio.wait_for(self.process.stdout.readline(), ANSWER_S)
+            except (ConnectionError, TimeoutError):
+                line = b""
+            if not line:
+                await self._end()
+                raise CutterGone("the cutter ended while it was to %s" % order["do"])
+            answer: dict[str, Any] = json.loads(line)
+            if "error" in answer:
+                raise Trouble(answer["error"])
+            return answer
+
+    async def _start(self) -> None:
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "headwater_gateway.cutter", *self.arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 26,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            start_new_session=True,
+        )  # fmt: skip
+
+    async def _end(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.kill()
+            await self.process.wait()
+
+    async def close(self) -> None:
+        """Let it finish what it does, and end."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            await asyncio.wait_for(self.process.wait(), 10)
+        except TimeoutError:
+            await self._end()
+
+
+class Segments:
+    def __init__(self, db: Database, ends: Ends, config: Config, cutter: CutterProcess) -> None:
+        self.db = db
+        self.ends = ends
+        self.config = config.lake
+        self.cutter = cutter
+        self.problem = ""  # why segments are not cut, or acknowledgements not read
+        self.cut_count = 0
+        self.cut_bytes = 0
+        self.damaged = 0
+        self.recut = 0
+        self.acks: dict[str, Any] = {}  # process -> the last file
+        self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
+        self._acks_due = 0.0
+
+    async def open(self, processes: Iterable[str]) -> None:
+        """Take stock of the landing zone and of what the lake has. Trouble where it cannot be written."""
+        try:
+            answer = await self.cutter.ask(do="probe")
+        except (Trouble, CutterGone) as error:
+            raise Trouble(
+                "the landing zone %s cannot be written (%s): check lake.landing, and whose it is"
+                % (self.config.landing, error)
+            )
+        self._adopt(answer["names"])
+        for process in processes:
+            await self.look(process)
+
+    def _adopt(self, names: list[str]) -> None:
+        """Segments that a former life cut, and did not come to note."""
+        known = {row[0] for row in self.db.query("SELECT name FROM segments")}
+        by_place = {
+            (naming.words(e.process), naming.words(e.lake), e.incarnation): e for e in self.ends.all.values()
+        }
+        for file in names:
+            parts = naming.split(file)
+            if file in known or parts is None:
+                continue
+            end = by_place.get((parts.process, parts.stream, parts.incarnation))
+            if end is not None:
+                self._note(file, end, parts.first, parts.last, 0, 0)
+
+    def _note(self, file: str, end: End, first: int, last: int, size: int, times: int) -> None:
+        sql = "INSERT OR REPLACE INTO segments VALUES(?, ?, ?, ?, ?, ?)"
+        self.db.execute(sql, file, end.id, first, last, size, times)
+
+    async def run(self, processes: Any) -> None:
+        """Cut and let go, until cancelled. `processes` gives the names of those that are known."""
+        while True:
+            try:
+                busy = await self.once()
+                if time.monotonic() >= self._acks_due:
+                    self._acks_due = time.monotonic() + self.config.acks_every_s
+                    for process in processes():
+                        await self.look(process)
+                self.problem = ""
+            except (Trouble, CutterGone) as error:
+                busy = False
+                if self.problem != str(error):
+                    _log.error("segments: %s; trying again", error)
+                self.problem = str(error)
+                await asyncio.sleep(2)
+            await asyncio.sleep(0 if busy else IDLE_S)
+
+    async def once(self) -> bool:
+        """Cut what is due. True where there is more to do at once."""
+        more = False
+        now = time.monotonic()
+        for end in list(self.ends.all.values()):
+            waiting = end.durable - end.cut
+            if waiting <= 0:
+                self._since.pop(end.id, None)
+                continue
+            since = self._since.setdefault(end.id, now)
+            if waiting >= self.config.segment_rows or now - since >= self.config.segment_s:
+                more |= await self.cut(end, end.cut + 1, end.durable, 0)
+        return more
+
+    async def flush(self) -> None:
+        """Cut everything that is durable."""
+        for end in list(self.ends.all.values()):
+            while end.durable > end.cut and await self.cut(end, end.cut + 1, end.durable, 0):
+                pass
+
+    async def cut(self, end: End, first: int, last: int, times: int) -> bool:
+        """One segment; True where more of the run waits behind it."""
+        answer = await self.cutter.ask(
+            do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
+            within_ms=end.within_ms, first=first, last=last, rows=self.config.segment_rows, cut=times,
+        )  # fmt: skip
+        upto = answer["last"]
+        if upto is None:
+            return False
+        self.cut_count += 1
+        self.cut_bytes += answer["bytes"]
+        if answer["damaged"]:
+            self.damaged += answer["damaged"]
+            _log.error(
+                "segments: %d entries of %s up to %d cannot be decoded, and go to the lake as a gap",
+                answer["damaged"], end.lake, upto,
+            )  # fmt: skip
+        self._note(answer["name"], end, first, upto, answer["bytes"], times)
+        if upto > end.cut:
+            end.cut = upto
+            self.db.execute("UPDATE ends SET cut = max(cut, ?) WHERE id = ?", upto, end.id)
+        self._since.pop(end.id, None)
+        return bool(upto < last)
+
+    # ---- what the lake says
+
+    async def look(self, process: str) -> None:
+        acks = (await self.cutter.ask(do="acks", process=process))["acks"]
+        if acks is None or acks == self.acks.get(process):
+            return
+        self.acks[process] = acks
+        try:
+            marks = marks_of(acks)
+        except ValueError as error:
+            raise Trouble("the acknowledgements of %s: %s" % (process, error))
+        gone = []
+        for end in self.ends.all.values():
+            if end.process == process:
+                high = marks.get((end.lake, end.incarnation), 0)
+                if high > end.acked:
+                    end.acknowledge(high)
+                rows = self.db.query(
+                    'SELECT name FROM segments WHERE "end" = ? AND last <= ?', end.id, end.acked
+                )
+                gone += [row[0] for row in rows]
+        await self._again(set(acks.get("unreadable", ())))
+        if gone:
+            await self.cutter.ask(do="remove", names=gone)
+            for file in gone:
+                self.db.execute("DELETE FROM segments WHERE name = ?", file)
+
+    async def _again(self, unreadable: set[str]) -> None:
+        """What the sink could not read is cut again, under another name."""
+        for file in sorted(unreadable):
+            rows = self.db.query('SELECT "end", first, last, times FROM segments WHERE name = ?', file)
+            end = self.ends.all.get(rows[0][0]) if rows else None
+            if end is None:
+                continue
+            _, first, last, times = rows[0]
+            self.recut += 1
+            _log.warning(
+                "segments: the sink cannot read %s; %s %d-%d is cut again", file, end.lake, first, last
+            )
+            first = max(first, end.acked + 1)
+            while first <= last:
+                if not await self.cut(end, first, last, times + 1):
+                    break
+                first = max(
+                    row[0] for row in self.db.query('SELECT max(last) FROM segments WHERE "end" = ?', end.id)
+                )
+            self.db.execute("DELETE FROM segments WHERE name = ?", file)
+
+    def high(self, process: str, stream: str, incarnation: int) -> int:
+        """What the lake has of a stream, as far as the acknowledgements that were read say."""
+        acks = self.acks.get(process)
+        return marks_of(acks).get((stream, incarnation), 0) if acks else 0
+
+
+def marks_of(acks: Any) -> dict[tuple[str, int], int]:
+    """(stream, incarnation) -> everything up to there is in the lake. ValueError where it says no such thing."""
+    if not isinstance(acks, dict) or acks.get("format") != 1 or not isinstance(acks.get("streams"), dict):
+        raise ValueError("no acknowledgements of format 1")
+    marks = {}
+    for stream, incs in acks["streams"].items():
+        for inc, state in incs.items():
+            high = state["high"]
+            if not isinstance(high, int) or high < 0:
+                raise ValueError("stream %s: high is %r" % (stream, high))
+            marks[(stream, int(inc, 16))] = high
+    return marks

@@ -1,0 +1,675 @@
+"""The service: boards, processes, database, segments, broker and HTTP as one thing that starts and stops.
+
+Everything but cutting and committing happens on one asyncio loop, so no state here needs a lock.
+
+Time: the gateway's clock is the site's time. A life of the gateway begins at the wall clock, and never below
+what a former life may have given out (the floor in the database); from then on it follows the monotone
+clock, so that a wall clock that jumps changes nothing. Where the wall clock lies behind the floor it is not
+believed, and a board that knows better moves the site's time forward.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from headwater import block, pack
+from headwater import plan as plans
+from headwater.batch import Batch
+from headwater.host import F_FLOOR
+from headwater.plan import DURABLE, LEVELS, OUTSIDE, STRATEGIES, Plan
+
+from . import Trouble, link
+from .boards import DRAIN, DRAINED, FORGET, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards, Deployment
+from .config import Config
+from .keys import load
+from .link import Link
+from .seat import Seat, mono_us
+from .segments import CutterProcess, Segments
+from .store import Database, End, Ends, signed, unsigned
+
+_log = logging.getLogger("headwater")
+
+TICK_S = 0.25
+PUMP_S = 0.02  # what became durable is told on within this
+TRUST_S = 120.0  # a board that knows the time better is believed so long after the start
+EVENTS_MAX = 200
+LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
+
+
+class Process:
+    """A process as it is deployed: its plan, and at a switch the one that comes."""
+
+    def __init__(self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int) -> None:
+        self.name = name
+        self.plan = plan
+        self.since_us = since_us
+        self.coming = coming
+        self.step = step  # 0: runs; DRAIN; RUN: the new plan runs here, and not yet on every board
+        self.seat: Seat | None = None
+
+
+class Service:
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.started = time.monotonic()
+        self.stopping = asyncio.Event()
+        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
+        self.listeners: set[Callable[[dict[str, Any]], None]] = set()
+        self.strange: dict[str, int] = {}  # reason -> frames that belong to nobody
+        self._base_us = self._base_mono = 0
+        self._alarms: dict[str, str] = {}
+        self._fed: set[Seat] = set()  # processes that got frames since they were pumped
+        self._tasks: list[asyncio.Task[None]] = []
+
+        link.check(config)
+        self.keys = load(config.path(config.gateway.secrets) / "master.key")
+        data = config.path(config.gateway.data)
+        try:
+            data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Trouble("gateway.data = %s: %s" % (data, error.strerror))
+        self.db = Database(data / "gateway.db", self.site_us, config.store.max_bytes)
+        self._begin_time()
+        self.ends = Ends(self.db)
+        self.cutter = CutterProcess(
+            self.db.path, _place(config, config.lake.landing), _place(config, config.lake.acks),
+            config.lake.compression_level,
+        )  # fmt: skip
+        self.segments = Segments(self.db, self.ends, config, self.cutter)
+        log, boot = self._life()
+        self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
+        self.boards.on_status.append(self._on_status)
+        self.processes: dict[str, Process] = {}
+        for row in self.db.query("SELECT name, plan, since, next, step FROM processes ORDER BY name"):
+            self.processes[row[0]] = Process(*row)
+        self.by_board: dict[str, Process] = {}
+        site = config.gateway.site
+        self._from_site = "%s/s/" % site
+        self._from_host = "%s/g/" % site
+        self._to = {}  # type: dict[tuple[str, str], str]
+        self.link: Link | None = None
+
+    # ---- time
+
+    def _begin_time(self) -> None:
+        floor = max((unsigned(int.from_bytes(row[0], "little")) for row in self.db.query(
+            "SELECT value FROM facts WHERE key = ?", F_FLOOR)), default=0)  # fmt: skip
+        wall = time.time_ns() // 1000
+        self.wall_behind_us = max(0, floor - wall)
+        self._base_us = max(wall, floor)
+        self._base_mono = mono_us()
+        if self.wall_behind_us > 30_000_000:
+            _log.warning(
+                "the wall clock is %d s behind the time that this gateway has given out: going on from there",
+                self.wall_behind_us // 1_000_000,
+            )
+
+    def site_us(self) -> int:
+        return self._base_us + mono_us() - self._base_mono
+
+    def _believe(self, board: Board) -> None:
+        """A synchronised board that is ahead knows the time, where our wall clock does not."""
+        told = board.status.get("time")
+        young = time.monotonic() - self.started < TRUST_S
+        if self.wall_behind_us and young and isinstance(told, int) and self.site_us() < told < 1 << 62:
+            _log.warning("the site's time goes forward to what board %s says", board.name)
+            self._base_us, self._base_mono = told, mono_us()
+            for process in self.processes.values():
+                if process.seat:
+                    process.seat.host.clock.lead(self._base_mono, told)
+
+    def _life(self) -> tuple[int, int]:
+        """Log number and boot of the site links."""
+        known = dict(self.db.query("SELECT key, value FROM meta"))
+        log = unsigned(known["log"]) if "log" in known else secrets.randbits(64) or 1
+        boot = known.get("boot", 0) + 1
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES('log', ?)", signed(log))
+        self.db.execute("INSERT OR REPLACE INTO meta VALUES('boot', ?)", boot)
+        return log, boot
+
+    # ---- life
+
+    async def start(self) -> None:
+        """Everything that can fail at the start does it here. Trouble says what, and what to do."""
+        self.db.commit()
+        try:
+            await self.segments.open(self.processes)
+            for process in self.processes.values():
+                self._seat(process)
+            self.db.commit()
+            from . import http
+
+            topics = [self._from_site + "+", self._from_host + "+"]
+            self.link = Link(self.config, topics, self._take, self._drained)
+            self.web = http.Web(self)
+            await self.web.start()
+        except BaseException:
+            await self.cutter.close()
+            self.db.abandon()
+            raise
+        self.db.on_commit.append(self._on_commit)
+        self._tasks = [
+            asyncio.create_task(self.db.run(self.config.store.commit_ms / 1000), name="commit"),
+            asyncio.create_task(self.segments.run(lambda: list(self.processes)), name="segments"),
+            asyncio.create_task(self._ticks(), name="ticks"),
+            asyncio.create_task(self.link.run(), name="link"),
+        ]
+        for task in self._tasks:
+            task.add_done_callback(self._ended)
+        self.event("start", "the gateway runs")
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            _log.critical("task %s ended", task.get_name(), exc_info=task.exception())
+            self.stopping.set()
+
+    async def run(self) -> int:
+        """From start to stop; the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stopping.set)
+        await self.start()
+        _notify("READY=1")
+        await self.stopping.wait()
+        _notify("STOPPING=1")
+        failed = any(task.done() and not task.cancelled() and task.exception() for task in self._tasks)
+        await self.stop()
+        return 1 if failed else 0
+
+    async def stop(self) -> None:
+        _log.info("stopping")
+        await self.web.stop()
+        for task in reversed(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cutter.close()
+        self.db.close()
+        _log.info("stopped")
+
+    async def _ticks(self) -> None:
+        while True:
+            for process in list(self.processes.values()):
+                if process.seat:
+                    process.seat.tick()
+                self._advance(process)
+            self.boards.tick()
+            self._watch()
+            await asyncio.sleep(TICK_S)
+
+    def _on_commit(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._pump_due:
+            self._pump_due = True
+            loop.call_later(PUMP_S, self._pump_all)
+
+    _pump_due = False
+
+    def _pump_all(self) -> None:
+        self._pump_due = False
+        for process in self.processes.values():
+            if process.seat:
+                process.seat.pump()
+
+    # ---- frames
+
+    def _take(self, topic: str, frame: bytes) -> None:
+        if topic.startswith(self._from_host):
+            process = self.by_board.get(topic[len(self._from_host) :])
+            if process is not None and process.seat is not None:
+                process.seat.receive(frame)
+            else:
+                self._strange("of a board without a process")
+        elif topic.startswith(self._from_site):
+            self.boards.receive(topic[len(self._from_site) :], frame)
+        else:
+            self._strange("topic")
+
+    def _strange(self, reason: str) -> None:
+        self.strange[reason] = self.strange.get(reason, 0) + 1
+
+    def _drained(self) -> None:
+        pass
+
+    def _topic(self, board: str, kind: str) -> str:
+        key = (board, kind)
+        if key not in self._to:
+            self._to[key] = "%s/%s/%s" % (self.config.gateway.site, board, kind)
+        return self._to[key]
+
+    def _publish(self, board: str, frame: bytes) -> None:
+        if self.link:
+            self.link.publish(self._topic(board, "g"), frame)
+
+    def _publish_site(self, board: str, frame: bytes) -> None:
+        def send() -> None:
+            if self.link:
+                self.link.publish(self._topic(board, "s"), frame)
+
+        self.db.after_commit(send)
+
+    # ---- processes
+
+    def _seat(self, process: Process) -> None:
+        """Run the present plan of a process here, and want it on its boards."""
+        plan = plans.loads(process.plan)
+        process.seat = Seat(
+            self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.site_us(),
+            self.segments.high,
+        )  # fmt: skip
+        for name in plan.hosts[1:]:
+            self.by_board[name] = process
+        self._want(process)
+
+    def _want(self, process: Process) -> None:
+        data = process.plan if process.coming is None else process.coming
+        hosts = plans.loads(data).hosts
+        step = DRAIN if process.coming is not None else RUN if process.step == RUN else None
+        if process.seat:
+            process.seat.outbox.draining = step == DRAIN
+        for name in hosts[1:]:
+            deployment = Deployment(data, hosts, name, self.boards.numbers, self.keys)
+            self.boards.want(self.boards.all[name], deployment, step)
+
+    def deploy(self, data: bytes) -> dict[str, Any]:
+        """Take in a plan. Trouble where it cannot be."""
+        try:
+            plan = plans.loads(data)
+        except plans.PlanError as error:
+            raise Trouble("this is no plan: %s" % error)
+        self._acceptable(plan)
+        process = self.processes.get(plan.name)
+        if process is None:
+            process = self.processes[plan.name] = Process(plan.name, data, self.site_us(), None, 0)
+            self._save(process)
+            self._seat(process)
+            self.event("deploy", "process %s is deployed to %s" % (plan.name, ", ".join(plan.hosts[1:])))
+            return {"process": plan.name, "hash": plan.hash.hex(), "state": "deployed"}
+        return self._change(process, plan, data)
+
+    def _acceptable(self, plan: Plan) -> None:
+        for name in plan.hosts[1:]:
+            if name not in self.boards.all:
+                raise Trouble("board %s is not registered: `hw provision %s` makes it" % (name, name))
+            other = self.by_board.get(name)
+            if other is not None and other.name != plan.name:
+                raise Trouble(
+                    "board %s runs process %s already, and a board runs one: put both into one process file"
+                    % (name, other.name)
+                )
+        streams = {e.lake for e in plan.edges if e.dst == OUTSIDE}
+        for end in self.ends.all.values():
+            if end.lake in streams and end.process != plan.name:
+                raise Trouble(LAKE_NAME_TAKEN % (end.lake, end.process))
+
+    def _change(self, process: Process, plan: Plan, data: bytes) -> dict[str, Any]:
+        present = plans.loads(process.plan)
+        answer = {"process": plan.name, "hash": plan.hash.hex()}
+        if plan.hash == present.hash and process.coming is None:
+            if data != process.plan:
+                raise Trouble(
+                    "process %s differs from what runs in its placement alone: operators move by activation, not "
+                    "by deploying; change something else too, or leave it" % plan.name
+                )
+            return {**answer, "state": "unchanged"}
+        if process.coming is not None or process.step:
+            if data == process.coming:
+                return {**answer, "state": "draining"}
+            raise Trouble(
+                "process %s is being changed already: `hw deploy --cancel %s`" % (plan.name, plan.name)
+            )
+        left = [name for name in present.hosts if name not in plan.hosts]
+        if left:
+            raise Trouble(
+                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it among "
+                "the hosts of a source or an operator" % (plan.name, ", ".join(left))
+            )
+        process.coming = data
+        process.step = DRAIN
+        self._save(process)
+        self._want(process)
+        self.event("switch", "process %s drains for its version %s" % (plan.name, plan.hash.hex()))
+        return {**answer, "state": "draining"}
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        """The plan that comes does not come."""
+        process = self._process(name)
+        if process.coming is None:
+            raise Trouble("process %s is not being changed" % name)
+        hosts = plans.loads(process.coming).hosts
+        for board in hosts[1:]:
+            self.boards.want(
+                self.boards.all[board],
+                Deployment(process.coming, hosts, board, self.boards.numbers, self.keys),
+                FORGET,
+            )
+        process.coming = None
+        process.step = 0
+        self._save(process)
+        self.event("switch", "the change of process %s is cancelled" % name)
+        return {"process": name, "state": "cancelled"}
+
+    def _process(self, name: str) -> Process:
+        if name not in self.processes:
+            raise Trouble("no process %s here; there are: %s" % (name, ", ".join(self.processes) or "none"))
+        return self.processes[name]
+
+    def _save(self, process: Process) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?)",
+            process.name, process.plan, process.since_us, process.coming, process.step,
+        )  # fmt: skip
+
+    def _advance(self, process: Process) -> None:
+        """What the boards have answered may let a switch go on, or end."""
+        plan = plans.loads(process.coming or process.plan) if process.step or process.coming else None
+        if plan is None:
+            for board in self._of(process.name):
+                if board.step == FORGET and board.state == WANTED:
+                    self._want(process)
+            return
+        boards = [self.boards.all[name] for name in plan.hosts[1:]]
+        if process.step == DRAIN:
+            ready = all(b.state in (DRAINED, RUNS) for b in boards)
+            if ready and process.seat is not None and not process.seat.unsafe():
+                self._switch(process)
+        elif all(b.state == RUNS for b in boards):
+            process.step = 0
+            self._save(process)
+            self.event("switch", "process %s runs in its new version on every board" % process.name)
+
+    def _switch(self, process: Process) -> None:
+        """Everything of the former plan is safe: from here on the new one counts."""
+        assert process.coming is not None and process.seat is not None
+        former = process.seat.plan
+        process.plan, process.coming, process.step = process.coming, None, RUN
+        process.since_us = self.site_us()
+        self._save(process)
+        self.db.drop_space(former.name, former.hash)
+        self._seat(process)
+        self.event("switch", "process %s: the new version counts" % process.name)
+
+    def _of(self, process: str) -> list[Board]:
+        return [self.boards.all[name] for name, p in self.by_board.items() if p.name == process]
+
+    def configure(self, process: str | None, operator: str, values: dict[str, Any]) -> dict[str, Any]:
+        """Change parameters of a running operator."""
+        name = process or self._only()
+        seat = self._process(name).seat
+        assert seat is not None
+        try:
+            vertex = seat.vertex(operator)
+        except KeyError:
+            known = ", ".join(v.name for v in seat.plan.vertices if v.kind)
+            raise Trouble("process %s has no operator %s; it has %s" % (name, operator, known))
+        _check_parameters(vertex, values)
+        try:
+            number = seat.configure(operator, values)
+        except ValueError as error:
+            raise Trouble(str(error))
+        self.event("config", "%s.%s: %s" % (name, operator, ", ".join("%s=%r" % kv for kv in values.items())))
+        return {"process": name, "operator": operator, "number": number, "values": values}
+
+    def _only(self) -> str:
+        if len(self.processes) != 1:
+            raise Trouble(
+                "say which process, with --process: there are %s" % (", ".join(self.processes) or "none")
+            )
+        return next(iter(self.processes))
+
+    # ---- watching
+
+    def _on_status(self, board: Board) -> None:
+        self._believe(board)
+        self.tell({"kind": "board", "name": board.name, **self._board(board)})
+
+    def link_of(self, board: Board) -> str:
+        """How a board is, as far as its silence tells: up, silent, lost, gone or never seen."""
+        if not board.seen_us:
+            return "never seen"
+        silent_s = (self.site_us() - board.seen_us) / 1e6
+        if silent_s >= self.config.boards.gone_s:
+            return "gone"
+        if silent_s >= self.config.boards.silent_s:
+            return "lost"
+        return "silent" if board.link_lost else "up"
+
+    def _watch(self) -> None:
+        """Alarms: what a person should look at. Each is told when it begins and when it ends."""
+        now: dict[str, str] = {}
+        for name in self.by_board:
+            board = self.boards.all[name]
+            how = self.link_of(board)
+            if how in ("lost", "gone"):
+                since = (self.site_us() - board.seen_us) // 1_000_000
+                now["board " + name] = "board %s is %s: silent for %d s" % (name, how, since)
+            if board.state == REFUSED:
+                now["plan " + name] = "board %s refuses the plan: %s" % (name, board.why)
+        if self.segments.problem:
+            now["segments"] = "segments: %s" % self.segments.problem
+        if self.segments.damaged:
+            now["damaged"] = "%d entries could not be decoded" % self.segments.damaged
+        if self.db.failed:
+            now["database"] = "the database cannot be written: %s" % self.db.failed
+        elif self.db.full:
+            now["full"] = "the disk is full: boards keep their entries themselves"
+        if self.link is not None and not self.link.up:
+            now["broker"] = "broker: %s" % self.link.problem
+        for key in now.keys() - self._alarms.keys():
+            _log.warning("alarm: %s", now[key])
+            self.event("alarm", now[key])
+        for key in self._alarms.keys() - now.keys():
+            self.event("alarm over", self._alarms[key])
+        self._alarms = now
+        self._look_at_disk()
+
+    def _look_at_disk(self) -> None:
+        free = shutil.disk_usage(self.db.path.parent).free
+        self.db.short = free < self.config.store.min_free_bytes
+
+    # ---- for the page
+
+    def event(self, kind: str, text: str) -> None:
+        happened = {"kind": kind, "text": text, "at_us": self.site_us()}
+        _log.info("%s", text)
+        self.events.append(happened)
+        self.tell({"kind": "event", "event": happened})
+
+    def tell(self, news: dict[str, Any]) -> None:
+        for listener in list(self.listeners):
+            listener(news)
+
+    def watch(self, streams: set[str], listener: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
+        """Tell a listener the elements of these streams as they become durable; what is given ends it."""
+        if not streams:
+            return lambda: None
+        told = {end.id: end.durable for end in self.ends.all.values()}
+
+        def look() -> None:
+            for end in self.ends.all.values():
+                if end.lake in streams and end.durable > told.get(end.id, 0):
+                    told[end.id] = end.durable
+                    points = decoded(end, end.last_block) if end.last_block else []
+                    if points:
+                        listener({"kind": "stream", "stream": end.lake, "points": points})
+
+        self.db.on_commit.append(look)
+        return lambda: self.db.on_commit.remove(look)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The whole state, for the status page and for machines."""
+        assert self.link is not None
+        return {
+            "now_us": self.site_us(),
+            "up_s": round(time.monotonic() - self.started, 1),
+            "broker": {"up": self.link.up, "problem": self.link.problem, "connects": self.link.connects},
+            "database": {
+                "bytes": self.db.size_bytes,
+                "max_bytes": self.config.store.max_bytes,
+                "full": self.db.full,
+                "commits": self.db.commits,
+                "commit_ms": round(1000 * self.db.commit_s, 2),
+            },
+            "segments": {
+                "cut": self.segments.cut_count,
+                "bytes": self.segments.cut_bytes,
+                "cut_again": self.segments.recut,
+                "problem": self.segments.problem,
+            },
+            "boards": {name: self._board(board) for name, board in self.boards.all.items()},
+            "processes": {name: self._state(p) for name, p in self.processes.items()},
+            "streams": [self._stream(end) for end in self.ends.all.values()],
+            "alarms": list(self._alarms.values()),
+            "dropped": self.dropped(),
+            "events": list(self.events)[-50:],
+        }
+
+    def dropped(self) -> dict[str, int]:
+        """Frames that were refused, by reason."""
+        total = dict(self.strange)
+        counts = [self.boards.dropped] + [p.seat.host.dropped for p in self.processes.values() if p.seat]
+        for each in counts:
+            for reason, n in each.items():
+                total[reason] = total.get(reason, 0) + n
+        return total
+
+    def _board(self, board: Board) -> dict[str, Any]:
+        process = self.by_board.get(board.name)
+        status = {k: v.hex() if isinstance(v, bytes) else v for k, v in board.status.items()}
+        return {
+            "number": board.number,
+            "link": self.link_of(board),
+            "seen_us": board.seen_us,
+            "process": process.name if process else None,
+            "plan": None if board.wanted is None or board.state is None else _STATES[board.state],
+            "why": board.why,
+            "unsafe": board.unsafe,
+            "status": status,
+        }
+
+    def _state(self, process: Process) -> dict[str, Any]:
+        seat = process.seat
+        assert seat is not None
+        plan, host = seat.plan, seat.host
+        coming = plans.loads(process.coming).hash.hex() if process.coming else None
+        return {
+            "hash": plan.hash.hex(),
+            "since_us": process.since_us,
+            "coming": coming,
+            "step": {0: "runs", DRAIN: "drains", RUN: "switches"}[process.step],
+            "strategy": STRATEGIES[plan.strategy],
+            "level": LEVELS[plan.level],
+            "hosts": list(plan.hosts),
+            "vertices": [
+                {
+                    "name": v.name,
+                    "kind": v.kind or "source",
+                    "host": plan.hosts[host.where[v.index][2] if v.kind else v.hosts[0]],
+                    "epoch": host.where[v.index][0] if v.kind else 0,
+                    "backups": [plan.hosts[h] for h in v.hosts[1:]],
+                    "checkpoint": _checkpoint(host, v.index) if v.kind else None,
+                    "parameters": {k: p for k, p in v.params.items() if isinstance(p, (int, float, str))},
+                }
+                for v in plan.vertices
+            ],
+            "edges": [
+                {
+                    "from": e.src,
+                    "port": e.sport,
+                    "to": e.dst if e.dst != OUTSIDE else None,
+                    "lake": e.lake or None,
+                    "durable": DURABLE[e.durable] if e.lake else None,
+                    "alphabet": plan.vertices[e.src].outs[e.sport].text,
+                }
+                for e in plan.edges
+            ],
+        }
+
+    def _stream(self, end: End) -> dict[str, Any]:
+        ts, values = last_of(end)
+        return {
+            "process": end.process,
+            "stream": end.lake,
+            "incarnation": "%016x" % end.incarnation,
+            "alphabet": end.alphabet,
+            "within_ms": end.within_ms,
+            "durable": end.durable,
+            "cut": end.cut,
+            "acked": end.acked,
+            "backlog": end.durable - end.acked,
+            "last_ts_us": ts,
+            "last": values,
+        }
+
+
+_STATES = ("sending", "stored", "runs", "drains", "drained", "refused")
+assert (WANTED, STORED, RUNS) == (0, 1, 2)
+
+
+def last_of(end: End) -> tuple[int | None, dict[str, Any] | None]:
+    """Time and payload of the newest element that came in this life."""
+    rows = decoded(end, end.last_block) if end.last_block else []
+    return (rows[-1][0], rows[-1][1]) if rows else (None, None)
+
+
+def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
+    """The elements of a block, for plots: time and fields. A hole, or what cannot be read, has none."""
+    from headwater.alphabet import Alphabet
+
+    alphabet = Alphabet(end.alphabet)
+    try:
+        _, n = block.peek(data)
+        batch = Batch(alphabet, min(n, plans.BATCH_MAX))
+        block.decode(data, 0, len(data), batch)
+    except block.BlockError:
+        return []
+    if batch.hole:
+        return []
+    return [(batch.ts_of(i), dict(zip(alphabet.names, batch.row(i), strict=True))) for i in range(batch.n)]
+
+
+def _checkpoint(host: Any, v: int) -> list[int] | None:
+    """Position of the furthest permanent checkpoint that this host has: its own, or one held for another."""
+    best: list[int] | None = None
+    for slot in (0, 3):
+        data = host.store.get_blob(4 * v + slot)
+        if data:
+            size = int.from_bytes(data[:4], "little")
+            pos: list[int] = pack.loads(data[4 : 4 + size])[2]
+            if best is None or sum(pos[:-2]) > sum(best[:-2]):
+                best = pos
+    return best
+
+
+def _check_parameters(vertex: Any, values: dict[str, Any]) -> None:
+    """What the operator type says of these values; it is asked, not a running one."""
+    from headwater import operators
+
+    try:
+        op = operators.find(vertex.kind)(dict(vertex.params), vertex.ins, vertex.outs, 1)
+        op.configure(values)
+    except (ValueError, KeyError, TypeError) as error:
+        text = error.args[0] if error.args else type(error).__name__
+        raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
+
+
+def _place(config: Config, where: str) -> str:
+    return where if "://" in where else str(config.path(where))
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, where it started us."""
+    import socket
+
+    address = os.environ.get("NOTIFY_SOCKET")
+    if address:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)

@@ -1,0 +1,721 @@
+"""The gateway's database: one SQLite file for everything that must survive, and one commit for many writes.
+
+What it promises:
+- Writes become durable in batches, in the order in which they were made: after a kill or a power cut the
+  database holds exactly the batches whose commit returned, and of each all or nothing.
+- What must not be said before it is durable is given to `after_commit`, and is called once it is.
+- A commit that fails (a full disk) is tried again until it succeeds; meanwhile nothing is acknowledged
+  and `full` tells whoever would write more.
+- One gateway at a time: a lock beside the file is held as long as the database is open.
+
+Two things live here under their own interfaces: `Store`, the log of a host (ARCHITECTURE.md, "Log"), and
+`Outbox`, where the edges to the lake end. Entries stay the packed blocks that the boards sent; all that
+came of one stream between two commits is one row (a *chunk*), so that a frame costs no statement.
+
+A chunk is a row of records, each a u32 (little-endian) and so many bytes: a block as it came, or, where
+bit 31 is set, a gap: first u64, last u64, reason u8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import fcntl
+import os
+import secrets
+import sqlite3
+import struct
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from headwater import block
+from headwater.batch import Batch
+from headwater.plan import Plan
+
+from . import Trouble
+
+FORMAT = 1
+GAP = 0x80000000  # marks the length of a record that is a gap
+_GAP = struct.Struct("<IQQB")
+XI_MAX = (1 << 63) - 1  # the largest stream time that a table of the lake can hold
+RETRY_S = 1.0  # a commit that failed is tried again after this
+WAITING_MAX_BYTES = 32 << 20  # entries in memory that wait for a commit, at most
+CHUNK_MAX_BYTES = 1 << 20  # a longer one is cut
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spaces(id INTEGER PRIMARY KEY, process TEXT, hash TEXT, log INTEGER,
+    UNIQUE(process, hash));
+CREATE TABLE IF NOT EXISTS facts(space INTEGER, key INTEGER, value BLOB, PRIMARY KEY(space, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS blobs(space INTEGER, key INTEGER, value BLOB, PRIMARY KEY(space, key));
+CREATE TABLE IF NOT EXISTS streams(space INTEGER, stream INTEGER, first INTEGER, last INTEGER, ts INTEGER,
+    PRIMARY KEY(space, stream)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS runs(space INTEGER, stream INTEGER, first INTEGER, n INTEGER, body BLOB,
+    PRIMARY KEY(space, stream, first));
+CREATE TABLE IF NOT EXISTS ends(id INTEGER PRIMARY KEY, process TEXT, lake TEXT, version TEXT, inc INTEGER,
+    alphabet TEXT, within_ms INTEGER, acked INTEGER, cut INTEGER, UNIQUE(process, lake, version, inc));
+CREATE TABLE IF NOT EXISTS chunks(id INTEGER PRIMARY KEY, "end" INTEGER, first INTEGER, last INTEGER,
+    arrived INTEGER, alphabet TEXT, data BLOB);
+CREATE INDEX IF NOT EXISTS chunks_by_end ON chunks("end", last);
+CREATE TABLE IF NOT EXISTS segments(name TEXT PRIMARY KEY, "end" INTEGER, first INTEGER, last INTEGER,
+    bytes INTEGER, times INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS boards(number INTEGER PRIMARY KEY, name TEXT UNIQUE, since INTEGER, seen INTEGER,
+    status BLOB);
+CREATE TABLE IF NOT EXISTS processes(name TEXT PRIMARY KEY, plan BLOB, since INTEGER, next BLOB, step INTEGER)
+    WITHOUT ROWID;
+"""
+
+
+def signed(value: int) -> int:
+    """64 bits as SQLite and the lake hold them."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def unsigned(value: int) -> int:
+    return value & 0xFFFFFFFFFFFFFFFF
+
+
+class _Pending:
+    """What the next commit will write."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.facts: dict[tuple[int, int], bytes | None] = {}
+        self.blobs: dict[tuple[int, int], bytes | None] = {}
+        self.steps: list[tuple[str, tuple[Any, ...]]] = []
+        self.ends: dict[int, End] = {}
+        self.runs: list[tuple[_Stream, int]] = []
+        self.taken: list[tuple[End, int]] = []
+        self.then: list[Callable[[], None]] = []
+        self.size = 0
+        self.written = False
+
+    def __bool__(self) -> bool:
+        return bool(self.facts or self.blobs or self.steps or self.ends)
+
+
+class Database:
+    """One file. All methods but the commit itself belong to one thread."""
+
+    def __init__(self, path: str | Path, site_us: Callable[[], int], max_bytes: int = 0) -> None:
+        self.path = Path(path)
+        self.site_us = site_us
+        self.max_bytes = max_bytes
+        self.size_bytes = 0
+        self.short = False  # little is free on the disk
+        self.commits = 0
+        self.commit_s = 0.0  # of the last one
+        self.failed = ""  # why the last commit did not succeed
+        self.on_commit: list[Callable[[], None]] = []
+        self._batch = _Pending(1)
+        self._under_way: _Pending | None = None
+        self.committed = 0  # number of the last batch that is durable
+        self._wake: asyncio.Event | None = None
+        self._lock = _only_one(self.path)
+        try:
+            self._conn = _connect(self.path)
+            self._read = _connect(self.path)
+            self._prepare()
+        except sqlite3.Error as error:
+            os.close(self._lock)
+            raise Trouble(
+                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it away; "
+                "then the boards' flash and the lake are all there is" % (self.path, error)
+            )
+        self._pool = ThreadPoolExecutor(1, "commit")
+        self.ends: list[End] = []
+
+    def _prepare(self) -> None:
+        conn = self._conn
+        conn.executescript(_SCHEMA)
+        row = conn.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
+        if row is None:
+            conn.execute("INSERT INTO meta VALUES('format', ?)", (FORMAT,))
+        elif row[0] != FORMAT:
+            raise Trouble(
+                "%s has format %r and this gateway reads %d: run the version that wrote it"
+                % (self.path, row[0], FORMAT)
+            )
+        self._spaces: dict[tuple[str, str], tuple[int, int]] = {
+            (process, plan): (number, unsigned(log))
+            for number, process, plan, log in conn.execute("SELECT id, process, hash, log FROM spaces")
+        }
+        self._measure()
+
+    def _measure(self) -> None:
+        pages, free, size = (
+            self._conn.execute("PRAGMA " + name).fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        self.size_bytes = (pages - free) * size
+
+    @property
+    def full(self) -> bool:
+        """No more entries are taken in: the declared bound is reached, or commits do not get through."""
+        held = self._batch.size + (self._under_way.size if self._under_way else 0)
+        grown = 0 < self.max_bytes < self.size_bytes + held
+        return grown or self.short or held > WAITING_MAX_BYTES or bool(self.failed)
+
+    # ---- writing
+
+    @property
+    def writing(self) -> int:
+        """The number of the batch that what is written now belongs to."""
+        return self._batch.number
+
+    def pending(self) -> _Pending:
+        if self._wake is not None:
+            self._wake.set()
+        return self._batch
+
+    def execute(self, sql: str, *values: Any) -> None:
+        self.pending().steps.append((sql, values))
+
+    def query(self, sql: str, *values: Any) -> list[Any]:
+        """What is committed."""
+        return self._read.execute(sql, values).fetchall()
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call `action` when all that was written so far is durable; at once where it is already."""
+        if self._batch:
+            self._batch.then.append(action)
+        elif self._under_way is not None:
+            self._under_way.then.append(action)
+        else:
+            action()
+
+    async def flushed(self) -> None:
+        """All that was written so far is durable when this returns."""
+        done = asyncio.get_running_loop().create_future()
+        self.after_commit(lambda: done.set_result(None))
+        await done
+
+    def commit(self) -> None:
+        """Make everything durable now. Not beside `run`."""
+        while self._batch or self._under_way is not None:
+            batch = self._under_way or self._next()
+            if not batch.written:
+                self._write(batch)
+            self._done(batch)
+
+    def _next(self) -> _Pending:
+        batch = self._batch
+        self._batch = _Pending(batch.number + 1)
+        arrived = self.site_us()
+        for end in batch.ends.values():
+            for first, last, data in end.chunks():
+                batch.steps.append((_CHUNK, (end.id, first, last, arrived, end.alphabet, data)))
+            batch.taken.append((end, end.taken))
+        batch.ends = {}
+        self._under_way = batch
+        return batch
+
+    def _write(self, batch: _Pending) -> None:
+        start = time.perf_counter()
+        conn = self._conn
+        conn.execute("BEGIN IMMEDIATE")
+        try:
+            _replace(conn, "facts", batch.facts)
+            _replace(conn, "blobs", batch.blobs)
+            for sql, rows in _grouped(batch.steps):
+                conn.executemany(sql, rows)
+            conn.execute("COMMIT")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("ROLLBACK")
+            raise
+        batch.written = True
+        self._measure()
+        self.commit_s = time.perf_counter() - start
+
+    def _done(self, batch: _Pending) -> None:
+        self._under_way = None
+        self.committed = batch.number
+        self.commits += 1
+        for stream, first in batch.runs:
+            stream.fresh.pop(first, None)
+        for end, taken in batch.taken:
+            end.durable = taken
+        for action in batch.then:
+            action()
+        for action in self.on_commit:
+            action()
+
+    async def run(self, pause_s: float) -> None:
+        """Commit whatever comes, at most once in `pause_s`, until cancelled."""
+        self._wake = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if not self._batch:
+                continue
+            batch = self._next()
+            while True:
+                try:
+                    await loop.run_in_executor(self._pool, self._write, batch)
+                    break
+                except sqlite3.Error as error:
+                    self.failed = str(error)
+                    await asyncio.sleep(RETRY_S)
+            self.failed = ""
+            self._done(batch)
+            if self._batch:
+                self._wake.set()
+            await asyncio.sleep(pause_s)
+
+    def close(self) -> None:
+        """Make everything durable, and let go."""
+        self._pool.shutdown(wait=True)
+        self.commit()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go as a kill would: what was not committed is gone."""
+        self._pool.shutdown(wait=True)
+        self._read.close()
+        self._conn.close()
+        os.close(self._lock)
+
+    # ---- what lives here
+
+    def space(self, process: str, plan_hash: bytes) -> Store:
+        """The log of the host that runs this version of a process here."""
+        key = (process, plan_hash.hex())
+        if key not in self._spaces:
+            number = max((number for number, _ in self._spaces.values()), default=0) + 1
+            self._spaces[key] = (number, secrets.randbits(64) or 1)
+            log = signed(self._spaces[key][1])
+            self.execute("INSERT INTO spaces(id, process, hash, log) VALUES(?, ?, ?, ?)", number, *key, log)
+        return Store(self, *self._spaces[key])
+
+    def drop_space(self, process: str, plan_hash: bytes) -> None:
+        key = (process, plan_hash.hex())
+        self._spaces.pop(key, None)
+        for table in ("facts", "blobs", "streams", "runs"):
+            where = "(SELECT id FROM spaces WHERE process = ? AND hash = ?)"
+            self.execute("DELETE FROM %s WHERE space = %s" % (table, where), *key)
+        self.execute("DELETE FROM spaces WHERE process = ? AND hash = ?", *key)
+
+
+_CHUNK = 'INSERT INTO chunks("end", first, last, arrived, alphabet, data) VALUES(?, ?, ?, ?, ?, ?)'
+
+
+def _only_one(path: Path) -> int:
+    lock = path.with_name(path.name + ".lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Trouble("%s cannot be written (%s): give this user the folder" % (lock, error.strerror))
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(handle)
+        raise Trouble(
+            "another gateway (process %s) has %s open: stop it, or give this one a data folder of its own"
+            % (holder, path)
+        )
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, b"%d\n" % os.getpid(), 0)
+    return handle
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    old = os.umask(0o077)  # checkpoints and entries are for nobody else
+    try:
+        conn = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        conn.execute("PRAGMA journal_mode = WAL")
+    finally:
+        os.umask(old)
+    conn.execute("PRAGMA synchronous = FULL")
+    conn.execute("PRAGMA cache_size = -4096")
+    return conn
+
+
+def _grouped(
+    steps: list[tuple[str, tuple[Any, ...]]],
+) -> Iterator[tuple[str, list[tuple[Any, ...]]]]:
+    """Neighbours with the same statement, together."""
+    at = 0
+    while at < len(steps):
+        sql = steps[at][0]
+        rows = []
+        while at < len(steps) and steps[at][0] == sql:
+            rows.append(steps[at][1])
+            at += 1
+        yield sql, rows
+
+
+def _replace(conn: sqlite3.Connection, table: str, values: dict[tuple[int, int], bytes | None]) -> None:
+    put = [(*key, value) for key, value in values.items() if value is not None]
+    drop = [key for key, value in values.items() if value is None]
+    if put:
+        conn.executemany("INSERT OR REPLACE INTO %s VALUES(?, ?, ?)" % table, put)
+    if drop:
+        conn.executemany("DELETE FROM %s WHERE space = ? AND key = ?" % table, drop)
+
+
+class _Stream:
+    def __init__(self, first: int, last: int, ts: int) -> None:
+        self.first = first
+        self.last = last
+        self.ts = ts
+        self.starts: list[int] = []  # first entry of every run held
+        self.fresh: dict[int, bytes] = {}  # bodies that are not committed yet
+
+
+class Store:
+    """The log of one host. Facts, blobs and the index of runs are in memory; bodies of runs are not."""
+
+    def __init__(self, db: Database, space: int, log_number: int) -> None:
+        self.db = db
+        self.space = space
+        self.log_number = log_number
+        self._facts: dict[int, bytes] = dict(db.query("SELECT key, value FROM facts WHERE space = ?", space))
+        self._blobs: dict[int, bytes] = dict(db.query("SELECT key, value FROM blobs WHERE space = ?", space))
+        self._streams: dict[int, _Stream] = {}
+        for stream, first, last, ts in db.query(
+            "SELECT stream, first, last, ts FROM streams WHERE space = ?", space
+        ):
+            s = self._streams[stream] = _Stream(first, last, ts)
+            found = db.query(
+                "SELECT first FROM runs WHERE space = ? AND stream = ? ORDER BY first", space, stream
+            )
+            s.starts = [row[0] for row in found]
+
+    # ---- facts
+
+    def put(self, key: int, value: bytes) -> None:
+        value = bytes(value)
+        if self._facts.get(key) != value:
+            self._facts[key] = self.db.pending().facts[(self.space, key)] = value
+
+    def get(self, key: int) -> bytes | None:
+        return self._facts.get(key)
+
+    def drop(self, key: int) -> None:
+        if self._facts.pop(key, None) is not None:
+            self.db.pending().facts[(self.space, key)] = None
+
+    def keys(self) -> list[int]:
+        return sorted(self._facts)
+
+    # ---- blobs
+
+    def put_blob(self, key: int, data: Any) -> None:
+        whole = b"".join(bytes(p) for p in data) if isinstance(data, (list, tuple)) else bytes(data)
+        self._blobs[key] = self.db.pending().blobs[(self.space, key)] = whole
+
+    def get_blob(self, key: int) -> bytes | None:
+        return self._blobs.get(key)
+
+    def blob_size(self, key: int) -> int:
+        return len(self._blobs.get(key, b""))
+
+    def read_blob(self, key: int, offset: int, buf: Any) -> int:
+        piece = self._blobs.get(key, b"")[offset : offset + len(buf)]
+        buf[: len(piece)] = piece
+        return len(piece)
+
+    def drop_blob(self, key: int) -> None:
+        if self._blobs.pop(key, None) is not None:
+            self.db.pending().blobs[(self.space, key)] = None
+
+    def rename_blob(self, src: int, dst: int) -> None:
+        data = self._blobs[src]
+        if src != dst:
+            self.put_blob(dst, data)
+            self.drop_blob(src)
+
+    def blob_keys(self) -> list[int]:
+        return sorted(self._blobs)
+
+    # ---- streams
+
+    def append_run(self, stream: int, xi: int, n: int, ts_last: int, body: Any) -> bool:
+        s = self._streams.get(stream)
+        if xi != (s.last + 1 if s else 1):
+            raise ValueError("stream %d: entries from %d on cannot follow its tail" % (stream, xi))
+        if self.db.full:
+            return False
+        if s is None:
+            s = self._streams[stream] = _Stream(1, 0, 0)
+        data = s.fresh[xi] = bytes(body)
+        s.starts.append(xi)
+        s.last = xi + n - 1
+        s.ts = ts_last
+        batch = self.db.pending()
+        batch.runs.append((s, xi))
+        batch.steps.append(("INSERT INTO runs VALUES(?, ?, ?, ?, ?)", (self.space, stream, xi, n, data)))
+        self._note(stream, s)
+        return True
+
+    def _note(self, stream: int, s: _Stream) -> None:
+        self.db.execute(
+            "INSERT OR REPLACE INTO streams VALUES(?, ?, ?, ?, ?)", self.space, stream, s.first, s.last, s.ts
+        )
+
+    def start_stream(self, stream: int, xi_last: int, ts_last: int) -> None:
+        s = self._streams.get(stream)
+        if s is not None:
+            self._let_go(stream, s, s.last)
+            ts_last = max(ts_last, s.ts)
+        s = self._streams[stream] = _Stream(xi_last + 1, xi_last, ts_last)
+        self._note(stream, s)
+
+    def read_run(self, stream: int, xi: int, buf: Any) -> int:
+        s = self._streams.get(stream)
+        if s is None or not s.first <= xi <= s.last:
+            return 0
+        first = s.starts[bisect.bisect_right(s.starts, xi) - 1]
+        body = s.fresh.get(first)
+        if body is None:
+            rows = self.db.query(
+                "SELECT body FROM runs WHERE space = ? AND stream = ? AND first = ?",
+                self.space,
+                stream,
+                first,
+            )
+            body = rows[0][0]
+        buf[: len(body)] = body
+        return len(body)
+
+    def trim(self, stream: int, xi: int) -> None:
+        s = self._streams.get(stream)
+        if s is not None and xi >= s.first:
+            self._let_go(stream, s, min(xi, s.last))
+            self._note(stream, s)
+
+    def _let_go(self, stream: int, s: _Stream, xi: int) -> None:
+        s.first = xi + 1
+        keep = bisect.bisect_right(s.starts, xi + 1) - 1 if xi < s.last else len(s.starts)
+        if keep > 0:
+            upto = s.starts[keep - 1]
+            del s.starts[:keep]
+            for first in [f for f in s.fresh if f <= upto]:
+                del s.fresh[first]
+            sql = "DELETE FROM runs WHERE space = ? AND stream = ? AND first <= ?"
+            self.db.execute(sql, self.space, stream, upto)
+
+    def tail(self, stream: int) -> tuple[int, int]:
+        s = self._streams.get(stream)
+        return (s.last, s.ts) if s else (0, 0)
+
+    def first(self, stream: int) -> int:
+        s = self._streams.get(stream)
+        return s.first if s else 1
+
+    def forget(self, stream: int) -> None:
+        s = self._streams.pop(stream, None)
+        if s is not None:
+            self._let_go(stream, s, s.last)
+            self.db.execute("DELETE FROM streams WHERE space = ? AND stream = ?", self.space, stream)
+
+    def streams(self) -> list[int]:
+        return sorted(self._streams)
+
+    # ---- room: the disk's, not this store's
+
+    def ensure_reserve(self, reserve_bytes: int) -> bool:
+        return not self.db.full
+
+    def idle(self) -> bool:
+        return False
+
+
+class End:
+    """One stream and incarnation on its way to the lake: what was taken, what is durable, what it has."""
+
+    def __init__(self, db: Database, row: tuple[Any, ...], last: int) -> None:
+        self.db = db
+        self.id, self.process, self.lake, self.version, inc, self.alphabet, self.within_ms, acked, cut = row
+        self.inc = unsigned(inc)
+        self.acked = acked  # the lake has everything up to here
+        self.cut = cut  # segments hold everything up to here
+        self.taken = self.durable = max(last, acked)
+        self.last_block = b""  # the newest entries, as they came in this life
+        self._waiting: list[bytes | tuple[int, int, int]] = []
+        self._from = self.taken
+        self._places: list[int] = []
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation in the lake: an operator's stream belongs to a version of its process."""
+        if not self.version:
+            return self.inc
+        return unsigned(int.from_bytes(bytes.fromhex(self.version), "big") + self.inc)
+
+    def put(self, xi: int, n: int, data: bytes) -> None:
+        """Entries xi .. xi + n - 1 as a block; they follow what was taken."""
+        assert xi == self.taken + 1, "outbox: entries out of order"
+        batch = self.db.pending()
+        self._waiting.append(data)
+        self.last_block = data
+        self.taken += n
+        self._places.append(self.taken)
+        batch.size += len(data)
+        batch.ends[self.id] = self
+
+    def gap(self, first: int, last: int, reason: int) -> None:
+        if last > XI_MAX:
+            raise ValueError("a gap up to %d: no table holds that" % last)
+        assert first == self.taken + 1, "outbox: gap out of order"
+        self._waiting.append((first, last, reason))
+        self.taken = last
+        self._places.append(last)
+        batch = self.db.pending()
+        batch.ends[self.id] = self
+
+    def chunks(self) -> Iterator[tuple[int, int, bytes]]:
+        """What waits, as rows; it waits no more."""
+        parts: list[bytes] = []
+        size = 0
+        first = self._from
+        for item, last in zip(self._waiting, self._places, strict=True):
+            if isinstance(item, bytes):
+                parts.append(len(item).to_bytes(4, "little"))
+                parts.append(item)
+                size += len(item) + 4
+            else:
+                parts.append(_GAP.pack(GAP | (_GAP.size - 4), *item))
+                size += _GAP.size
+            if size >= CHUNK_MAX_BYTES:
+                yield first + 1, last, b"".join(parts)
+                parts, size, first = [], 0, last
+        if parts:
+            yield first + 1, self.taken, b"".join(parts)
+        self._waiting = []
+        self._places = []
+        self._from = self.taken
+
+    def becomes(self, alphabet: str, within_ms: int) -> None:
+        """Another version of the process writes on."""
+        if (alphabet, within_ms) != (self.alphabet, self.within_ms):
+            assert not self._waiting, "outbox: another alphabet while entries of this one wait"
+            self.alphabet, self.within_ms = alphabet, within_ms
+            sql = "UPDATE ends SET alphabet = ?, within_ms = ? WHERE id = ?"
+            self.db.execute(sql, alphabet, within_ms, self.id)
+
+    def acknowledge(self, upto: int) -> None:
+        """The lake has everything up to here: it need not be kept."""
+        upto = min(upto, XI_MAX)
+        if upto > self.acked:
+            self.acked = upto
+            self.db.execute("UPDATE ends SET acked = ?, cut = max(cut, ?) WHERE id = ?", upto, upto, self.id)
+            self.db.execute('DELETE FROM chunks WHERE "end" = ? AND last <= ?', self.id, upto)
+            self.cut = max(self.cut, upto)
+            if upto > self.taken:  # the lake knows more than this disk does: it was lost
+                self.taken = self.durable = self._from = upto
+
+
+def records(data: bytes) -> Iterator[bytes | tuple[int, int, int]]:
+    """The records of a chunk: blocks, and gaps as (first, last, reason)."""
+    at = 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], "little")
+        if size & GAP:
+            _, first, last, reason = _GAP.unpack_from(data, at)
+            yield first, last, reason
+            at += _GAP.size
+        else:
+            yield data[at + 4 : at + 4 + size]
+            at += 4 + size
+
+
+class Ends:
+    """All that is on its way to the lake, of all processes."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        last = dict(db.query('SELECT "end", max(last) FROM chunks GROUP BY "end"'))
+        self.all: dict[int, End] = {}
+        for row in db.query("SELECT * FROM ends ORDER BY id"):
+            self.all[row[0]] = End(db, row, last.get(row[0], 0))
+        self._next = max(self.all, default=0) + 1
+
+    def find(self, process: str, lake: str, version: str, inc: int) -> End | None:
+        for end in self.all.values():
+            if (end.process, end.lake, end.version, end.inc) == (process, lake, version, inc):
+                return end
+        return None
+
+    def newest(self, process: str, lake: str, version: str) -> End | None:
+        found = None
+        for end in self.all.values():
+            if (end.process, end.lake, end.version) == (process, lake, version):
+                found = end
+        return found
+
+    def make(self, process: str, lake: str, version: str, inc: int, alphabet: str, within_ms: int) -> End:
+        row = (self._next, process, lake, version, signed(inc), alphabet, within_ms, 0, 0)
+        self._next += 1
+        self.db.execute("INSERT INTO ends VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        end = self.all[row[0]] = End(self.db, row, 0)
+        return end
+
+
+class Outbox:
+    """Where the edges to the lake of one process end (see headwater/lakeend.py)."""
+
+    def __init__(
+        self, ends: Ends, plan: Plan, acked: Callable[[str, int], int] = lambda lake, incarnation: 0
+    ) -> None:
+        self.ends = ends
+        self.plan = plan
+        self.acked = acked  # what the lake says it has, for a stream that this disk does not know
+        self.draining = False  # for a switch an edge to the lake is safe when it is here
+        self._by_edge: dict[tuple[int, int], End] = {}
+        widest = max(block.bound(a, plan.batch) for v in plan.vertices for a in v.outs)
+        self._buf = bytearray(widest)
+
+    @property
+    def full(self) -> bool:
+        return self.ends.db.full
+
+    def _version(self, edge: int) -> str:
+        return self.plan.hash.hex() if self.plan.vertices[self.plan.edges[edge].src].kind else ""
+
+    def end(self, edge: int, inc: int) -> End:
+        found = self._by_edge.get((edge, inc))
+        if found is None:
+            found = self._by_edge[(edge, inc)] = self._find(edge, inc)
+        return found
+
+    def _find(self, edge: int, inc: int) -> End:
+        e = self.plan.edges[edge]
+        alphabet = self.plan.vertices[e.src].outs[e.sport].text
+        key = (self.plan.name, e.lake, self._version(edge), inc)
+        end = self.ends.find(*key)
+        if end is None:
+            end = self.ends.make(*key, alphabet, e.within_ms)
+        else:
+            end.becomes(alphabet, e.within_ms)
+        have = self.acked(e.lake, end.incarnation)
+        if have > end.acked:
+            end.acknowledge(have)
+        return end
+
+    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
+        size = block.encode(batch, 0, n, self._buf, 0)
+        self.end(edge, inc).put(batch.xi, n, bytes(self._buf[:size]))
+
+    def put_block(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
+        self.end(edge, inc).put(xi, n, bytes(data))
+
+    def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
+        self.end(edge, inc).gap(first, last, reason)
+
+    def latest(self, edge: int) -> int:
+        end = self.ends.newest(self.plan.name, self.plan.edges[edge].lake, self._version(edge))
+        return end.inc if end else 0
+
+    def durable(self, edge: int, inc: int) -> int:
+        return self.end(edge, inc).durable
+
+    def lake(self, edge: int, inc: int) -> int:
+        end = self.end(edge, inc)
+        return end.durable if self.draining else end.acked
