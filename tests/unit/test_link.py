@@ -77,7 +77,8 @@ def test_constants_are_their_values_where_nothing_local_has_their_name() -> None
 
 
 def test_modules_outside_take_from_the_core() -> None:
-    text = "from headwater.plan import OUTSIDE, loads\nfrom headwater.log import Log\n\nx = loads, OUTSIDE, Log\n"
+    text = "from headwater.plan import OUTSIDE, loads\nfrom headwater.log import Log\n\n"
+    text += "x = loads, OUTSIDE, Log\n"
     space = micropython.linked().satellite(text)
     assert "from headwater.core import plan_loads as loads" in space
     assert "x = loads, -1, Log" in space
@@ -95,3 +96,16 @@ def test_the_core_is_python_that_runs_anywhere(tmp_path: Path) -> None:
     check = "from headwater import %s, starting, decisions, transfer, moving, arriving, lakeend" % names
     done = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_error_says_the_same_in_the_core_as_in_its_part() -> None:
+    from headwater import pack
+
+    space = micropython.linked().text
+    with pytest.raises(pack.PackError) as error:
+        pack.loads(b"\xc1")
+    names: dict[str, object] = {}
+    exec(compile(space, "core", "exec"), names)
+    with pytest.raises(names["PackError"]) as same:  # type: ignore[call-overload]
+        names["pack_loads"](b"\xc1")  # type: ignore[operator]
+    assert str(same.value) == str(error.value) == "unknown code 193 at byte 0"

@@ -26,6 +26,8 @@ PARTS = (
 ).split()
 
 SMALL = 1 << 30
+TEXTS = "_TEXTS"
+TEXT_LEAST = 11  # characters; shorter ones are names on a board, and no objects
 Key = tuple[str, str]  # (part, name); ("", "import ...") for what comes from outside the package
 
 
@@ -177,6 +179,22 @@ class _Globals(ast.NodeVisitor):
     def visit_Name(self, node: ast.Name) -> None:
         if not self._local(node.id):
             self.found.append(node)
+
+
+def _error_texts(tree: ast.Module) -> Iterator[ast.Constant]:
+    """The texts of what is raised, asserted and counted."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and node.msg:
+            node = node.msg
+        elif isinstance(node, ast.Call):
+            if not isinstance(node.func, ast.Attribute) or node.func.attr != "_count":
+                continue
+        elif not isinstance(node, ast.Raise):
+            continue
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                if len(inner.value) >= TEXT_LEAST and inner.value.isascii():
+                    yield inner
 
 
 def _globals(part: Part) -> _Globals:
@@ -376,8 +394,15 @@ class Linked:
             statement if statement.split()[-1] == final else "%s as %s" % (statement, final)
             for statement, final in outside.items()
         ]
+        texts = ""
         for part in self.parts.values():
             edits = self._renamed(part)
+            for text in _error_texts(part.tree):
+                assert isinstance(text.value, str)
+                if text.value not in texts:
+                    texts += text.value
+                at = texts.index(text.value)
+                edits.append((_place(text), "%s[%d:%d]" % (TEXTS, at, at + len(text.value))))
             gone = []
             for node in part.tree.body:
                 taken = isinstance(node, (ast.Import, ast.ImportFrom))
@@ -387,6 +412,7 @@ class Linked:
             edits = [e for e in edits if not any(p[0] <= e[0][0] <= p[2] for p in cut)] + gone
             self.starts.append((len(lines), part.name))
             lines += _edited(part.text, edits).rstrip("\n").split("\n")
+        lines.append("%s = %r" % (TEXTS, texts))
         return "\n".join(lines) + "\n"
 
     def _stub(self, part: Part) -> str:
