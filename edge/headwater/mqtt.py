@@ -243,7 +243,12 @@ class Client:
             if not own < size <= n or body[2:own] != self.own or kind & 6 or not self.up:
                 self.strays += 1
                 return
-            self.take(bytes(body[own:size]).decode(), body[size:])
+            try:
+                sender = bytes(body[own:size]).decode()
+            except UnicodeError:
+                self.strays += 1
+                return
+            self.take(sender, body[size:])
         elif kind == _CONNACK and n == 2 and not self.up:
             if body[1]:
                 raise OSError("refused by the broker: " + _REFUSED[min(body[1], 5)])
