@@ -9,10 +9,10 @@
 
 from .batch import Batch
 from .instance import RUNNING
-from .plan import LAKE
+from .plan import EXTENDED, LAKE
 
 SAFE_US = 400000  # a Safe that lets go of little may wait this long,
-_CHECKPOINT_US = 100000  # and this long where a checkpoint may wait for it
+_CHECKPOINT_US = 100000  # and this long where a checkpoint waits for it that nothing extends
 
 
 class LakeEnd:
@@ -29,7 +29,8 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
-        self.wait_us = _CHECKPOINT_US if host.plan.vertices[e.edge.src].kind else SAFE_US
+        waits = host.plan.vertices[e.edge.src].kind and host.plan.strategy != EXTENDED
+        self.wait_us = _CHECKPOINT_US if waits else SAFE_US
         host.safe_us = 0  # when any end said Safe last
         e.inc = outbox.latest(e.edge.index)
         e.reset(self.begin(e.inc))

@@ -6,12 +6,14 @@ import math
 
 from . import plan as plans
 from .operator import fields
+from .planread import DELAY_US_MAX
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
 CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
 CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
+SAFE_MS = 400  # the lake lets a Safe wait this long
 CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
 
 
@@ -204,7 +206,18 @@ class Sizing:
             need = max(need, min(self.process.every, self.producer(wire).interval))
         if wire.delay_ms is not None:
             need = max(need, self.feedback_need(wire) or 0)
-        return need + self.process.batch
+        return need + self.process.batch + self.late(wire)
+
+    def late(self, wire):
+        """What comes while the Safe of a checkpoint goes round a loop: it waits for entries that are taken
+        after the delay, and for the lake. A buffer full before that costs a checkpoint at once. A loop
+        takes half of its delay at most; where operators run does not matter here."""
+        delays = [w.delay_ms for w in self.process.wires if is_number(w.delay_ms)]
+        delays = [ms for ms in delays if 0 < ms <= DELAY_US_MAX // 1000]
+        rate = self.producer(wire).most_hz
+        if wire.vertex is None or self.strategy != plans.EXTENDED or not rate or not delays:
+            return 0
+        return math.ceil(rate * (max(delays) * 3 / 2 + SAFE_MS) / 1000)
 
     # -- feedback ------------------------------------------------------------------------------------
     #
