@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from headwater import block
 from headwater.alphabet import Alphabet
 from headwater.batch import HOLE_REASONS, Batch
-from headwater.plan import BATCH_MAX
+from headwater.planread import BATCH_MAX
 
 from .names import join, words
 

@@ -25,7 +25,8 @@ from headwater import block, pack
 from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.host import F_FLOOR
-from headwater.plan import DURABLE, LEVELS, OUTSIDE, STRATEGIES, Plan
+from headwater.plan import OUTSIDE, Plan
+from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 
 from . import Trouble, link
 from .boards import DRAIN, DRAINED, FORGET, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards, Deployment
@@ -40,6 +41,7 @@ _log = logging.getLogger("headwater")
 
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is told on within this
+GRACE_S = 5.0  # nothing is made of a broker that is not there yet
 TRUST_S = 120.0  # a board that knows the time better is believed so long after the start
 EVENTS_MAX = 200
 LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
@@ -461,13 +463,12 @@ class Service:
             now["database"] = "the database cannot be written: %s" % self.db.failed
         elif self.db.full:
             now["full"] = "the disk is full: boards keep their entries themselves"
-        if self.link is not None and not self.link.up:
+        if self.link is not None and not self.link.up and time.monotonic() - self.started > GRACE_S:
             now["broker"] = "broker: %s" % self.link.problem
         for key in now.keys() - self._alarms.keys():
-            _log.warning("alarm: %s", now[key])
             self.event("alarm", now[key])
         for key in self._alarms.keys() - now.keys():
-            self.event("alarm over", self._alarms[key])
+            self.event("alarm over", "over: " + self._alarms[key])
         self._alarms = now
         self._look_at_disk()
 
@@ -479,7 +480,7 @@ class Service:
 
     def event(self, kind: str, text: str) -> None:
         happened = {"kind": kind, "text": text, "at_us": self.site_us()}
-        _log.info("%s", text)
+        _log.log(logging.WARNING if kind == "alarm" else logging.INFO, "%s", text)
         self.events.append(happened)
         self.tell({"kind": "event", "event": happened})
 
@@ -627,7 +628,7 @@ def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
     alphabet = Alphabet(end.alphabet)
     try:
         _, n = block.peek(data)
-        batch = Batch(alphabet, min(n, plans.BATCH_MAX))
+        batch = Batch(alphabet, min(n, BATCH_MAX))
         block.decode(data, 0, len(data), batch)
     except block.BlockError:
         return []

@@ -713,9 +713,15 @@ class Outbox:
         end = self.ends.newest(self.plan.name, self.plan.edges[edge].lake, self._version(edge))
         return end.inc if end else 0
 
+    def _begun(self, edge: int, inc: int) -> bool:
+        """False for a source that has never been met: its incarnation is not known."""
+        return bool(inc or self.plan.vertices[self.plan.edges[edge].src].kind)
+
     def durable(self, edge: int, inc: int) -> int:
-        return self.end(edge, inc).durable
+        return self.end(edge, inc).durable if self._begun(edge, inc) else 0
 
     def lake(self, edge: int, inc: int) -> int:
+        if not self._begun(edge, inc):
+            return 0
         end = self.end(edge, inc)
         return end.durable if self.draining else end.acked

@@ -1,0 +1,173 @@
+"""A site with real parts for tests: Mosquitto with TLS and access list, the gateway as a process of its own.
+
+Both come from what `hw gateway init` makes. Everything that was started ends with `close`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headwater_gateway import control
+from headwater_gateway.config import read
+from headwater_tools import house
+from headwater_tools.commands.provision import provision
+from headwater_tools.virtual_board import VirtualBoard
+
+SETTINGS = """
+[lake]
+segment_s = 0.5
+acks_every_s = 0.2
+[http]
+port = 0
+[store]
+commit_ms = 2
+[mqtt]
+host = "localhost"
+port = %d
+reconnect_max_s = 1
+[boards]
+silent_s = 3
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def until(what: Callable[[], Any], timeout_s: float = 30, why: str = "") -> Any:
+    """Wait until `what` is true; what it gave."""
+    end = time.monotonic() + timeout_s
+    while True:
+        found = what()
+        if found:
+            return found
+        assert time.monotonic() < end, why or "it did not happen in %g s" % timeout_s
+        time.sleep(0.05)
+
+
+class Site:
+    def __init__(self, folder: Path, settings: str = "") -> None:
+        from headwater_gateway.provision import site
+
+        self.folder = folder
+        self.port = free_port()
+        site(folder, "localhost", self.port)
+        self.config_file = folder / "gateway.toml"
+        self.config_file.write_text(SETTINGS % self.port + settings)
+        self.config = read(self.config_file)
+        conf = folder / "mosquitto" / "mosquitto.conf"
+        text = conf.read_text().replace("listener %d" % self.port, "listener %d 127.0.0.1" % self.port)
+        conf.write_text("user root\n" + text)
+        self.broker: subprocess.Popen[bytes] | None = None
+        self.gateway: subprocess.Popen[bytes] | None = None
+        self.boards: dict[str, VirtualBoard] = {}
+        self.log = folder / "gateway.log"
+
+    # ---- parts
+
+    def start_broker(self) -> None:
+        log = open(self.folder / "mosquitto.log", "ab")  # noqa: SIM115
+        with log:
+            command = [*house.mosquitto(), "-c", str(self.folder / "mosquitto" / "mosquitto.conf")]
+            self.broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(self._answers, 10, "Mosquitto does not start: see %s" % log.name)
+
+    def _answers(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+    def stop_broker(self) -> None:
+        if self.broker:
+            self.broker.kill()
+            self.broker.wait()
+            self.broker = None
+
+    def start_gateway(self, wait: bool = True) -> None:
+        with open(self.log, "ab") as log:
+            self.gateway = subprocess.Popen(
+                [sys.executable, "-W", "error", "-m", "headwater_gateway", str(self.config_file)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=house.environment(),
+            )  # fmt: skip
+        if wait:
+            until(lambda: self.state() is not None, 15, "the gateway does not start: see %s" % self.log)
+
+    def kill_gateway(self, number: int = signal.SIGKILL) -> int:
+        """The code with which it ended."""
+        assert self.gateway is not None
+        self.gateway.send_signal(number)
+        code = self.gateway.wait(20)
+        self.gateway = None
+        return code
+
+    def board(self, name: str, sensors: dict[str, Any]) -> VirtualBoard:
+        home = provision(self.config_file, name)
+        if self.broker:
+            self.broker.send_signal(signal.SIGHUP)
+        config = json.loads((home / "config.json").read_text())
+        key = (home / "board.key").read_bytes()
+        folder = self.folder / "virtual" / name
+        folder.mkdir(parents=True)
+        (folder / "ca.der").write_bytes((home / "ca.der").read_bytes())
+        config["broker"] = {**config["broker"], "host": "127.0.0.1", "name": "localhost", "retry_s_max": 1}
+        config["sensors"] = sensors
+        made = self.boards[name] = VirtualBoard(name, folder, {**config, "status_s": 1}, key, heap="192k")
+        return made
+
+    def close(self) -> None:
+        for board in self.boards.values():
+            board.stop()
+        if self.gateway:
+            self.kill_gateway()
+        self.stop_broker()
+
+    # ---- what it says
+
+    def ask(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        return control.ask(self.config, what, body)
+
+    def state(self) -> dict[str, Any] | None:
+        assert self.gateway is None or self.gateway.poll() is None, self.log.read_text()
+        try:
+            return self.ask("/state")
+        except control.NotRunning:
+            return None
+
+    def stream(self, name: str) -> dict[str, Any]:
+        """What the gateway says of one stream in the lake; its newest incarnation."""
+        state = self.state()
+        found = [s for s in state["streams"] if s["stream"] == name] if state else []
+        return found[-1] if found else {"durable": 0, "cut": 0, "acked": 0}
+
+    def segments(self) -> list[Path]:
+        return sorted((self.folder / "landing").glob("[!._]*.parquet"))
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`hw` with these words."""
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "headwater_tools", *words],
+            env=house.environment(), capture_output=True, text=True, timeout=60, cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False

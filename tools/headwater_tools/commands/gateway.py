@@ -1,0 +1,116 @@
+"""`hw gateway`: the service, and the folder that it runs in."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from .. import Trouble, house
+
+SUMMARY = "the gateway: `init FOLDER` makes its folder, `run FOLDER` runs it, `check` and `state` look"
+
+CONFIG = "gateway.toml"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("do", choices=("init", "run", "check", "state"), help="what to do")
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        nargs="?",
+        default=".",
+        help="folder of the gateway, or its configuration file",
+    )
+    parser.add_argument("--host", default="localhost", help="init: name or address of the broker (localhost)")
+    parser.add_argument("--port", type=int, default=8883, help="init: its port (8883)")
+    parser.add_argument(
+        "--board", action="append", default=[], metavar="NAME", help="init: register a board too"
+    )
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    house.ensure("gateway")
+    import headwater_gateway
+
+    try:
+        return _DO[args.do](args)
+    except headwater_gateway.Trouble as trouble:
+        raise Trouble(str(trouble))
+
+
+def config_path(folder: str) -> Path:
+    path = Path(folder)
+    return path / CONFIG if path.is_dir() else path
+
+
+def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway import provision
+
+    from . import provision as provision_command
+
+    if not 1 <= args.port <= 65535:
+        raise Trouble("--port %d: 1 to 65535" % args.port)
+    folder = Path(args.folder)
+    made = provision.site(folder, args.host, args.port)
+    for path in made:
+        print("made %s" % path)
+    if not made:
+        print("everything is there already; nothing was changed")
+    boards = [provision_command.provision(folder / CONFIG, name) for name in args.board]
+    for home in boards:
+        print("made %s" % home)
+    print(
+        "next: mosquitto -c %s; hw provision NAME %s for each board;"
+        % (folder / "mosquitto/mosquitto.conf", folder)
+    )
+    print("      hw gateway run %s; hw deploy FILE --gateway %s" % (folder, folder))
+    return 0, {"folder": str(folder), "made": made, "boards": [str(home) for home in boards]}
+
+
+def _run(args: argparse.Namespace) -> tuple[int, None]:
+    from headwater_gateway.__main__ import run as serve
+
+    return serve(str(config_path(args.folder))), None
+
+
+def _check(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway.config import ConfigTrouble, read
+
+    path = config_path(args.folder)
+    try:
+        read(path)
+    except ConfigTrouble as trouble:
+        print(trouble)
+        return 1, {"file": str(path), "ok": False, "problems": trouble.problems}
+    print("%s: nothing is wrong" % path)
+    return 0, {"file": str(path), "ok": True, "problems": []}
+
+
+def _state(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway.config import read
+    from headwater_gateway.control import ask
+
+    state = ask(read(config_path(args.folder)), "/state")
+    for line in page(state):
+        print(line)
+    return (1 if state["alarms"] else 0), state
+
+
+def page(state: dict[str, Any]) -> list[str]:
+    """The state for people."""
+    lines = []
+    for name, p in state["processes"].items():
+        lines.append("process %s, version %s: %s" % (name, p["hash"], p["step"]))
+    for name, board in state["boards"].items():
+        mv = board["status"].get("battery")
+        battery = ", %.2f V" % (mv / 1000) if isinstance(mv, int) else ""
+        lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, board["plan"] or "none"))
+    for s in state["streams"]:
+        text = "stream %s (%s): %d durable, %d cut, %d in the lake"
+        lines.append(text % (s["stream"], s["incarnation"], s["durable"], s["cut"], s["acked"]))
+    lines += ["alarm: " + text for text in state["alarms"]]
+    return lines
+
+
+_DO = {"init": _init, "run": _run, "check": _check, "state": _state}
