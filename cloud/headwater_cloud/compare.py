@@ -1,0 +1,122 @@
+"""Rows that come again: equal ones are duplicates, others are divergent. Runs after the append.
+
+`elements` then holds every ξ that is in question, whether it came today or a year ago or with another file of the same
+batch. One job reads both sides and compares a count and a XOR of 64-bit hashes for each range; rows are joined
+only in ranges where these differ, and that join alone decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from .decide import Part
+from .location import Location
+from .tables import SEGMENT_DDL
+from .views import quoted
+
+PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
+
+# An element is ⟨ts, ξ, payload⟩; when it arrived, and whether a clock was set, is not its own.
+_CONTENT = ("ts", "alphabet", "ints", "floats")
+_HASH = "xxhash64(xi, ts, alphabet, ints, floats)"
+
+
+def parts_frame(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
+    """Parts as a small table without a job."""
+    values = ", ".join(
+        "(%d, %s, %s, %s, %dL, %dL, %dL)"
+        % (i, quoted(p.file), quoted(p.process), quoted(p.stream), p.incarnation, p.first, p.last)
+        for i, p in enumerate(parts)
+    ).replace("-9223372036854775808L", "(-9223372036854775807L - 1L)")
+    names = "part, file_name, part_process, part_stream, part_incarnation, first, last"
+    return spark.sql("SELECT * FROM VALUES %s AS t(%s)" % (values, names))
+
+
+def rows_of(spark: SparkSession, paths: Iterable[str], parts: Sequence[Part]) -> DataFrame:
+    """The rows of segments that lie within these parts, with the number of their part."""
+    read = spark.read.schema(SEGMENT_DDL).parquet(*paths).select("*", "_metadata.file_name")
+    return read.join(F.broadcast(parts_frame(spark, parts)), "file_name").where("xi BETWEEN first AND last")
+
+
+def divergent(
+    spark: SparkSession, lake: Location, paths: Iterable[str], overlaps: Sequence[Part]
+) -> DataFrame | None:
+    """What of these overlaps is no duplicate, as rows of `quarantine` without `landed`; None where all is.
+
+    Its column `rows` is 0 where a hole was said where a row is known, else 1.
+    """
+    paths = list(paths)
+    came = rows_of(spark, paths, overlaps)
+    have = _known(spark, lake, overlaps)
+    sides = came.selectExpr("part", "1 AS side", _HASH + " AS hash").unionAll(
+        have.selectExpr("part", "0 AS side", _HASH + " AS hash")
+    )
+    summary: dict[int, dict[int, tuple[int, int]]] = {}
+    for row in (
+        sides.groupBy("part", "side").agg(F.count("*").alias("n"), F.bit_xor("hash").alias("x")).collect()
+    ):
+        summary.setdefault(row["part"], {})[row["side"]] = (row["n"], row["x"])
+    suspects = [
+        part for i, part in enumerate(overlaps) if summary.get(i, {}).get(0) != summary.get(i, {}).get(1)
+    ]
+    if not suspects:
+        return None
+    return _differences(spark, lake, paths, suspects)
+
+
+def _known(spark: SparkSession, lake: Location, parts: Sequence[Part]) -> DataFrame:
+    """The rows of `elements` within the parts; literals in the filter let Delta skip files."""
+    spans: dict[tuple[str, int], tuple[int, int]] = {}
+    for p in parts:
+        first, last = spans.get((p.stream, p.incarnation), (p.first, p.last))
+        spans[p.stream, p.incarnation] = min(first, p.first), max(last, p.last)
+    if len(spans) <= PREDICATES_MAX:
+        wanted = " OR ".join(
+            "(stream = %s AND xi BETWEEN %d AND %d)" % (quoted(stream), first, last)
+            for (stream, _), (first, last) in sorted(spans.items())
+        )
+    else:
+        wanted = "xi BETWEEN %d AND %d" % (
+            min(s[0] for s in spans.values()),
+            max(s[1] for s in spans.values()),
+        )
+    elements = spark.read.format("delta").load((lake / "elements").spark).where(wanted)
+    frame = F.broadcast(parts_frame(spark, parts))
+    on = (
+        (F.col("stream") == F.col("part_stream"))
+        & (F.col("incarnation") == F.col("part_incarnation"))
+        & F.col("xi").between(F.col("first"), F.col("last"))
+    )
+    return elements.join(frame, on)
+
+
+def _differences(spark: SparkSession, lake: Location, paths: list[str], parts: Sequence[Part]) -> DataFrame:
+    came = rows_of(spark, paths, parts).select(
+        F.col("part"),
+        F.col("xi"),
+        F.struct(*_CONTENT).alias("came"),
+        F.to_json(F.struct("stream", "incarnation", "xi", "ts", "unsync", "arrived", *_CONTENT[1:])).alias(
+            "json"
+        ),
+    )
+    have = _known(spark, lake, parts).select(F.col("part"), F.col("xi"), F.struct(*_CONTENT).alias("have"))
+    names = parts_frame(spark, parts).drop("first", "last")
+    both = came.join(have, ["part", "xi"], "full_outer").where("NOT (came <=> have)")
+    return both.join(F.broadcast(names), "part").select(
+        F.col("part_process").alias("process"),
+        F.col("part_stream").alias("stream"),
+        F.col("part_incarnation").alias("incarnation"),
+        F.col("xi").alias("first"),
+        F.col("xi").alias("last"),
+        F.when(F.col("came").isNull(), 0).otherwise(1).cast("bigint").alias("rows"),
+        F.lit("divergent").alias("reason"),
+        F.when(F.col("came").isNull(), "it says that there is a hole where a row is known")
+        .when(F.col("have").isNull(), "it has a row where a hole is known")
+        .otherwise("a row with this ξ and another ts, alphabet or payload is known")
+        .alias("detail"),
+        F.col("file_name").alias("file"),
+        F.encode("json", "utf-8").alias("raw"),
+    )

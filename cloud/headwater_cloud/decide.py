@@ -1,0 +1,115 @@
+"""What a batch of segments adds to a lake: decided on ranges alone, before any row is touched.
+
+Pure: the same segments and the same progress give the same decision, so a batch that is done again does the
+same. Rows are looked at only where a segment says a ξ that is known: those may be duplicates or divergent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import ranges
+from .progress import Key, Numbering
+from .segment import Gap, Segment
+
+
+@dataclass(frozen=True)
+class Part:
+    """A range of ξ of one file."""
+
+    file: str
+    process: str
+    stream: str
+    incarnation: int
+    first: int
+    last: int
+
+
+@dataclass
+class Decision:
+    whole: list[Segment] = field(default_factory=list)  # all rows of the file are new
+    parts: list[Part] = field(default_factory=list)  # these rows of the file are new
+    overlaps: list[Part] = field(default_factory=list)  # these are known: to be compared
+    gaps: list[dict[str, Any]] = field(default_factory=list)  # for the table, without `landed`
+    changed: dict[Key, Numbering] = field(default_factory=dict)
+    rows_landed: int = 0
+    rows_divergent: int = 0  # found by comparing, afterwards
+
+    @property
+    def rows_kept(self) -> int:
+        return sum(s.rows for s in self.whole) + sum(p.last - p.first + 1 for p in self.parts)
+
+    @property
+    def rows_duplicate(self) -> int:
+        return self.rows_landed - self.rows_kept - self.rows_divergent
+
+    def set_divergent(self, key: Key, rows: int) -> None:
+        """Of the rows of this numbering that were known, so many were no duplicates."""
+        self.rows_divergent += rows
+        self.changed[key].rows_duplicate -= rows
+        self.changed[key].rows_quarantined += rows
+
+
+def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> Decision:
+    decision = Decision()
+    for segment in sorted(segments, key=lambda s: (s.stream, s.incarnation, s.first, s.last, s.file)):
+        numbering = decision.changed.get(segment.key)
+        if numbering is None:
+            before = numberings.get(segment.key)
+            numbering = decision.changed[segment.key] = Numbering() if before is None else before.copy()
+        _take(decision, segment, numbering)
+    return decision
+
+
+def _take(decision: Decision, segment: Segment, numbering: Numbering) -> None:
+    rows = segment.row_ranges()
+    holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
+    gaps = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap"]
+    entries = ranges.normal([*rows, *holes])
+    new = ranges.subtract(rows, numbering.known)
+    if new and new == rows:
+        decision.whole.append(segment)
+    else:
+        decision.parts += _parts(segment, new)
+    decision.overlaps += _parts(segment, ranges.intersect(entries, numbering.known))
+    for gap in segment.gaps:
+        _declare(decision, segment, gap, numbering)
+    numbering.known = ranges.union(numbering.known, entries)
+    numbering.gaps = ranges.subtract(ranges.union(numbering.gaps, gaps), numbering.known)
+    kept = ranges.size(new)
+    decision.rows_landed += segment.rows
+    numbering.rows_landed += segment.rows
+    numbering.rows_kept += kept
+    numbering.rows_duplicate += segment.rows - kept
+    if segment.last_ts_us is not None:
+        numbering.last_ts_us = max(segment.last_ts_us, numbering.last_ts_us or 0)
+    if segment.process not in numbering.processes:
+        numbering.processes.append(segment.process)
+
+
+def _parts(segment: Segment, pieces: ranges.Ranges) -> list[Part]:
+    return [
+        Part(segment.file, segment.process, segment.stream, segment.incarnation, first, last)
+        for first, last in pieces
+    ]
+
+
+def _declare(decision: Decision, segment: Segment, gap: Gap, numbering: Numbering) -> None:
+    """Record what nobody has declared before; of a hole also what was a gap until now."""
+    told = numbering.known if gap.kind == "hole" else numbering.accounted()
+    for first, last in ranges.subtract([(gap.first, gap.last)], told):
+        decision.gaps.append(
+            {
+                "process": segment.process,
+                "stream": segment.stream,
+                "incarnation": segment.incarnation,
+                "first": first,
+                "last": last,
+                "kind": gap.kind,
+                "reason": gap.reason,
+                "from_ts": gap.from_us,
+                "to_ts": gap.to_us,
+            }
+        )

@@ -1,0 +1,82 @@
+"""Named points at which the sink can be made to die, so that its promises can be proven against kill -9.
+
+HEADWATER_CRASH_AT=POINT:N in the environment kills JVM and Python with SIGKILL when POINT is reached for the
+N-th time. Points within Spark's own work (`writing`, `optimizing`, `vacuuming`) strike when the first file of the table
+has come or gone. Without the variable nothing happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLE = "HEADWATER_CRASH_AT"
+
+POINTS = (
+    "received",  # the batch's offsets are stored, nothing of it is done
+    "appending",  # decided, before the append
+    "writing",  # data files of the append exist, no commit yet
+    "appended",  # committed, before quarantine and gaps
+    "quarantined",  # before gaps and streams
+    "recorded",  # before progress
+    "progressed",  # before the acknowledgement
+    "acknowledged",  # before Spark notes that the batch is done
+    "optimizing",
+    "vacuuming",
+)
+
+_counts: dict[str, int] = {}
+_jvm_pid = 0
+
+
+def arm(jvm_pid: int) -> None:
+    global _jvm_pid
+    _jvm_pid = jvm_pid
+
+
+def reach(point: str) -> None:
+    """Die here, if that is wanted."""
+    if _wanted(point):
+        _die()
+
+
+@contextlib.contextmanager
+def during(point: str, folder: Path | None) -> Iterator[None]:
+    """Die within, when the files of a folder change, if that is wanted."""
+    if folder is None or not _wanted(point):
+        yield
+        return
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(folder, done), daemon=True)
+    watcher.start()
+    yield
+    done.set()
+    watcher.join()
+
+
+def _wanted(point: str) -> bool:
+    assert point in POINTS
+    name, _, at = os.environ.get(VARIABLE, "").partition(":")
+    if name != point:
+        return False
+    _counts[point] = _counts.get(point, 0) + 1
+    return _counts[point] == int(at or 1)
+
+
+def _watch(folder: Path, done: threading.Event) -> None:
+    before = set(folder.glob("*.parquet"))
+    while not done.is_set():
+        if set(folder.glob("*.parquet")) != before:
+            _die()
+        time.sleep(0.001)
+
+
+def _die() -> None:
+    for pid in (_jvm_pid, os.getpid()):
+        if pid:
+            os.kill(pid, signal.SIGKILL)

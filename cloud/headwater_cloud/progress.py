@@ -1,0 +1,139 @@
+"""What a lake has of each numbering: the table `progress`, and the memory of the one who writes it.
+
+The truth of the sink: Spark's checkpoint may be lost, this may not be wrong. It is computed from what it was
+before the batch, saved in one commit with the batch's number and a hash of its files, and only after the rows
+are in `elements`. Where it is behind `elements` (killed in between), the sink sees that by the version it names.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from . import ranges, tables
+from .location import Location
+from .ranges import Ranges
+
+Key = tuple[str, int]  # stream, incarnation
+
+# Application transactions of the table: where it stands.
+GENERATION = "headwater.generation"
+BATCH = "headwater.batch"
+FILES = "headwater.files"
+ELEMENTS = "headwater.elements"
+
+
+@dataclass
+class Numbering:
+    """What is there of one (stream, incarnation)."""
+
+    processes: list[str] = field(default_factory=list)
+    known: Ranges = field(default_factory=list)  # rows, holes, quarantined rows
+    gaps: Ranges = field(default_factory=list)  # declared, and not known
+    rows_landed: int = 0
+    rows_kept: int = 0
+    rows_duplicate: int = 0
+    rows_quarantined: int = 0
+    last_ts_us: int | None = None
+
+    def accounted(self) -> Ranges:
+        return ranges.union(self.known, self.gaps)
+
+    def copy(self) -> Numbering:
+        # Ranges are never changed in place, so they are shared.
+        return replace(self, processes=list(self.processes))
+
+
+@dataclass
+class Progress:
+    numberings: dict[Key, Numbering] = field(default_factory=dict)
+    generation: int = 0
+    batch: int = -1  # of this generation: the newest that is done
+    files: int = 0  # hash of its list of files
+    elements: int = -1  # version of `elements` up to which this accounts for all rows
+    updated: dict[Key, datetime.datetime] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, lake: Location) -> Progress:
+        table = tables.open_table(lake / "progress")
+        progress = cls(
+            generation=table.transaction_version(GENERATION) or 0,
+            batch=_or(table.transaction_version(BATCH), -1),
+            files=table.transaction_version(FILES) or 0,
+            elements=_or(table.transaction_version(ELEMENTS), -1),
+        )
+        for row in table.to_pyarrow_table().to_pylist():
+            accounted = _pairs(row["ranges"])
+            if row["high"]:
+                accounted = [(1, row["high"]), *accounted]
+            gaps = _pairs(row["gaps"])
+            key = (row["stream"], row["incarnation"])
+            progress.numberings[key] = Numbering(
+                processes=row["processes"],
+                known=ranges.subtract(accounted, gaps),
+                gaps=gaps,
+                rows_landed=row["rows_landed"],
+                rows_kept=row["rows_kept"],
+                rows_duplicate=row["rows_duplicate"],
+                rows_quarantined=row["rows_quarantined"],
+                last_ts_us=None if row["last_ts"] is None else _us(row["last_ts"]),
+            )
+            progress.updated[key] = row["updated"]
+        return progress
+
+    def save(self, lake: Location) -> None:
+        """One commit, that fails where somebody else has written since it was opened."""
+        rows = [self._row(key, numbering) for key, numbering in sorted(self.numberings.items())]
+        tables.write(
+            tables.open_table(lake / "progress"),
+            pa.Table.from_pylist(rows, schema=tables.SCHEMAS["progress"]),
+            "overwrite",
+            {
+                GENERATION: self.generation,
+                BATCH: self.batch,
+                FILES: self.files,
+                ELEMENTS: self.elements,
+            },
+        )
+
+    def _row(self, key: Key, numbering: Numbering) -> dict[str, Any]:
+        accounted = numbering.accounted()
+        return {
+            "stream": key[0],
+            "incarnation": key[1],
+            "processes": numbering.processes,
+            "high": ranges.high(accounted),
+            "ranges": _structs(ranges.above(accounted)),
+            "gaps": _structs(numbering.gaps),
+            "rows_landed": numbering.rows_landed,
+            "rows_kept": numbering.rows_kept,
+            "rows_duplicate": numbering.rows_duplicate,
+            "rows_quarantined": numbering.rows_quarantined,
+            "last_ts": numbering.last_ts_us,
+            "updated": self.updated[key],
+        }
+
+    def change(self, changed: dict[Key, Numbering], now: datetime.datetime) -> None:
+        self.numberings.update(changed)
+        self.updated.update(dict.fromkeys(changed, now))
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+def _pairs(structs: Iterable[dict[str, int]]) -> Ranges:
+    return [(item["first"], item["last"]) for item in structs]
+
+
+def _structs(pairs: Ranges) -> list[dict[str, int]]:
+    return [{"first": first, "last": last} for first, last in pairs]
+
+
+def _us(moment: datetime.datetime) -> int:
+    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

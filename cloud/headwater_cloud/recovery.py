@@ -1,0 +1,101 @@
+"""Progress out of what is in the tables: after a kill, a lost table, a lake that was taken back.
+
+`absorb` takes up rows that are in `elements` and that progress does not know, because the sink died between the two;
+`rebuild` makes progress anew. Both raise the generation, so that no transaction of former batches can make
+Delta skip what comes now.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from . import commits, ranges, tables
+from .commits import Commit
+from .location import Location
+from .progress import Key, Numbering, Progress
+
+# What other commits of `elements` mean for progress: only these take rows away that it must forget.
+TAKEN_BACK = ("RESTORE",)
+
+
+def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iterable[Commit]) -> None:
+    """Count the rows of these commits as landed and kept."""
+    paths = [path for commit in behind for path in commits.paths(lake / "elements", commit)]
+    if not paths:
+        return
+    rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
+    changed: dict[Key, Numbering] = {}
+    for key, runs, count, last_ts_us in _runs(rows):
+        before = progress.numberings.get(key)
+        numbering = Numbering() if before is None else before.copy()
+        fresh = ranges.size(ranges.subtract(runs, numbering.known))
+        numbering.known = ranges.union(numbering.known, runs)
+        numbering.gaps = ranges.subtract(numbering.gaps, runs)
+        numbering.rows_landed += count
+        numbering.rows_kept += fresh
+        numbering.rows_duplicate += count - fresh
+        numbering.last_ts_us = max(last_ts_us, numbering.last_ts_us or 0)
+        changed[key] = numbering
+    progress.change(changed, datetime.datetime.now(datetime.UTC))
+
+
+def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
+    """Progress from `elements` and `gaps` alone; of the one before, generation, counts and names remain."""
+    progress = Progress(generation=before.generation)
+    found: dict[Key, Numbering] = {}
+    rows = spark.read.format("delta").load((lake / "elements").spark)
+    for key, runs, count, last_ts_us in _runs(rows):
+        found[key] = Numbering(known=runs, rows_kept=count, last_ts_us=last_ts_us)
+    for gap in tables.rows(lake / "gaps"):
+        numbering = found.setdefault((gap["stream"], gap["incarnation"]), Numbering())
+        run = [(gap["first"], gap["last"])]
+        if gap["kind"] == "hole":
+            numbering.known = ranges.union(numbering.known, run)
+        else:
+            numbering.gaps = ranges.union(numbering.gaps, run)
+        if gap["process"] not in numbering.processes:
+            numbering.processes.append(gap["process"])
+    names: dict[str, list[str]] = {}
+    for row in tables.rows(lake / "streams"):
+        names.setdefault(row["stream"], []).append(row["process"])
+    for key, numbering in found.items():
+        numbering.gaps = ranges.subtract(numbering.gaps, numbering.known)
+        was = before.numberings.get(key, Numbering())
+        for process in [*was.processes, *names.get(key[0], [])]:
+            if process not in numbering.processes:
+                numbering.processes.append(process)
+        numbering.rows_duplicate = was.rows_duplicate
+        numbering.rows_quarantined = was.rows_quarantined
+        numbering.rows_landed = numbering.rows_kept + was.rows_duplicate + was.rows_quarantined
+    progress.change(found, datetime.datetime.now(datetime.UTC))
+    return progress
+
+
+def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int]]:
+    """Of each numbering: its runs of ξ, its rows, the time of the last."""
+    numbering = Window.partitionBy("stream", "incarnation").orderBy("xi")
+    found: dict[Key, tuple[ranges.Ranges, int, int]] = {}
+    runs = (
+        rows.select("stream", "incarnation", "xi", "ts")
+        .withColumn("place", F.col("xi") - F.row_number().over(numbering))
+        .groupBy("stream", "incarnation", "place")
+        .agg(
+            F.min("xi").alias("first"),
+            F.max("xi").alias("last"),
+            F.count("*").alias("n"),
+            F.unix_micros(F.max("ts")).alias("last_ts"),
+        )
+    )
+    for row in runs.collect():
+        key = (row["stream"], row["incarnation"])
+        pairs, count, last_ts_us = found.get(key, ([], 0, 0))
+        found[key] = (
+            [*pairs, (row["first"], row["last"])],
+            count + row["n"],
+            max(last_ts_us, row["last_ts"]),
+        )
+    return [(key, ranges.normal(pairs), count, ts) for key, (pairs, count, ts) in sorted(found.items())]

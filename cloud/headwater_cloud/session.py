@@ -1,0 +1,78 @@
+"""The Spark session that the sink, maintenance, audit and notebooks run in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from .errors import LakeError
+
+# Small by design: a lake of a site is read and written by few cores, and Delta's defaults (50 partitions for the state
+# of a table, 200 for a shuffle) make a first read take 13 s.
+SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # A batch names its files one by one; above this number Spark would list them in a job of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # Damage is found before a file is read; whatever appears later must fail, never be skipped.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+}
+
+
+def start(
+    master: str = "local[*]",
+    jars: Iterable[Path] = (),
+    more: Mapping[str, str] | None = None,
+    name: str = "headwater",
+) -> SparkSession:
+    """A session for lakes; where a session runs already (spark-submit, a notebook), that one, configured for us."""
+    if SparkSession.getActiveSession() is None and not os.environ.get("PYSPARK_GATEWAY_PORT"):
+        check_java()
+    builder = SparkSession.builder.appName(name)
+    if master:
+        builder = builder.master(master)
+    settings = dict(SETTINGS)
+    paths = [str(jar) for jar in jars]
+    if paths:
+        settings["spark.jars"] = ",".join(paths)
+    if master.startswith("local"):
+        # A laptop's name may resolve to an address that it does not have.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    settings.update(more or {})
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    java = Path(home) / "bin" / "java" if home else None
+    if java is not None and java.exists():
+        return
+    if java is not None:
+        raise LakeError(
+            "JAVA_HOME is %s, and there is no bin/java in it: set it to a Java 17, or unset it" % home
+        )
+    if shutil.which("java") is None:
+        raise LakeError(
+            "Spark needs Java 17, and there is none on this machine: install it (Debian: openjdk-17-jre-headless) or "
+            "set JAVA_HOME"
+        )

@@ -1,0 +1,47 @@
+"""The table `streams`: which alphabets each stream has had, and which of them are one version."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+from typing import Any
+
+from . import tables, views
+from .location import Location
+from .segment import Segment
+
+
+class Streams:
+    """What the table says, in memory; adds what is new."""
+
+    def __init__(self, lake: Location) -> None:
+        self._lake = lake
+        self._rows = tables.rows(lake / "streams")
+        # (process, stream, alphabet) -> within_ms: what a segment must differ in to be news.
+        self._told = {(r["process"], r["stream"], r["alphabet"]): r["within_ms"] for r in self._rows}
+
+    def add(self, segments: Iterable[Segment], now: datetime.datetime) -> bool:
+        """Note alphabets, and delays asked for, that were not there; in the order of the streams' own time."""
+        new: list[dict[str, Any]] = []
+        for segment in sorted(segments, key=lambda s: (s.stream, s.last_ts_us or 0, s.first)):
+            name = (segment.process, segment.stream, segment.alphabet)
+            if self._told.get(name) == segment.within_ms:
+                continue
+            self._told[name] = segment.within_ms
+            known = views.versions(
+                (r["version"], r["alphabet"]) for r in self._rows + new if r["stream"] == segment.stream
+            )
+            new.append(
+                {
+                    "process": segment.process,
+                    "stream": segment.stream,
+                    "version": views.version_of(segment.alphabet, known),
+                    "alphabet": segment.alphabet,
+                    "within_ms": segment.within_ms,
+                    "since": now,
+                }
+            )
+        if new:
+            tables.append(self._lake / "streams", new, {})
+            self._rows += new
+        return bool(new)

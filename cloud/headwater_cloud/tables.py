@@ -1,0 +1,174 @@
+"""The five tables of a lake: their columns, their properties, how they are made and opened.
+
+`elements` is Spark's: it grows by whole segments. The four small ones are delta-rs's: a commit of fifty rows
+costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import SparkSession
+
+from .location import Location
+from .segment import ARROW_SCHEMA
+
+# The columns of a segment, as Spark reads them; `elements` has `landed` behind them.
+SEGMENT_DDL = (
+    "stream string, incarnation bigint, xi bigint, ts timestamp, unsync boolean, arrived timestamp, "
+    "alphabet string, ints array<bigint>, floats array<double>"
+)
+ELEMENTS_DDL = SEGMENT_DDL + ", landed timestamp"
+ELEMENTS_ARROW = ARROW_SCHEMA.append(pa.field("landed", pa.timestamp("us", "UTC")))
+
+# A week of versions to go back to. A checkpoint of the log every 100 commits costs less than one every 10, and the
+# log is read from its newest checkpoint on. Statistics of the lists would cost more than they skip.
+ELEMENTS_PROPERTIES = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 7 days",
+    "delta.deletedFileRetentionDuration": "interval 7 days",
+    "delta.dataSkippingStatsColumns": "stream,incarnation,xi,ts,arrived,landed",
+}
+
+_TIME = pa.timestamp("us", "UTC")
+RANGES = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
+
+SCHEMAS = {
+    "gaps": pa.schema(
+        [
+            ("process", pa.string()),
+            ("stream", pa.string()),
+            ("incarnation", pa.int64()),
+            ("first", pa.int64()),
+            ("last", pa.int64()),
+            ("kind", pa.string()),
+            ("reason", pa.string()),
+            ("from_ts", _TIME),
+            ("to_ts", _TIME),
+            ("landed", _TIME),
+        ]
+    ),
+    "progress": pa.schema(
+        [
+            ("stream", pa.string()),
+            ("incarnation", pa.int64()),
+            ("processes", pa.list_(pa.string())),
+            ("high", pa.int64()),
+            ("ranges", RANGES),
+            ("gaps", RANGES),
+            ("rows_landed", pa.int64()),
+            ("rows_kept", pa.int64()),
+            ("rows_duplicate", pa.int64()),
+            ("rows_quarantined", pa.int64()),
+            ("last_ts", _TIME),
+            ("updated", _TIME),
+        ]
+    ),
+    "quarantine": pa.schema(
+        [
+            ("process", pa.string()),
+            ("stream", pa.string()),
+            ("incarnation", pa.int64()),
+            ("first", pa.int64()),
+            ("last", pa.int64()),
+            ("rows", pa.int64()),
+            ("reason", pa.string()),
+            ("detail", pa.string()),
+            ("file", pa.string()),
+            ("raw", pa.binary()),
+            ("landed", _TIME),
+        ]
+    ),
+    "streams": pa.schema(
+        [
+            ("process", pa.string()),
+            ("stream", pa.string()),
+            ("version", pa.int32()),
+            ("alphabet", pa.string()),
+            ("within_ms", pa.int32()),
+            ("since", _TIME),
+        ]
+    ),
+}
+
+# The log of `progress` turns over with every batch: kept short, or reading it would take longer and longer.
+PROPERTIES: dict[str, dict[str, str | None]] = {
+    "gaps": {"delta.checkpointInterval": "100"},
+    "progress": {
+        "delta.checkpointInterval": "50",
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+    "quarantine": {"delta.checkpointInterval": "100"},
+    "streams": {"delta.checkpointInterval": "100"},
+}
+
+
+def create(spark: SparkSession, lake: Location) -> None:
+    """Make the tables that are not there yet."""
+    for name, schema in SCHEMAS.items():
+        if not exists(lake / name):
+            DeltaTable.create(
+                (lake / name).rs,
+                schema,
+                mode="ignore",
+                name=name,
+                configuration=PROPERTIES[name],
+                storage_options=lake.options or None,
+            )
+    if not exists(lake / "elements"):
+        properties = ", ".join("'%s' = '%s'" % item for item in ELEMENTS_PROPERTIES.items())
+        spark.sql(
+            "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) TBLPROPERTIES (%s)"
+            % ((lake / "elements").spark, ELEMENTS_DDL, properties)
+        )
+
+
+def exists(table: Location) -> bool:
+    return DeltaTable.is_deltatable(table.rs, table.options or None)
+
+
+def open_table(table: Location, files: bool = True) -> DeltaTable:
+    """One of the tables; LakeError's cousin TableNotFoundError where there is none."""
+    return DeltaTable(table.rs, storage_options=table.options or None, without_files=not files)
+
+
+def rows(table: Location, columns: Sequence[str] | None = None, filters: Any = None) -> list[dict[str, Any]]:
+    """The rows of a small table; none where there is no such table."""
+    try:
+        opened = open_table(table)
+    except TableNotFoundError:
+        return []
+    read = opened.to_pyarrow_table(columns=list(columns) if columns else None, filters=filters)
+    return list(read.to_pylist())
+
+
+def append(table: Location, data: list[dict[str, Any]], transactions: Mapping[str, int]) -> None:
+    """Append rows to a small table, once for these transactions: delta-rs notes them, and does not enforce them."""
+    opened = open_table(table, files=False)
+    if transactions and all(
+        opened.transaction_version(app) == version for app, version in transactions.items()
+    ):
+        return
+    write(
+        opened, pa.Table.from_pylist(data, schema=SCHEMAS[table.rs.rsplit("/", 1)[1]]), "append", transactions
+    )
+
+
+def write(table: DeltaTable, data: pa.Table, mode: Any, transactions: Mapping[str, int]) -> None:
+    write_deltalake(
+        table,
+        data,
+        mode=mode,
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(app, version) for app, version in transactions.items()],
+            max_commit_retries=0,
+        ),
+        post_commithook_properties=PostCommitHookProperties(
+            create_checkpoint=True, cleanup_expired_logs=True
+        ),
+    )

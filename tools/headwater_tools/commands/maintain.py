@@ -1,0 +1,42 @@
+"""`hw maintain LAKE`: compaction, clustering, clean-up; by the sink, where one runs on the lake."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from .. import Trouble, house
+
+SUMMARY = "keep a lake quick to read: compact, cluster, remove what no version needs"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
+    parser.add_argument(
+        "--keep-hours",
+        type=float,
+        default=168.0,
+        metavar="H",
+        help="versions younger than this stay readable (168: a week)",
+    )
+    parser.add_argument(
+        "--wait", type=float, default=600.0, metavar="S", help="how long a running sink may take"
+    )
+    parser.add_argument("--shared", action="store_true", help="as in `hw sink`")
+    parser.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
+    parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`")
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    house.ensure("lake")
+    from headwater_cloud import service
+    from headwater_cloud.errors import LakeError
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    try:
+        return service.maintain(args, args.master, house.jars(), say)
+    except LakeError as error:
+        raise Trouble(str(error))

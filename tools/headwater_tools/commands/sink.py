@@ -1,0 +1,40 @@
+"""`hw sink LANDING LAKE`: the service that takes segments into a Delta lake, each row once, and acknowledges."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from .. import Trouble, house
+
+SUMMARY = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    _import().arguments(parser)
+    parser.add_argument(
+        "--master",
+        default="local[*]",
+        help="Spark's master: local[*] (this machine), spark://HOST:PORT, yarn, ...",
+    )
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    service = _import()
+    from headwater_cloud.errors import LakeError
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    try:
+        return service.sink(args, args.master, house.jars(), say)
+    except LakeError as error:
+        raise Trouble(str(error))
+
+
+def _import() -> Any:
+    house.ensure("lake")
+    from headwater_cloud import service
+
+    return service
