@@ -60,6 +60,20 @@ BROKER_PACKAGES = (
 )  # fmt: skip
 BROKER_VERSION_MIN = 2
 
+# A browser for the tests of the status page: one of the machine's, or Debian's Chromium without a window.
+# Chromium finds its files beside its own binary, so it cannot be started through a loader of ours: it comes
+# from the machine's own Debian and runs on the machine's own libc, with all other libraries from here.
+BROWSER = CACHE / "chromium"
+BROWSER_NAMES = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+BROWSER_PACKAGES = ("chromium-headless-shell", "fonts-dejavu-core")
+BROWSER_WITHOUT = ("libc6",)
+BROWSER_BINARY = "usr/lib/chromium/chromium-headless-shell"
+BROWSER_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-extensions",
+)  # fmt: skip
+
 # Suites by which the machine's own Debian mirror is recognised among its package sources.
 DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testing unstable".split())
 
@@ -109,6 +123,20 @@ def mosquitto() -> list[str]:
             if ready is None or not Path(ready["command"][0]).exists():
                 _make_mosquitto()
                 ready = _read_json(BROKER / "ready.json")
+        assert ready is not None
+    return ready["command"]
+
+
+def chromium() -> list[str]:
+    """The command that starts Chromium without a window; add its user data folder and an address. Fetched
+    where the machine has none."""
+    ready = _read_json(BROWSER / "ready.json")
+    if ready is None or not Path(ready["needs"][0]).exists():
+        with _lock():
+            ready = _read_json(BROWSER / "ready.json")
+            if ready is None or not Path(ready["needs"][0]).exists():
+                _make_chromium()
+                ready = _read_json(BROWSER / "ready.json")
         assert ready is not None
     return ready["command"]
 
@@ -303,7 +331,7 @@ def _make_mosquitto() -> None:
         command = [found]
         BROKER.mkdir(exist_ok=True)
     else:
-        architecture = _native_architecture()
+        architecture = _native_architecture("mosquitto")
         say("fetching Mosquitto and its libraries (Debian %s, %s)" % (SUITE, architecture))
         shutil.rmtree(BROKER, ignore_errors=True)
         _fetch_packages(BROKER, BROKER_PACKAGES, architecture)
@@ -317,13 +345,72 @@ def _make_mosquitto() -> None:
     (BROKER / "ready.json").write_text(json.dumps({"command": command}))
 
 
-def _native_architecture() -> str:
+def _make_chromium() -> None:
+    import shutil
+
+    shutil.rmtree(BROWSER, ignore_errors=True)
+    for name in BROWSER_NAMES:
+        found = shutil.which(name, path=environment()["PATH"])
+        if found and _is_browser([found, *BROWSER_FLAGS]):
+            say("using %s" % found)
+            BROWSER.mkdir()
+            (BROWSER / "ready.json").write_text(
+                json.dumps({"command": [found, *BROWSER_FLAGS], "needs": [found]})
+            )
+            return
+    architecture, suite = _native_architecture("chromium"), _native_suite()
+    say("fetching Chromium and its libraries, about 160 MB (Debian %s, %s)" % (suite, architecture))
+    _fetch_packages(BROWSER, BROWSER_PACKAGES, architecture, suite, closure=True, without=BROWSER_WITHOUT)
+    say("trying Chromium")
+    fonts = BROWSER / "fonts.conf"
+    fonts.write_text(
+        '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd"><fontconfig>'
+        "<dir>%s</dir><cachedir>%s</cachedir></fontconfig>\n"
+        % (BROWSER / "usr/share/fonts", BROWSER / "fonts")
+    )
+    libraries = [path for top in ("lib", "usr/lib") for path in BROWSER.glob(top + "/*-linux-*/**/lib*.so*")]
+    folders = sorted({str(path.parent) for path in libraries})
+    binary = BROWSER / BROWSER_BINARY
+    command = [
+        "/usr/bin/env", "LD_LIBRARY_PATH=" + ":".join(folders), "FONTCONFIG_FILE=%s" % fonts,
+        str(binary), *BROWSER_FLAGS,
+    ]  # fmt: skip
+    if not _is_browser(command):
+        raise Trouble("the Chromium in %s does not start: install chromium, then run hw again" % BROWSER)
+    (BROWSER / "ready.json").write_text(json.dumps({"command": command, "needs": [str(binary)]}))
+
+
+def _is_browser(command: list[str]) -> bool:
+    """Whether this starts and lays out a page."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="hw-chromium-") as folder:
+        words = ["--user-data-dir=" + folder, "--dump-dom", "data:text/html,<p>Headwater"]
+        try:
+            done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+        except (OSError, subprocess.SubprocessError):
+            return False
+    return "<p>Headwater</p>" in done.stdout
+
+
+def _native_suite() -> str:
+    """The suite of the machine's own Debian."""
+    with contextlib.suppress(OSError):
+        for line in Path("/etc/os-release").read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key == "VERSION_CODENAME" and value.strip('"') in DEBIAN_SUITES:
+                return value.strip('"')
+    raise Trouble("no chromium on PATH, and this machine is no Debian to fetch one for: install chromium")
+
+
+def _native_architecture(program: str) -> str:
     import subprocess
 
     try:
         done = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
-        raise Trouble("no mosquitto on PATH, and no dpkg to fetch one with: install mosquitto")
+        raise Trouble("no %s on PATH, and no dpkg to fetch one with: install %s" % (program, program))
     return done.stdout.strip()
 
 
@@ -401,8 +488,16 @@ def _fetch_jars() -> None:
 # Debian packages without installing them: apt with lists and cache of its own
 
 
-def _fetch_packages(target: Path, names: Sequence[str], architecture: str = ARCHITECTURE) -> None:
-    """Fetch packages from the machine's own Debian mirror and unpack them into `target`."""
+def _fetch_packages(
+    target: Path,
+    names: Sequence[str],
+    architecture: str = ARCHITECTURE,
+    suite: str = SUITE,
+    closure: bool = False,
+    without: Sequence[str] = (),
+) -> None:
+    """Fetch packages from the machine's own Debian mirror and unpack them into `target`; with `closure` all
+    that they depend on too, but for the packages `without`."""
     import shutil
     import tempfile
 
@@ -419,12 +514,16 @@ def _fetch_packages(target: Path, names: Sequence[str], architecture: str = ARCH
     with tempfile.TemporaryDirectory(prefix="hw-apt-") as folder:
         apt = Path(folder)
         for i, source in enumerate(sources):
-            config = _apt_configuration(apt / str(i), source, architecture)
+            config = _apt_configuration(apt / str(i), source, architecture, suite)
+            wanted = [name + ":" + architecture for name in names]
+            fetch = ["download", *wanted]
+            if closure:
+                fetch = ["install", "--download-only", "--no-install-recommends", *wanted]
             try:
-                for step in (["update"], ["download", *(name + ":" + architecture for name in names)]):
+                for step in (["update"], fetch):
                     _run(
                         ["apt-get", "-c", str(config), "--quiet", "--yes", *step],
-                        "fetching %s of Debian %s" % (", ".join(names), SUITE),
+                        "fetching %s of Debian %s" % (", ".join(names), suite),
                         "check that `apt-get update` works on this machine, then run hw again",
                         cwd=apt / str(i),
                     )
@@ -432,7 +531,9 @@ def _fetch_packages(target: Path, names: Sequence[str], architecture: str = ARCH
                 failures.append(trouble)
                 continue
             target.mkdir(parents=True, exist_ok=True)
-            for package in sorted((apt / str(i)).glob("*.deb")):
+            for package in sorted((apt / str(i)).glob("cache/archives/*.deb" if closure else "*.deb")):
+                if package.name.partition("_")[0] in without:
+                    continue
                 _run(
                     ["dpkg-deb", "-x", str(package), str(target)],
                     "unpacking %s into %s" % (package.name, target),
@@ -498,13 +599,13 @@ def _one_line_entries(text: str) -> list[dict[str, str]]:
     return out
 
 
-def _apt_configuration(folder: Path, source: dict[str, str], architecture: str) -> Path:
+def _apt_configuration(folder: Path, source: dict[str, str], architecture: str, suite: str) -> Path:
     """A private world for apt: one source, one architecture, lists and cache in `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
     trusted = Path("/etc/apt/trusted.gpg.d")
-    fields = {"Types": "deb", "URIs": source["uris"], "Suites": SUITE, "Components": "main"}
+    fields = {"Types": "deb", "URIs": source["uris"], "Suites": suite, "Components": "main"}
     fields["Architectures"] = architecture
     if "signed-by" in source:
         fields["Signed-By"] = source["signed-by"]
