@@ -119,7 +119,8 @@ class Broker:
             certs / "ca.pem", certs / "broker.pem", certs / "broker.key.pem",
         )  # fmt: skip
         (folder / "mosquitto.conf").write_text(
-            "user root\nper_listener_settings true\npersistence false\nlog_dest stdout\nset_tcp_nodelay true\n"
+            "user root\nper_listener_settings true\npersistence false\nlog_dest stdout\n"
+            "set_tcp_nodelay true\n"
             "listener %d 127.0.0.1\n%srequire_certificate true\nuse_identity_as_username true\nacl_file %s\n"
             "listener %d 127.0.0.1\n%sallow_anonymous false\npassword_file %s\nacl_file %s\n"
             % (self.port, tls, folder / "acl", self.password_port, tls, folder / "passwords", folder / "acl")

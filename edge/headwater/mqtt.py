@@ -63,6 +63,11 @@ def connect(name, keepalive_s, will, user, password):
     return packet(0x10, *parts)
 
 
+# In one line.
+def _why(e):
+    return str(e).strip().replace("\n", "; ") or type(e).__name__
+
+
 # Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
 # `broken` is set for good.
 class Packets:
@@ -187,7 +192,7 @@ class Client:
                 if not self.bad:
                     self.ending = True
             except (OSError, ValueError) as e:
-                self.bad = str(e) or type(e).__name__
+                self.bad = _why(e)
             self.why = self.bad
             if self.up and self.now - self.since > _LASTED_US:
                 tries = 0
@@ -300,7 +305,7 @@ class Client:
                     out.pop(0)
                     self.off = 0
         except (OSError, ValueError) as e:
-            self.bad = str(e) or type(e).__name__
+            self.bad = _why(e)
             out.clear()
 
     async def _all(self, data):

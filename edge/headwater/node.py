@@ -80,6 +80,7 @@ class Node:
         self.again = False  # start again
         self.error = None  # what went wrong while a frame was taken
         self.dropped = 0
+        self.status_us = 0  # when the gateway is told next
         self.sleep_ms = 0
         self.crash = None
 
@@ -187,7 +188,7 @@ class Node:
 
     async def run(self):
         task = asyncio.create_task(self._link())
-        second = status = ticked = 0
+        second = ticked = 0
         up_s = -1
         while not self.again:
             now = self.mono()
@@ -205,6 +206,9 @@ class Node:
                 self.client.tick(now)
                 if self.host:
                     self.host.tick(now)
+                if now >= self.status_us and self.client.up:
+                    self.status_us = now + self.config["status_s"] * _SECOND_US
+                    self._status(up_s)
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
@@ -216,9 +220,6 @@ class Node:
                     self._press()
                 if self.config["sleep_s"] and self._rest(up_s, now):
                     self.again = True
-                if now >= status and self.client.up:
-                    status = now + self.config["status_s"] * _SECOND_US
-                    self._status(up_s)
             await asyncio.sleep(max(0, due - self.mono()) / 1000000)
         await self.client.close()
         try:
@@ -277,7 +278,9 @@ class Node:
         peer = self.peer
         span = peer.open(frame)
         self._reply()
-        if peer.why not in (TAKEN, OPENED):
+        if peer.why == OPENED:
+            self.status_us = 0  # what went before was not heard
+        elif peer.why != TAKEN:
             self.dropped += 1
         elif span:
             try:
