@@ -13,8 +13,8 @@ from headwater.batch import Batch
 from headwater.operators import trial
 from headwater.operators.coefficients import BANDPASS
 from headwater.operators.qrs import Qrs
-from headwater_tools.bench.plain_qrs import PlainQrs
 from headwater_tools.house import ROOT
+from headwater_tools.plain_qrs import PlainQrs
 
 HZ = 360
 BEAT = "back_us:u32 rr_us:u32 amp:u16"

@@ -36,8 +36,8 @@ from headwater.process import Affine, DeadBand, Difference, Process, Where
 
 from .. import Trouble, house, micropython
 from ..examples import sp1
+from ..plain_qrs import PlainQrs
 from . import Measure, at_least
-from .plain_qrs import PlainQrs
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
 
