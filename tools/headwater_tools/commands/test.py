@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     words = [_absolute(word) for word in args.rest]
     os.chdir(ROOT)
-    house.ensure("judge")
+    for group in ("judge", "gateway", "lake"):
+        house.ensure(group)
     selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
