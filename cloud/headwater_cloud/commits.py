@@ -22,7 +22,7 @@ class Stamp:
     """What a commit of the sink says of itself, as userMetadata."""
 
     generation: int
-    batch: int
+    batch: int  # -1: none, a fence
     files: int
 
     def text(self) -> str:
@@ -31,7 +31,7 @@ class Stamp:
 
     @property
     def transaction(self) -> int:
-        return self.generation << 32 | self.batch
+        return (self.generation << 32) + self.batch + 1
 
 
 @dataclass(frozen=True)

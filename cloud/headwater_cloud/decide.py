@@ -66,7 +66,7 @@ def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> 
 def _take(decision: Decision, segment: Segment, numbering: Numbering) -> None:
     rows = segment.row_ranges()
     holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
-    gaps = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap"]
+    gaps = ranges.normal((gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap")
     entries = ranges.normal([*rows, *holes])
     new = ranges.subtract(rows, numbering.known)
     if new and new == rows:

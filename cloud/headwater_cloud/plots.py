@@ -110,7 +110,7 @@ def shades(gaps: DataFrame, span: Span) -> list[Shade]:
 def figure(title: str, curve: Curve, shades: list[Shade], span: Span) -> Figure:
     """The picture. It is closed for pyplot, so a notebook shows it once: as the value of its cell."""
     import matplotlib.pyplot as plt
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib import dates
 
     if not len(curve.times) and not shades:
         raise LakeError("stream '%s' has neither rows nor gaps in that time" % title)
@@ -121,46 +121,57 @@ def figure(title: str, curve: Curve, shades: list[Shade], span: Span) -> Figure:
         figsize=(11, 1.2 + 2.4 * len(curve.least)),
         layout="constrained",
     )
-    low, high = _width(curve, shades, span)
-    named: dict[str, Any] = {}
-    for (field, least), axes in zip(curve.least.items(), panels[:, 0]):
-        times, lower, upper = _broken(curve.times, curve.joins, least, curve.most[field])
-        if curve.spans:
-            axes.fill_between(times, lower, upper, color=LINE, linewidth=0.6)
-        else:
-            axes.plot(times, lower, color=LINE, linewidth=0.9, marker="." if len(times) < 200 else "")
+    width = _width(curve, shades, span)
+    reasons: dict[str, Any] = {}
+    for field, axes in zip(curve.least, panels[:, 0]):
+        _draw(axes, curve, field)
         for shade in shades:
-            colour, hatch = REASONS.get(shade.reason, OTHER)
-            wide = max(shade.end - shade.start, int((high - low) * NARROW))
-            middle = (shade.start + shade.end) // 2
-            patch = axes.axvspan(
-                _time(middle - wide // 2),
-                _time(middle + wide // 2),
-                facecolor=colour + "40",
-                edgecolor=colour,
-                hatch=hatch,
-                linewidth=0.5,
-                zorder=0.5,
-            )
-            named.setdefault("%s: %s" % (shade.kind, shade.reason), patch)
-        axes.set_ylabel(field)
-        axes.grid(True, color="#dddddd", linewidth=0.5)
-        axes.set_axisbelow(True)
-        axes.margins(x=0.01)
-        axes.set_xlim(_time(low), _time(high))
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    locator = AutoDateLocator(tz="UTC")
+            reasons.setdefault("%s: %s" % (shade.kind, shade.reason), _shade(axes, shade, width))
+        axes.set_xlim(_time(width[0]), _time(width[1]))
+    untyped: Any = dates
+    locator = untyped.AutoDateLocator(tz="UTC")
     panels[-1, 0].xaxis.set_major_locator(locator)
-    panels[-1, 0].xaxis.set_major_formatter(ConciseDateFormatter(locator, tz="UTC"))
-    panels[0, 0].set_title(title, loc="left")
+    panels[-1, 0].xaxis.set_major_formatter(untyped.ConciseDateFormatter(locator, tz="UTC"))
     panels[-1, 0].set_xlabel("time (UTC)")
-    if named:
+    panels[0, 0].set_title(title, loc="left")
+    if reasons:
         figure.legend(
-            named.values(), named.keys(), loc="outside lower right", ncols=len(named), frameon=False
+            reasons.values(), reasons.keys(), loc="outside lower right", ncols=len(reasons), frameon=False
         )
     plt.close(figure)
     return figure
+
+
+def _draw(axes: Any, curve: Curve, field: str) -> None:
+    """One field; no line is drawn across what is missing."""
+    at = np.flatnonzero(~curve.joins)
+    stamps = curve.times.astype("datetime64[us]")
+    times = np.insert(stamps, at, stamps[at])
+    least, most = (np.insert(values[field], at, np.nan) for values in (curve.least, curve.most))
+    if curve.spans:
+        axes.fill_between(times, least, most, color=LINE, linewidth=0.6)
+    else:
+        axes.plot(times, least, color=LINE, linewidth=0.9, marker="." if len(times) < 200 else "")
+    axes.set_ylabel(field)
+    axes.grid(True, color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def _shade(axes: Any, shade: Shade, width: tuple[int, int]) -> Any:
+    colour, hatch = REASONS.get(shade.reason, OTHER)
+    wide = max(shade.end - shade.start, int((width[1] - width[0]) * NARROW))
+    middle = (shade.start + shade.end) // 2
+    return axes.axvspan(
+        _time(middle - wide // 2),
+        _time(middle + wide // 2),
+        facecolor=colour + "40",
+        edgecolor=colour,
+        hatch=hatch,
+        linewidth=0.5,
+        zorder=0.5,
+    )
 
 
 def _width(curve: Curve, shades: list[Shade], span: Span) -> tuple[int, int]:
@@ -170,13 +181,6 @@ def _width(curve: Curve, shades: list[Shade], span: Span) -> tuple[int, int]:
     high = max(times) if span[1] is None else span[1]
     room = max((high - low) // 100, 1)
     return low - room, high + room
-
-
-def _broken(times: Any, joins: Any, *values: Any) -> tuple[Any, ...]:
-    """The points with an empty one wherever something is missing, so that no line is drawn across it."""
-    at = np.flatnonzero(~joins)
-    stamps = times.astype("datetime64[us]")
-    return (np.insert(stamps, at, stamps[at]), *(np.insert(v, at, np.nan) for v in values))
 
 
 def _time(us: int) -> Any:

@@ -13,8 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from . import ranges, tables
+from .errors import Fenced
 from .location import Location
 from .ranges import Ranges
 
@@ -56,11 +59,13 @@ class Progress:
     files: int = 0  # hash of its list of files
     elements: int = -1  # version of `elements` up to which this accounts for all rows
     updated: dict[Key, datetime.datetime] = field(default_factory=dict)
+    _table: DeltaTable | None = None  # as this knows it: a commit of somebody else makes `save` fail
 
     @classmethod
     def load(cls, lake: Location) -> Progress:
         table = tables.open_table(lake / "progress")
         progress = cls(
+            _table=table,
             generation=table.transaction_version(GENERATION) or 0,
             batch=_or(table.transaction_version(BATCH), -1),
             files=table.transaction_version(FILES) or 0,
@@ -85,20 +90,20 @@ class Progress:
             progress.updated[key] = row["updated"]
         return progress
 
-    def save(self, lake: Location) -> None:
-        """One commit, that fails where somebody else has written since it was opened."""
+    def reopen(self, lake: Location) -> None:
+        """Take the table as it is now, after maintenance of our own."""
+        self._table = tables.open_table(lake / "progress")
+
+    def save(self) -> None:
+        """One commit; Fenced where somebody else has written since this was read."""
+        assert self._table is not None
         rows = [self._row(key, numbering) for key, numbering in sorted(self.numberings.items())]
-        tables.write(
-            tables.open_table(lake / "progress"),
-            pa.Table.from_pylist(rows, schema=tables.SCHEMAS["progress"]),
-            "overwrite",
-            {
-                GENERATION: self.generation,
-                BATCH: self.batch,
-                FILES: self.files,
-                ELEMENTS: self.elements,
-            },
-        )
+        stand = {GENERATION: self.generation, BATCH: self.batch, FILES: self.files, ELEMENTS: self.elements}
+        data = pa.Table.from_pylist(rows, schema=tables.SCHEMAS["progress"])
+        try:
+            tables.write(self._table, data, "overwrite", stand)
+        except CommitFailedError as error:
+            raise Fenced("another process has written the table `progress`; this one has stopped: %s" % error)
 
     def _row(self, key: Key, numbering: Numbering) -> dict[str, Any]:
         accounted = numbering.accounted()

@@ -1,7 +1,7 @@
 """Sets of stream times as ascending, disjoint, non-adjacent closed ranges: [(1, 500), (502, 900)].
 
-All functions are pure, take such lists and give such lists; they cost the number of ranges, never the number of
-stream times.
+All functions are pure, take such lists and give such lists; they cost the number of ranges, never the
+number of stream times.
 """
 
 from __future__ import annotations

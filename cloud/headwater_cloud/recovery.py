@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -45,7 +46,7 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
 
 def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
     """Progress from `elements` and `gaps` alone; of the one before, generation, counts and names remain."""
-    progress = Progress(generation=before.generation)
+    progress = replace(before, numberings={}, updated={})
     found: dict[Key, Numbering] = {}
     rows = spark.read.format("delta").load((lake / "elements").spark)
     for key, runs, count, last_ts_us in _runs(rows):

@@ -54,6 +54,7 @@ TRANSACTION = "headwater"  # appId of the appends
 FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
 MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
+LOOK_S = 30.0  # between two looks for files that are too large
 WATCH_S = 1  # between two looks for requests
 CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
 
@@ -122,6 +123,7 @@ class Sink:
         self._failure: BaseException | None = None
         self._maintained_at = time.monotonic()
         self._written_since = False
+        self._looked_at = -LOOK_S
         self._large: set[str] = set()  # files that are too large, and told so
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
@@ -216,7 +218,7 @@ class Sink:
 
     def _fence(self) -> None:
         """Shut out a former holder that may wake up: its transactions are older than this one."""
-        stamp = Stamp(self.progress.generation + 1, 0, 0)
+        stamp = Stamp(self.progress.generation + 1, -1, 0)
         self._write(self.spark.createDataFrame([], tables.SEGMENT_DDL), stamp)
         behind = commits.since(self._files, self._elements, self.progress.elements)
         if not any(commit.stamp == stamp for commit in behind):
@@ -275,7 +277,9 @@ class Sink:
         )
 
     def _housekeeping(self) -> None:
-        self._refuse_large()
+        if time.monotonic() - self._looked_at > LOOK_S:
+            self._looked_at = time.monotonic()
+            self._refuse_large()
         maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
         every = self.settings.maintain_s
         if every and self._written_since and time.monotonic() - self._maintained_at > every:
@@ -284,6 +288,7 @@ class Sink:
     def _maintain(self, keep_hours: float) -> dict[str, Any]:
         self._lock.check()
         done = maintenance.maintain(self.spark, self.lake, keep_hours)
+        self.progress.reopen(self.lake)
         self._maintained_at = time.monotonic()
         self._written_since = False
         self._say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
@@ -325,6 +330,7 @@ class Sink:
         behind = self._behind()
         stamp = Stamp(self.progress.generation, batch, files)
         if batch <= self.progress.batch or any(c.added and c.stamp != stamp for c in behind):
+            self._lock.check()
             self._absorb(behind)
         landed_us = time.time_ns() // 1000
         decision, behind, stamp = self._append(spark, good, batch, files, landed_us)
@@ -460,7 +466,7 @@ class Sink:
             self._sync_newest("streams")
 
     def _save(self) -> None:
-        self.progress.save(self.lake)
+        self.progress.save()
         self._sync_newest("progress")
 
     def _sync_newest(self, name: str) -> None:
@@ -508,7 +514,7 @@ class Sink:
 
 def _is_first(commit: Commit) -> bool:
     """Whether this is of the first batch that a lake ever had."""
-    return commit.stamp is not None and commit.stamp.transaction == 0
+    return commit.stamp is not None and (commit.stamp.generation, commit.stamp.batch) == (0, 0)
 
 
 def _reason(error: StreamingQueryException) -> str:
