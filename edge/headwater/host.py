@@ -99,10 +99,22 @@ class Host:
     # Start, or start again: everything comes from the store. site_us: what a gateway knows of the
     # site's time at least.
     def start(self, now, site_us=0):
+        # Operators come first: while their code is made is when the most room is needed.
+        from . import operators
+
+        made = {}
+        for v in self.plan.vertices:
+            if v.kind and v.hosts[0] == self.me:
+                made[v.index] = operators.find(v.kind)(v.params, v.ins, v.outs, self.plan.batch)
         from . import starting
 
-        starting.start(self, now, site_us)
+        starting.start(self, now, site_us, made)
         let_go("starting", "restoring", "wiring")
+        for inst in self.instances.values():
+            for y in inst.op.outs:
+                self.batch(y.alphabet)
+                if not inst.op.ONE_TO_ONE:
+                    y.at = y.at  # made now, while there is room in one piece
         self.pump()
 
     # Run operator v here from now on, under a new epoch.

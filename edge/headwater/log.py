@@ -112,6 +112,8 @@ class Log:
         self._cycles = 0  # most erases of a sector
         self._seq = array("I", bytes(4 * self._n))  # 0: not part of the log
         self._streams = {}
+        self._table_index = 0
+        self._part = b""
         self._p = -1  # the sector that is written, and where
         self._pos = self._lim = 0
         self._clear()
@@ -543,11 +545,10 @@ class Log:
 
     def _is_blank(self, p):
         buf = self._buf
-        blank = b"\xff" * len(buf)
         off = 0
         while off < self._size:
             self._dev.readblocks(p, buf, min(off, self._size - len(buf)))
-            if buf != blank:
+            if min(buf) != 255:
                 return False
             off += len(buf)
         return True

@@ -2,6 +2,7 @@
 # their work, and their functions with them; who needs them later imports them anew. So they are
 # imported inside functions only, and hold no state.
 
+import gc
 import sys
 
 
@@ -11,3 +12,4 @@ def let_go(*names):
         for name in names:
             if sys.modules.pop("headwater." + name, None):
                 delattr(package, name)
+        gc.collect()  # what stays comes to lie where they were

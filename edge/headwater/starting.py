@@ -29,7 +29,8 @@ def reserve_bytes(plan, me):
     return total
 
 
-def start(host, now, site_us):
+# made: operators that are likely to run here, by vertex.
+def start(host, now, site_us, made):
     host.now = now
     store = host.store
     plan = host.plan
@@ -65,7 +66,7 @@ def start(host, now, site_us):
         if data:
             number, at, active = pack.loads(data)
             if active:
-                inst = operator(host, v, (number, at))
+                inst = operator(host, v, (number, at), made.get(v.index))
                 if active == UNTOLD:
                     inst.status = ASKING
                     inst.ck.pending = []
@@ -74,7 +75,7 @@ def start(host, now, site_us):
 
                     moving.moved(host, v.index, (number, at), me)  # power went in the middle of it
         elif v.hosts[0] == me and host.where[v.index][2] == me:
-            operator(host, v, (1, me))
+            operator(host, v, (1, me), made[v.index])
     if host.outbox is not None:
         for e in plan.edges:
             if e.dst == OUTSIDE:
@@ -102,7 +103,7 @@ def _source(host, v):
 
 
 # An operator of this host: from its permanent checkpoint, or from its first state.
-def operator(host, v, epoch):
+def operator(host, v, epoch, op=None):
     plan = host.plan
     inputs = [InEdge(host, e, v.ins[e.dport], None) for e in plan.ins(v.index)]
     for e in inputs:
@@ -113,7 +114,7 @@ def operator(host, v, epoch):
         edges = plan.outs(v.index, k)
         logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
         ports.append(OutPort(host, v, k, edges, logged))
-    inst = Instance(host, v, restoring.made(host, v), inputs, ports)
+    inst = Instance(host, v, op or restoring.made(host, v), inputs, ports)
     inst.epoch = epoch
     inst.ck = Checkpoints(host, inst)
     for e in inputs:

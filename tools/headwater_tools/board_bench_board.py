@@ -44,7 +44,7 @@ class Flash:
         self.sectors = sectors
         self.size = size
         self.mem = memoryview(uctypes.bytearray_at(address, sectors * size))
-        self.blank = b"\xff" * 256
+        self.blank = b"\xff" * 64
         for p in range(sectors):
             self.ioctl(6, p)
 
@@ -62,8 +62,8 @@ class Flash:
         if op == 5:
             return self.size
         at = arg * self.size
-        for k in range(at, at + self.size, 256):
-            self.mem[k : k + 256] = self.blank
+        for k in range(at, at + self.size, 64):
+            self.mem[k : k + 64] = self.blank
         return 0
 
 
