@@ -328,9 +328,13 @@ class Gateway:
             return
         ident = sha256(data).digest()[:8]
         about, state, offset, _ = self.planned.get(board, (b"", 0, 0, ""))
+        if step == 0:
+            if about != ident or state != 0:
+                self._say(board, wire.SWITCH, ident, 0)
+            return
         if about != ident:
             state = offset = 0
-        if state == 0 and step != 0:
+        if state == 0:
             self._say(board, wire.PLAN, ident, len(data), offset, data[offset : offset + 400])
         elif state in (1, 3, 4) and step is not None:
             self._say(board, wire.SWITCH, ident, step)

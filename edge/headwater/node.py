@@ -49,6 +49,7 @@ _CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
 _CRASHES_MAX = const(5)
 _GOOD_S = const(60)  # a life that lasted so long was a good one
 _STATUS_BYTES = const(480)
+_GARBAGE_BYTES = const(8192)  # more of it, and what is long-lived comes to lie all over the heap
 
 
 def _us():
@@ -108,6 +109,7 @@ class Node:
             config["site"], self.name, broker, tls, board.online, self.take, board.random, size
         )
         self._mount()
+        gc.collect()
         store = self.store
         found = self._fit(deploy)
         if found:
@@ -115,6 +117,7 @@ class Node:
             self.next, draining = deploy.waiting(store)
             found = None
             let_go("deploy")
+            gc.collect()
             self._host(plan, me, keys)
             self.boot = self.host.boot_number
             self.writer = self.host.writer
@@ -180,7 +183,10 @@ class Node:
                 settings = config["sensors"].get(v.name)
                 if not settings or settings["driver"] not in self.board.drivers:
                     raise ValueError("source %s: no driver for it in the configuration" % v.name)
-                driver = self.board.drivers[settings["driver"]](settings, v.outs[0], v.rate_mhz, n)
+                try:
+                    driver = self.board.drivers[settings["driver"]](settings, v.outs[0], v.rate_mhz, n)
+                except (OSError, ValueError, KeyError) as e:
+                    raise ValueError("source %s, driver %s: %s" % (v.name, settings["driver"], e))
                 every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else _TICK_US // 2
                 self.sensors.append(Sensor(v.index, driver, Batch(v.outs[0], plan.batch), every_us))
 
@@ -202,6 +208,7 @@ class Node:
                     due = min(due, s.due)
             if now >= ticked + _TICK_US:
                 ticked = now
+                gc.collect()
                 self.board.watch()
                 self.client.tick(now)
                 if self.host:
@@ -212,7 +219,6 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
-                gc.collect()
                 self._line(up_s)
                 if up_s == _GOOD_S:
                     self.forgive()
@@ -400,6 +406,8 @@ def _free():
 # A life, to the restart.
 def live(node):
     board = node.board
+    if hasattr(gc, "threshold"):
+        gc.threshold(_GARBAGE_BYTES)
     try:
         node.begin()
         asyncio.run(node.run())
