@@ -4,6 +4,7 @@
 # Sample i is taken i periods after the moment `t0_us` of the machine's clock; a board that was dead for
 # a while goes on where the clock is. Settings beside `driver`:
 #   t0_us        microseconds since 1970 of sample 0
+#   until_us     of the last one: the sensor gives nothing after it
 #   ledger       file to which every accepted batch is added: see `Sampler.taken`
 #   path         of a "file": signed 16-bit integers, little-endian, again and again from the start
 #   seed         of a "wave" and of "presses"
@@ -36,6 +37,8 @@ class Sampler:
         self.n = n
         self.t0_us = settings["t0_us"]
         self.seed = settings.get("seed", 0)
+        until = settings.get("until_us")
+        self.last = None if until is None else self._count(until)
         self.lost = False
         self.node = None  # set by the board
         self.vertex = 0
@@ -49,9 +52,14 @@ class Sampler:
     def _count(self, wall):
         return max(0, (wall - self.t0_us) * self.rate_mhz // 1000000000)
 
+    # How many there are to be taken now.
+    def _ready(self, wall):
+        n = self._count(wall)
+        return (n if self.last is None or n < self.last else self.last) - self.i
+
     def take(self, batch, now):
         wall = self._wall()
-        ready = self._count(wall) - self.i
+        ready = self._ready(wall)
         n = self.n
         if ready < n:
             return None
@@ -110,7 +118,7 @@ class Presses(Sampler):
 
     def take(self, batch, now):
         wall = self._wall()
-        n = min(self._count(wall) - self.i, batch.size)
+        n = min(self._ready(wall), batch.size)
         if n < 1:
             return None
         self.first = self.i
