@@ -312,7 +312,7 @@ DEFECTS = [
         "uncoordinated without transfer state",
         "outputs that no life makes again",
         [(Checkpoints, "_transfer", "if whole:", "if False:")],
-        ["sp3", "sp4 spare", "sp2"],
+        ["sp2 uncoordinated", "sp3", "sp4 spare", "sp2"],
     ),
     Defect(
         "an extended checkpoint without transfer state",
@@ -385,7 +385,7 @@ DEFECTS = [
                 "ring = port.ring\n",
             ),
         ],
-        ["sp3", "sp2", "sp4 spare"],
+        ["sp2 local", "sp3", "sp2", "sp4 spare"],
     ),
     Defect(
         "contact before the producer has answered",
@@ -406,8 +406,9 @@ DEFECTS = [
             (
                 Host,
                 "_flush_reader",
-                "n = p.read(r.cur, batch, n)\n        for g",
-                "n = p.read(r.cur, batch, n)\n        batch.unsync ^= 1 if r.rto_us else 0\n        for g",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n"
+                "        batch.unsync ^= 1 if r.rto_us else 0\n        for g",
             )
         ],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
@@ -419,8 +420,9 @@ DEFECTS = [
             (
                 Host,
                 "_flush_reader",
-                "n = p.read(r.cur, batch, n)\n        for g",
-                "n = p.read(r.cur, batch, n)\n        batch.ts += 1 if r.rto_us else 0\n        for g",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n"
+                "        batch.ts += 1 if r.rto_us else 0\n        for g",
             )
         ],
         ["sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
@@ -485,7 +487,7 @@ DEFECTS = [
                 "self.commit(self._take(cid, 0), False)",
             )
         ],
-        ["sp4 spare", "sp3", "sp2"],
+        ["diamond", "sp4 spare", "sp3", "sp2"],
     ),
 ]
 
