@@ -19,7 +19,8 @@
 #                       the time of the first sample on the clock that `now` is of, or None: not a
 #                       whole batch yet. What it gives is asked for once.
 #   taken(batch, n)     n samples of that batch were accepted: all, or none
-#   lost                True where samples were missed before those that take gives; set to False here
+#   lost                True where samples were missed before what take gives now or next; whoever has
+#                       seen it sets it to False
 
 import asyncio
 import gc
@@ -245,11 +246,11 @@ class Node:
         batch = s.batch
         for _ in range(4):
             mono = s.driver.take(batch, now)
-            if mono is None:
-                return
             if s.driver.lost:
                 s.driver.lost = False
                 host.sources[s.vertex].fault(SENSOR)
+            if mono is None:
+                return
             host.now = now
             s.driver.taken(batch, host.sample(s.vertex, batch, mono))
             s.due = now + s.every_us * 7 // 8

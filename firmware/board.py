@@ -1,0 +1,87 @@
+# An ESP32 as headwater/node.py wants it: flash partition, Wi-Fi, battery, watchdog, sensors.
+
+import asyncio
+import os
+
+import drivers
+import machine
+import network
+from esp32 import Partition
+from machine import ADC, I2C, RTC, WDT, Pin, Timer
+
+_EPOCH_S = 946684800  # MicroPython on an ESP32 counts from 2000
+
+
+# Certificates have a time from which on they hold, and a board without power forgets the time: it is
+# later than when its configuration was made.
+def set_clock(issued_s):
+    import time
+
+    if time.time() + _EPOCH_S < issued_s:
+        y, m, d, h, mi, s, wd, _ = time.gmtime(issued_s - _EPOCH_S)
+        RTC().datetime((y, m, d, wd, h, mi, s, 0))
+
+
+class Board:
+    def __init__(self, config):
+        found = Partition.find(Partition.TYPE_DATA, label=config["flash"])
+        if not found:
+            raise OSError("no partition '%s': see firmware/README.md" % config["flash"])
+        self.flash = found[0]
+        self.wifi = config["wifi"]
+        self.wlan = network.WLAN(network.STA_IF)
+        battery = config["battery"]
+        self.adc = ADC(Pin(battery["pin"]), atten=ADC.ATTN_11DB) if battery else None
+        self.ratio = battery.get("ratio", 2)
+        self.wdt = WDT(timeout=config["watchdog_s"] * 1000) if config["watchdog_s"] else None
+        self.drivers = {"adc": _adc, "mpu6050": _mpu6050, "button": _button}
+
+    def random(self):
+        return int.from_bytes(os.urandom(8), "little")
+
+    # It reconnects by itself once it has been told the network.
+    async def online(self):
+        if not self.wlan.active():
+            self.wlan.active(True)
+            self.wlan.connect(self.wifi["ssid"], self.wifi.get("password"))
+        while not self.wlan.isconnected():
+            await asyncio.sleep(0.2)
+
+    def battery_mv(self):
+        return int(self.adc.read_uv() * self.ratio) // 1000 if self.adc else None
+
+    def rssi(self):
+        return self.wlan.status("rssi") if self.wlan.isconnected() else None
+
+    def watch(self):
+        if self.wdt:
+            self.wdt.feed()
+
+    def sleep(self, ms):
+        machine.deepsleep(ms)
+
+    def restart(self):
+        machine.reset()
+
+
+# Settings of each driver: see firmware/README.md.
+
+
+def _adc(settings, alphabet, rate_mhz, n):
+    adc = ADC(Pin(settings["pin"]), atten=ADC.ATTN_11DB)
+    sensor = drivers.Sampled(lambda: (adc.read_u16() >> 4) - 2048, alphabet, rate_mhz, n)
+    sensor.timer = Timer(settings.get("timer", 0))
+    sensor.timer.init(freq=rate_mhz / 1000, callback=sensor.tick)
+    return sensor
+
+
+def _mpu6050(settings, alphabet, rate_mhz, n):
+    bus = I2C(settings.get("bus", 0), scl=Pin(settings["scl"]), sda=Pin(settings["sda"]), freq=400000)
+    return drivers.Mpu6050(bus, alphabet, rate_mhz, n)
+
+
+def _button(settings, alphabet, rate_mhz, n):
+    pin = Pin(settings["pin"], Pin.IN, Pin.PULL_UP)
+    button = drivers.Button(pin, alphabet)
+    pin.irq(button.edge, Pin.IRQ_FALLING | Pin.IRQ_RISING)
+    return button
