@@ -209,15 +209,15 @@ class Sizing:
         return need + self.process.batch + self.late(wire)
 
     def late(self, wire):
-        """What comes while the Safe of a checkpoint goes round a loop: it waits for entries that are taken
-        after the delay, and for the lake. A buffer full before that costs a checkpoint at once. A loop
-        takes half of its delay at most; where operators run does not matter here."""
+        """What comes while the Safe of a checkpoint is awaited, where extensions bridge the wait: the lake's,
+        and round a loop that of entries taken after the delay. A buffer full before that costs a checkpoint
+        at once. A loop takes half of its delay at most; where operators run does not matter here."""
+        rate = self.producer(wire).most_hz
+        if wire.vertex is None or self.strategy != plans.EXTENDED or not rate:
+            return 0
         delays = [w.delay_ms for w in self.process.wires if is_number(w.delay_ms)]
         delays = [ms for ms in delays if 0 < ms <= DELAY_US_MAX // 1000]
-        rate = self.producer(wire).most_hz
-        if wire.vertex is None or self.strategy != plans.EXTENDED or not rate or not delays:
-            return 0
-        return math.ceil(rate * (max(delays) * 3 / 2 + SAFE_MS) / 1000)
+        return math.ceil(rate * (max(delays or [0]) * 3 / 2 + SAFE_MS) / 1000)
 
     # -- feedback ------------------------------------------------------------------------------------
     #
