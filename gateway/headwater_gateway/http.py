@@ -25,6 +25,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from . import Trouble
 from .keys import write_secret
+from .page import Page, login
 
 if TYPE_CHECKING:
     from .service import Service
@@ -88,7 +89,7 @@ class Web:
                 web.post("/login", self.login),
             ]
         )
-        self.pages(page)
+        Page(self.service).add_to(page)
         runner = await self._run(page)
         site = web.TCPSite(runner, self.config.bind, self.config.port)
         try:
@@ -102,9 +103,6 @@ class Web:
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
         _log.info("http://%s:%d", self.config.bind, self.port)
         await self._control()
-
-    def pages(self, app: web.Application) -> None:
-        """The status page hangs itself in here."""
 
     async def _control(self) -> None:
         app = web.Application(client_max_size=BODY_MAX)
@@ -143,16 +141,14 @@ class Web:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self.token is None or request.path in ("/health", "/login"):
+        if self.token is None or request.path in ("/health", "/login", "/page.css"):
             return await handler(request)
         shown = request.cookies.get(COOKIE, "")
         header = request.headers.get("Authorization", "")
         if header.startswith("Bearer "):
             shown = header[7:]
         if not hmac.compare_digest(shown.encode(), self.token.encode()):
-            return web.Response(
-                status=401, headers={"WWW-Authenticate": "Bearer"}, content_type="text/html", text=_LOGIN
-            )
+            return login()
         return await handler(request)
 
     async def login(self, request: web.Request) -> web.StreamResponse:
@@ -160,7 +156,7 @@ class Web:
         shown = str(form.get("token", ""))
         if self.token is None or not hmac.compare_digest(shown.encode(), self.token.encode()):
             await asyncio.sleep(1)
-            return web.Response(status=401, content_type="text/html", text=_LOGIN)
+            return login(wrong=True)
         answer = web.HTTPSeeOther("/")
         answer.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", max_age=30 * 86400)
         return answer
@@ -251,12 +247,6 @@ class Web:
     async def _boards(self, body: dict[str, Any]) -> dict[str, Any]:
         board = self.service.boards.add(body["name"])
         return {"name": board.name, "number": board.number}
-
-
-_LOGIN = """<!doctype html><meta name=viewport content="width=device-width"><title>Headwater</title>
-<form method=post action=/login><label>Token <input name=token type=password autofocus></label>
-<button>Enter</button></form>
-"""
 
 
 def make_token(path: Any) -> None:

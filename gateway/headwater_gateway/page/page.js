@@ -1,0 +1,856 @@
+// The status page in a browser: takes the gateway's news and shows them.
+//
+// News come as server-sent events (see page.py): `view` with the sections that changed, `points` for plots.
+// While they do not come, the page says so, how old its data is, and tries again, ever more slowly.
+// Everything that came from outside goes into the page as text, never as markup.
+"use strict";
+
+const STALE_S = 6; // without a word for so long, the gateway is out of reach
+const RETRY_S = [1, 2, 4, 8, 15, 30];
+const PLOTS_MAX = 6;
+const TREND = 90; // values of a backlog's trend
+const CELL_V = { full: 4200, low: 3500, empty: 3300 }; // millivolts of one lithium cell
+const NARROW = 640; // px
+
+const $ = (id) => document.getElementById(id);
+const view = {}; // the newest of every section
+let clock = null; // {us, at}: the gateway's time, and when it said it by our own clock
+
+// ---- small tools
+
+function h(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  return fill(node, attributes, children);
+}
+
+function s(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  return fill(node, attributes, children);
+}
+
+function fill(node, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const number = (n) => (n === null || n === undefined ? "–" : n.toLocaleString("en"));
+const plural = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
+
+function size(n) {
+  if (n === null || n === undefined) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let k = 0;
+  while (n >= 1000 && k < units.length - 1) {
+    n /= 1000;
+    k++;
+  }
+  return `${n >= 100 || k === 0 ? Math.round(n) : n.toFixed(1)} ${units[k]}`;
+}
+
+function span(seconds) {
+  const t = Math.max(0, Math.round(seconds));
+  if (t < 60) return `${t} s`;
+  if (t < 3600) return `${Math.floor(t / 60)} min ${t % 60} s`;
+  if (t < 86400) return `${Math.floor(t / 3600)} h ${Math.floor((t % 3600) / 60)} min`;
+  return `${Math.floor(t / 86400)} d ${Math.floor((t % 86400) / 3600)} h`;
+}
+
+const two = (n) => String(n).padStart(2, "0");
+
+function time(us) {
+  const d = new Date(us / 1000);
+  return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
+}
+
+function stamp(us) {
+  const d = new Date(us / 1000);
+  return h("time", { datetime: d.toISOString(), title: d.toLocaleString() }, time(us));
+}
+
+const value = (v) => (Number.isInteger(v) ? number(v) : v === null ? "–" : Number(v.toPrecision(5)).toString());
+const since = () => (performance.now() - clock.at) / 1000; // age of what is shown
+const now_us = () => clock.us + since() * 1e6;
+const ago = (us) => `${span((now_us() - us) / 1e6)} ago`;
+const clip = (text, room) => (text.length <= room ? text : text.slice(0, Math.max(1, room - 1)) + "…");
+
+// ---- news
+
+let source = null;
+let tries = 0;
+let retry_at = 0;
+let lost_since = 0;
+let heard = 0;
+
+function connect() {
+  disconnect();
+  retry_at = 0;
+  heard = performance.now();
+  const streams = [...plots.keys()].map((name) => "stream=" + encodeURIComponent(name)).join("&");
+  source = new EventSource("/page/events" + (streams ? "?" + streams : ""));
+  source.addEventListener("view", (e) => {
+    tries = 0;
+    lost_since = 0;
+    heard = performance.now();
+    show(JSON.parse(e.data));
+  });
+  source.addEventListener("points", (e) => take(JSON.parse(e.data)));
+  source.onerror = () => lost();
+}
+
+function disconnect() {
+  if (source) source.close();
+  source = null;
+}
+
+async function lost() {
+  disconnect();
+  if (!lost_since) lost_since = performance.now();
+  if (!retry_at) {
+    const pause = RETRY_S[Math.min(tries++, RETRY_S.length - 1)];
+    retry_at = performance.now() + pause * (750 + 500 * Math.random());
+  }
+  tick();
+  try {
+    // An event source does not tell why it failed: a token that is not taken any more is asked for again.
+    const answer = await fetch("/", { method: "HEAD", cache: "no-store" });
+    if (answer.status === 401) location.reload();
+  } catch {
+    return; // out of reach, as the page says already
+  }
+}
+
+function tick() {
+  const now = performance.now();
+  if (source && now - heard > STALE_S * 1000) {
+    lost();
+    return;
+  }
+  if (!source && retry_at && now >= retry_at) connect();
+  const gone = lost_since > 0;
+  $("lost").hidden = !gone;
+  document.querySelector("main").classList.toggle("old", gone);
+  if (gone) {
+    const wait = source ? "Trying…" : `Next try in ${Math.max(1, Math.ceil((retry_at - now) / 1000))} s.`;
+    const data = clock ? `What you see is ${span(since())} old. ` : "";
+    $("lost-why").textContent = data + wait;
+  }
+  const live = $("live");
+  live.dataset.state = gone ? "old" : clock ? "live" : "waiting";
+  live.textContent = gone ? (clock ? `${span(since())} old` : "unreachable") : clock ? "live" : "connecting";
+  if (clock) {
+    ages();
+    title(gone);
+  }
+}
+
+function title(gone) {
+  const n = (view.alarms || []).length;
+  const site = view.site ? view.site.name : "";
+  document.title = `${gone ? "(unreachable) " : n ? `(${plural(n, "alarm")}) ` : ""}Headwater ${site}`;
+}
+
+// Everything on the page that says how long ago something was.
+function ages() {
+  for (const node of document.querySelectorAll("[data-ago]")) {
+    const text = ago(Number(node.dataset.ago));
+    if (node.textContent !== text) node.textContent = text;
+  }
+}
+
+const aged = (us) => (us ? h("span", { "data-ago": us }, ago(us)) : "never");
+
+// ---- the sections
+
+function show(changed) {
+  Object.assign(view, changed);
+  if (changed.now_us) clock = { us: changed.now_us, at: performance.now() };
+  $("main").hidden = false;
+  if (changed.site) $("site").textContent = view.site.name;
+  if (changed.alarms) show_alarms();
+  if (changed.processes || changed.hosts) show_processes();
+  if (changed.positions || changed.processes || changed.hosts) show_positions();
+  if (changed.hosts) show_hosts();
+  if (changed.streams) {
+    if (undecided && view.streams.length) first_plots();
+    show_streams();
+  }
+  if (changed.checkpoints) show_checkpoints();
+  if (changed.events) show_events();
+  show_summary();
+  tick();
+}
+
+function unwell() {
+  const { broker, database, segments } = view.gateway;
+  return !broker.up || database.full || segments.problem;
+}
+
+function show_summary() {
+  const alarms = view.alarms.length;
+  const boards = view.hosts.filter((host) => host.process);
+  const up = boards.filter((host) => host.link === "up").length;
+  const rows = view.streams;
+  const backlog = rows.reduce((sum, row) => sum + waiting(row), 0);
+  const state = alarms || unwell() ? "bad" : up < boards.length ? "warn" : "";
+  const verdict = $("verdict");
+  const word = alarms ? plural(alarms, "alarm") : unwell() ? "The gateway needs help" : state ? "Not all boards answer" : "All is well";
+  const more = `${plural(view.processes.length, "process").replace("processs", "processes")}, the gateway runs for `;
+  const text = word + more;
+  if (verdict.dataset.text !== text) {
+    verdict.dataset.text = text;
+    verdict.className = "verdict " + state;
+    const long = h("span", { "data-for": view.site.started_us });
+    verdict.replaceChildren(h("i", { "aria-hidden": "true" }, state ? "▲" : "✓"), h("span", null, word, h("small", null, more, long)));
+  }
+  verdict.querySelector("[data-for]").textContent = span((now_us() - view.site.started_us) / 1e6);
+  const { broker, database } = view.gateway;
+  const figures = [
+    ["Boards up", `${up}`, ` of ${boards.length}`],
+    ["Backlog", number(backlog), backlog === 1 ? " element" : " elements"],
+    ["In the lake", number(rows.reduce((sum, row) => sum + row.acked, 0)), " elements"],
+    ["Broker · database", broker.up ? "connected" : "not connected", ` · ${size(database.bytes)}`],
+  ];
+  $("figures").replaceChildren(...figures.map(([name, big, small]) => h("div", null, h("dt", null, name), h("dd", null, big, h("small", null, small)))));
+  const dropped = Object.entries(view.gateway.dropped).map(([reason, n]) => `${number(n)} ${reason}`).join(", ");
+  const foot = `Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
+    `Commits: ${number(database.commits)}, the last in ${database.commit_ms} ms. Frames refused: ${dropped || "none"}.`;
+  if ($("foot").textContent !== foot) $("foot").textContent = foot;
+}
+
+function show_alarms() {
+  $("alarms-section").hidden = !view.alarms.length;
+  const items = view.alarms.map((text) => h("li", null, h("span", { "aria-hidden": "true" }, "▲"), text));
+  $("alarms").replaceChildren(...items);
+}
+
+const LINKS = {
+  up: ["good", "● up"],
+  silent: ["warn", "◐ silent"],
+  lost: ["bad", "▲ lost"],
+  gone: ["bad", "✕ gone"],
+  "never seen": ["", "○ never seen"],
+};
+
+function battery(mv) {
+  if (mv === null || mv === undefined) return h("p", { class: "battery quiet" }, "no battery reading");
+  const share = Math.min(1, Math.max(0, (mv - CELL_V.empty + 100) / (CELL_V.full - CELL_V.empty + 100)));
+  const state = mv <= CELL_V.empty ? "empty" : mv <= CELL_V.low ? "low" : "";
+  const picture = s("svg", { viewBox: "0 0 48 22", "aria-hidden": "true" },
+    s("rect", { class: "shell", x: 1, y: 1, width: 41, height: 20, rx: 4 }),
+    s("rect", { class: "knob", x: 43.5, y: 7, width: 3.5, height: 8, rx: 1.5 }),
+    s("rect", { class: "charge", x: 4, y: 4, width: Math.max(1, 35 * share), height: 14, rx: 2 }));
+  const word = { empty: " · nearly empty", low: " · low", "": "" }[state];
+  return h("p", { class: "battery " + state }, picture, h("span", null, `${(mv / 1000).toFixed(2)} V${word}`));
+}
+
+function show_hosts() {
+  const items = view.hosts.map((host) => {
+    const [kind, word] = LINKS[host.link];
+    const facts = [
+      ["process", host.process ? `${host.process}, ${host.plan || "not told"}` : "none"],
+      ["last word", aged(host.seen_us)],
+      ["not yet safe", plural(host.unsafe, "element")],
+      ["flash log free", host.log_size ? `${size(host.log_free)} of ${size(host.log_size)}` : "–"],
+      ["heap free", size(host.heap_free)],
+      ["clock within", host.clock_us === null ? "not in step" : `${(host.clock_us / 1000).toFixed(1)} ms`],
+      ["running for", host.up_s === null || host.up_s === undefined ? "–" : `${span(host.up_s)}, start ${number(host.boot)}`],
+    ];
+    if (host.rssi !== null && host.rssi !== undefined) facts.push(["radio", `${host.rssi} dBm`]);
+    if (host.refused) facts.push(["samples refused", number(host.refused)]);
+    const notes = [host.why, host.crash ? `Crashed: ${host.crash}` : ""].filter(Boolean);
+    return h("li", { class: kind === "bad" && host.process ? "bad" : "", "data-host": host.name },
+      h("h3", null, host.name, h("span", { class: "chip " + kind }, word)),
+      battery(host.battery_mv),
+      h("dl", null, facts.map(([name, text]) => [h("dt", null, name), h("dd", null, text)])),
+      notes.map((text) => h("p", { class: "note" }, text)));
+  });
+  $("hosts").replaceChildren(...(items.length ? items : [h("li", { class: "quiet" }, "No board is registered.")]));
+}
+
+// ---- streams
+
+const rows = new Map(); // stream -> {tr, cells, trend}
+const waiting = (row) => row.board + (row.durable - row.acked) + row.older;
+
+function show_streams() {
+  const body = document.querySelector("#streams tbody");
+  for (const row of view.streams) {
+    if (!rows.has(row.stream)) {
+      rows.set(row.stream, make_row(row.stream));
+      body.append(rows.get(row.stream).tr);
+    }
+    update_row(rows.get(row.stream), row);
+  }
+  for (const [name, { tr }] of rows) {
+    if (!view.streams.some((row) => row.stream === name)) {
+      tr.remove();
+      rows.delete(name);
+    }
+  }
+}
+
+function make_row(name) {
+  const cells = {
+    text: h("span"), bar: h("div", { class: "bar", "aria-hidden": "true" }),
+    trend: s("path"), lake: h("td", { class: "number" }), newest: h("td", { class: "wide" }),
+    button: h("button", { type: "button", "aria-pressed": plots.has(name), "aria-label": `Plot ${name}` }, "Plot"),
+  };
+  cells.button.addEventListener("click", () => toggle(name));
+  const tr = h("tr", { "data-stream": name },
+    h("th", { scope: "row" }, name), h("td", { class: "wide backlog" }, cells.text, cells.bar),
+    h("td", { class: "trend-cell" }, s("svg", { class: "trend", viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" }, cells.trend)),
+    cells.lake, cells.newest, h("td", null, cells.button));
+  return { tr, cells, trend: [] };
+}
+
+function update_row({ cells, trend }, row) {
+  const parts = [
+    ["board", row.board, "on the board"],
+    ["gateway", row.durable - row.cut, "at the gateway"],
+    ["segment", Math.max(0, row.cut - row.acked), "in segments"],
+  ];
+  const total = waiting(row);
+  const said = parts.filter(([, n]) => n > 0).map(([, n, where]) => `${number(n)} ${where}`);
+  if (row.older) said.push(`${number(row.older)} of a former numbering`);
+  cells.text.textContent = total ? `${number(total)}${said.length ? ": " + said.join(", ") : ""}` : "none";
+  const all = Math.max(1, row.durable + row.board);
+  cells.bar.replaceChildren(...parts.filter(([, n]) => n > 0).map(([name, n]) => {
+    const part = h("span", { class: name });
+    part.style.width = `${Math.max(2, (100 * n) / all)}%`;
+    return part;
+  }));
+  cells.lake.textContent = number(row.acked);
+  const last = Object.entries(row.last).map(([name, v]) => `${name} ${v === null ? "–" : value(v)}`).join(", ");
+  cells.newest.replaceChildren(...(row.last_ts_us ? [aged(row.last_ts_us), h("span", { class: "values" }, ` · ${last}`)] : [h("span", { class: "quiet" }, "none in this life")]));
+  trend.push(total);
+  if (trend.length > TREND) trend.shift();
+  const top = Math.max(10, ...trend);
+  cells.trend.setAttribute("d", trend.length < 2 ? "" : "M" + trend.map((n, i) => `${((100 * i) / (TREND - 1)).toFixed(1)} ${(26 - (24 * n) / top).toFixed(1)}`).join("L"));
+}
+
+// ---- checkpoints and events
+
+const positions = (at) => at.map(number).join(" · ");
+
+function show_checkpoints() {
+  const many = view.processes.length > 1;
+  const items = view.checkpoints.map((c) => h("li", null, stamp(c.at_us),
+    h("span", null, h("span", { class: "good" }, "✓ "), h("b", null, many ? `${c.process} / ${c.operator}` : c.operator), ` covers ${positions(c.at)}, from ${c.host}`)));
+  $("checkpoints").replaceChildren(...(items.length ? items : [h("li", { class: "empty quiet" }, h("span"), "None since this page looks.")]));
+}
+
+function show_events() {
+  const items = view.events.map((e) => h("li", null, stamp(e.at_us),
+    h("span", { class: e.kind === "alarm" ? "bad" : e.kind === "alarm over" ? "good" : "" }, { alarm: "▲ ", "alarm over": "✓ over: " }[e.kind] || "", e.text)));
+  $("events").replaceChildren(...items);
+}
+
+// ---- a process as a graph
+
+const graphs = new Map(); // process -> {section, nodes: id -> text of its position, key}
+
+function show_processes() {
+  for (const process of view.processes) {
+    let graph = graphs.get(process.name);
+    if (!graph) {
+      graph = { key: "", nodes: new Map(), before: new Map() };
+      graph.title = h("h2");
+      graph.picture = h("div", { class: "card graph" });
+      graph.table = h("tbody");
+      graph.section = h("section", { "data-process": process.name, "aria-label": `Process ${process.name}` }, graph.title, graph.picture,
+        h("details", null, h("summary", null, "Operators as a table"),
+          h("div", { class: "card flush" }, h("table", { class: "operators" },
+            h("thead", null, h("tr", null, ["Operator", "Host", "Backups", "Epoch", "Permanent checkpoint", "Parameters"].map((t) => h("th", { scope: "col" }, t)))),
+            graph.table))));
+      graphs.set(process.name, graph);
+      $("processes").append(graph.section);
+    }
+    draw(graph, process);
+  }
+  for (const [name, { section }] of graphs) {
+    if (!view.processes.some((process) => process.name === name)) {
+      section.remove();
+      graphs.delete(name);
+    }
+  }
+}
+
+const down = (name) => view.hosts.some((host) => host.name === name && ["lost", "gone", "never seen"].includes(host.link));
+
+function draw(graph, process) {
+  const width = Math.max(280, graph.picture.clientWidth - 18);
+  const key = JSON.stringify([process, width, view.hosts.map((host) => [host.name, host.link, host.battery_mv])]);
+  if (graph.key === key) return;
+  graph.key = key;
+  const steps = { runs: "", drains: " · drains for a new version", switches: " · switches to a new version" };
+  graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, permanent at ${process.level}${steps[process.step]}`));
+  const plan = layered(process);
+  const laid = width < NARROW ? stacked(plan, width) : lanes(plan, width);
+  graph.nodes.clear();
+  const svg = s("svg", { viewBox: `0 0 ${width} ${laid.height}`, role: "img", "aria-label": told(process) });
+  svg.append(...laid.under, ...laid.edges.map(edge_path).flat(), ...plan.items.map((item) => box(graph, item, laid)).filter(Boolean));
+  graph.picture.replaceChildren(svg);
+  graph.cells = new Map();
+  graph.table.replaceChildren(...process.nodes.map((node) => {
+    const at = h("td", null, "–");
+    graph.cells.set(node.id, at);
+    const parameters = Object.entries(node.parameters).map(([name, v]) => `${name} ${v}`).join(", ");
+    return h("tr", null, h("th", { scope: "row" }, node.name, h("span", { class: "values" }, ` ${node.kind}`)), h("td", null, node.host),
+      h("td", null, node.backups.join(", ") || "–"), h("td", null, node.kind === "source" ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
+  }));
+}
+
+// The graph in words, for those who do not see it.
+function told(process) {
+  const name = (i) => process.nodes[i].name;
+  const parts = process.nodes.map((node) => {
+    const to = process.edges.filter((e) => e.from === node.id).map((e) => (e.to === null ? `the lake as ${e.lake}` : name(e.to)));
+    return `${node.name} (${node.kind}, on ${node.host}${down(node.host) ? ", which does not answer" : ""}) feeds ${to.join(", ") || "nothing"}`;
+  });
+  return `Process ${process.name}: ${parts.join("; ")}.`;
+}
+
+// Items to place, each with its rank: as far from the sources as the longest way. Feedback leads back.
+function layered(process) {
+  const items = process.nodes.map((node) => ({ ...node, rank: 0, lake: null }));
+  const links = [];
+  for (const e of process.edges) {
+    if (e.to === null) {
+      items.push({ id: "lake:" + e.lake, name: e.lake, lake: e.lake, kind: e.durable, host: "", rank: 0, from: e.from });
+      links.push({ from: items[e.from], to: items[items.length - 1] });
+    } else {
+      links.push({ from: items[e.from], to: items[e.to], back: e.to <= e.from });
+    }
+  }
+  for (const item of items) {
+    for (const link of links) if (link.from === item && !link.back) link.to.rank = Math.max(link.to.rank, item.rank + 1);
+  }
+  const last = Math.max(0, ...items.filter((item) => !item.lake).map((item) => item.rank));
+  for (const item of items) if (item.lake) item.rank = last + 1;
+  return { items, links, last };
+}
+
+// Wide: a lane for every host, time from left to right, the lake at the right.
+function lanes({ items, links, last }, width) {
+  const LABEL = 112, H = 54, GAP = 12, THIN = 16, PAD = 14;
+  const column = (width - LABEL - 8) / (last + 2);
+  const w = Math.min(168, column - 26);
+  const x = (rank) => LABEL + column * rank + (column - w) / 2;
+  const hosts = [];
+  for (const item of [...items].sort((a, b) => a.rank - b.rank || a.id - b.id)) {
+    if (!item.lake && !hosts.includes(item.host)) hosts.push(item.host);
+  }
+  // Rows of a lane: who stands in which row at which rank. An edge over several ranks gets a row to itself.
+  const lane = new Map(hosts.map((host) => [host, { taken: [], thick: [] }]));
+  const free = (l, row, from, to) => {
+    for (let r = from; r <= to; r++) if (l.taken[row] && l.taken[row].has(r)) return false;
+    return true;
+  };
+  const take = (l, row, from, to) => {
+    l.taken[row] = l.taken[row] || new Set();
+    for (let r = from; r <= to; r++) l.taken[row].add(r);
+  };
+  const inside = items.filter((item) => !item.lake).sort((a, b) => a.rank - b.rank);
+  for (const item of inside) {
+    const l = lane.get(item.host);
+    const before = links.find((link) => link.to === item && !link.back && link.from.host === item.host);
+    let row = before ? before.from.row : 0;
+    while (!free(l, row, item.rank, item.rank)) row++;
+    take(l, row, item.rank, item.rank);
+    l.thick[row] = true;
+    item.row = row;
+  }
+  for (const link of links) {
+    link.row = null;
+    if (link.back || link.to.rank - link.from.rank < 2) continue;
+    const l = lane.get(link.from.host);
+    let row = link.from.row;
+    while (!free(l, row, link.from.rank + 1, link.to.rank - 1)) row++;
+    take(l, row, link.from.rank + 1, link.to.rank - 1);
+    link.row = row;
+  }
+  const under = [];
+  let y = 6;
+  for (const host of hosts) {
+    const l = lane.get(host);
+    l.y = [];
+    const top = y;
+    y += PAD;
+    for (let row = 0; row < l.taken.length; row++) {
+      const high = l.thick[row] ? H : THIN;
+      l.y[row] = y + high / 2;
+      y += high + GAP;
+    }
+    y += PAD - GAP;
+    under.push(s("rect", { class: "lane", x: 0, y: top, width: width - column - 4, height: y - top, rx: 8 }));
+    under.push(...lane_label(host, 12, top + 26, LABEL - 16));
+    y += 8;
+  }
+  const height = y;
+  for (const item of inside) Object.assign(item, { x: x(item.rank), y: lane.get(item.host).y[item.row] - H / 2, w, h: H });
+  // Sinks stand where their stream comes from, and give way downwards.
+  const sinks = items.filter((item) => item.lake);
+  const wish = (sink) => {
+    const link = links.find((l) => l.to === sink);
+    return lane.get(link.from.host).y[link.row === null ? link.from.row : link.row];
+  };
+  sinks.sort((a, b) => wish(a) - wish(b));
+  let low = 30;
+  for (const sink of sinks) {
+    const top = Math.max(low, wish(sink) - 22);
+    Object.assign(sink, { x: x(last + 1), y: top, w, h: 44 });
+    low = top + 52;
+  }
+  const whole = Math.max(height, low + 4);
+  under.push(s("rect", { class: "lane", x: width - column, y: 6, width: column, height: whole - 14, rx: 8 }));
+  under.push(s("text", { class: "lane-name", x: width - column / 2, y: 24, "text-anchor": "middle" }, "lake"));
+  const edges = links.map((link) => {
+    const a = link.from, b = link.to;
+    const start = [a.x + a.w, a.y + a.h / 2], end = [b.x - 7, b.y + b.h / 2];
+    if (link.back) return { d: back(a, b), end: [b.x + b.w / 2, b.y + b.h + 7], up: true, back: true };
+    let d = `M${start}`;
+    if (link.row !== null) {
+      const level = lane.get(a.host).y[link.row];
+      const from = x(a.rank + 1), to = x(b.rank) - (column - w);
+      d += curve(start, [from, level]) + `L${[to, level]}` + curve([to, level], end);
+    } else d += curve(start, end);
+    return { d, end };
+  });
+  return { under, edges, height: whole };
+}
+
+function curve(a, b) {
+  const bend = Math.max(14, (b[0] - a[0]) / 2);
+  return `C${[a[0] + bend, a[1]]} ${[b[0] - bend, b[1]]} ${b}`;
+}
+
+function back(a, b) {
+  const y = Math.max(a.y + a.h, b.y + b.h) + 22;
+  return `M${[a.x + a.w / 2, a.y + a.h]}C${[a.x + a.w / 2, y]} ${[b.x + b.w / 2, y]} ${[b.x + b.w / 2, b.y + b.h + 7]}`;
+}
+
+function lane_label(host, x, y, room) {
+  const found = view.hosts.find((each) => each.name === host);
+  const lines = [s("text", { class: "lane-name", x, y }, clip(host, room / 8), s("title", null, host))];
+  if (found) {
+    const [kind, word] = LINKS[found.link];
+    lines.push(s("text", { class: kind === "bad" ? "lane-bad" : "small", x, y: y + 17 }, word));
+    if (found.battery_mv) lines.push(s("text", { class: "small", x, y: y + 33 }, `${(found.battery_mv / 1000).toFixed(2)} V`));
+  }
+  return lines;
+}
+
+// Narrow: from top to bottom, the host and the streams of the lake written into each box.
+function stacked({ items, links, last }, width) {
+  const H = 58, SINK = 17, GAP = 30, SIDE = 16;
+  for (const sink of items.filter((item) => item.lake)) {
+    const producer = items[sink.from];
+    (producer.sinks = producer.sinks || []).push(sink.lake);
+  }
+  let y = 4;
+  for (let rank = 0; rank <= last; rank++) {
+    const here = items.filter((item) => !item.lake && item.rank === rank);
+    for (let i = 0; i < here.length; i += 2) {
+      const pair = here.slice(i, i + 2);
+      const w = Math.min(240, (width - 2 * SIDE - 12 * (pair.length - 1)) / pair.length);
+      const left = (width - w * pair.length - 12 * (pair.length - 1)) / 2;
+      const high = Math.max(...pair.map((item) => H + SINK * (item.sinks || []).length));
+      pair.forEach((item, k) => Object.assign(item, { x: left + k * (w + 12), y, w, h: H + SINK * (item.sinks || []).length, tagged: true }));
+      y += high + (i + 2 < here.length ? 12 : GAP);
+    }
+  }
+  let gutter = 0;
+  const edges = links.filter((link) => !link.to.lake).map(({ from: a, to: b, back: leads_back }) => {
+    const start = [a.x + a.w / 2, a.y + a.h], end = [b.x + b.w / 2, b.y - 7];
+    if (leads_back || b.rank - a.rank > 1) {
+      const left = gutter++ % 2 === 0;
+      const side = left ? 5 : width - 5;
+      const out = [left ? a.x : a.x + a.w, a.y + a.h / 2], to = [left ? b.x - 7 : b.x + b.w + 7, b.y + b.h / 2];
+      return { d: `M${out}C${[side, out[1]]} ${[side, out[1]]} ${[side, (out[1] + to[1]) / 2]}S${[side, to[1]]} ${to}`, end: to, left: !left, back: leads_back };
+    }
+    const middle = (start[1] + end[1]) / 2;
+    return { d: `M${start}C${[start[0], middle]} ${[end[0], middle]} ${end}`, end, below: true };
+  });
+  return { under: [], edges, height: y - GAP + 8, narrow: true };
+}
+
+function edge_path({ d, end: [x, y], back: leads_back, up, below, left }) {
+  const turn = up ? -90 : below ? 90 : left ? 180 : 0;
+  return [s("path", { class: "edge" + (leads_back ? " back" : ""), d }),
+    s("path", { class: "arrow", d: "M-5 -5L4 0L-5 5Z", transform: `translate(${x} ${y}) rotate(${turn})` })];
+}
+
+function box(graph, item, laid) {
+  if (item.lake && laid.narrow) return null;
+  const kind = item.lake ? "sink" : item.kind === "source" ? "source" : "operator";
+  const room = (item.w - 18) / 7.7, small = (item.w - 18) / 6.4;
+  const under = item.lake ? `durable at ${item.kind}` : item.tagged ? `${item.kind} on ${item.host}${down(item.host) ? " (lost)" : ""}` : item.kind;
+  const whole = item.lake ? `${item.lake}, ${under}` : `${item.name}: ${item.kind} on ${item.host}`;
+  const g = s("g", { class: kind + (item.host && down(item.host) ? " down" : ""), transform: `translate(${item.x} ${item.y})`, "data-node": item.name },
+    s("title", null, whole),
+    s("rect", { class: "box", width: item.w, height: item.h, rx: item.lake ? item.h / 2 : 8 }),
+    s("text", { class: "name", x: item.lake ? item.w / 2 : 10, y: 18, "text-anchor": item.lake ? "middle" : "start" }, clip(item.name, room)),
+    s("text", { class: "small", x: item.lake ? item.w / 2 : 10, y: item.lake ? 34 : 33, "text-anchor": item.lake ? "middle" : "start" }, clip(under, small)));
+  if (!item.lake) {
+    const at = s("text", { class: kind === "source" ? "small" : "check", x: 10, y: 48 });
+    g.append(at);
+    graph.nodes.set(item.id, { g, at, room: small });
+    (item.sinks || []).forEach((name, k) => g.append(s("text", { class: "small", x: 10, y: 66 + 17 * k }, clip(`→ lake: ${name}`, small))));
+  }
+  return g;
+}
+
+// Where every vertex stands: sources by what they put out, operators by their permanent checkpoint.
+function show_positions() {
+  for (const process of view.processes) {
+    const graph = graphs.get(process.name);
+    (view.positions[process.name] || []).forEach((p, id) => {
+      const node = graph.nodes.get(id);
+      const text = p.checkpoint ? `✓ ${positions(p.checkpoint)}` : p.last !== undefined ? `at ${number(p.last)}` : "";
+      if (node) {
+        const shown = clip(text, node.room);
+        if (node.at.textContent !== shown) node.at.textContent = shown;
+        const before = graph.before.get(id);
+        if (p.checkpoint && before && before !== text) {
+          node.g.classList.remove("fresh");
+          node.g.getBBox(); // the animation starts anew
+          node.g.classList.add("fresh");
+        }
+      }
+      graph.before.set(id, text);
+      const cell = graph.cells.get(id);
+      const long = p.checkpoint ? `covers ${positions(p.checkpoint)}` : p.safe !== undefined ? `output ${number(p.last)}, safe ${number(p.safe)}` : "–";
+      if (cell && cell.textContent !== long) cell.textContent = long;
+    });
+  }
+}
+
+// ---- plots
+
+const plots = new Map(); // stream -> {t: [us], columns: {field: []}, section, canvas, label, seconds}
+const DASHES = [[], [6, 3], [2, 3], [9, 3, 2, 3]];
+const WINDOWS_S = [10, 30, 120, 600, 3600];
+const POINTS_MAX = 6000;
+let undecided = false;
+
+function chosen() {
+  try {
+    const names = JSON.parse(localStorage.getItem("headwater.plots") || "null");
+    return Array.isArray(names) ? names.filter((name) => typeof name === "string").slice(0, PLOTS_MAX) : null;
+  } catch {
+    return null; // a browser that keeps nothing for us
+  }
+}
+
+function keep() {
+  try {
+    localStorage.setItem("headwater.plots", JSON.stringify([...plots.keys()]));
+  } catch {
+    return; // then the choice lasts as long as the page
+  }
+}
+
+function add_plot(name) {
+  const label = h("small");
+  const canvas = h("canvas", { role: "img" });
+  const section = h("div", { class: "card plot", "data-plot": name }, h("h3", null, name, label), canvas);
+  plots.set(name, { t: [], columns: {}, section, canvas, label, seconds: WINDOWS_S[0] });
+  $("plots").append(section);
+}
+
+// Nobody has chosen yet: two streams make a beginning.
+function first_plots() {
+  undecided = false;
+  for (const row of view.streams.slice(0, 2)) add_plot(row.stream);
+  $("plots-none").hidden = true;
+  connect();
+}
+
+function toggle(name) {
+  undecided = false;
+  if (plots.has(name)) {
+    plots.get(name).section.remove();
+    plots.delete(name);
+  } else {
+    if (plots.size >= PLOTS_MAX) toggle(plots.keys().next().value);
+    add_plot(name);
+  }
+  keep();
+  if (rows.has(name)) rows.get(name).cells.button.setAttribute("aria-pressed", plots.has(name));
+  $("plots-none").hidden = plots.size > 0;
+  connect();
+}
+
+function take({ stream, t0_us, ms, fields }) {
+  const plot = plots.get(stream);
+  if (!plot) return;
+  // After a new connection the gateway says again what it knows.
+  const last = plot.t.length ? plot.t[plot.t.length - 1] : 0;
+  ms.forEach((dt, i) => {
+    const at = t0_us + 1000 * dt;
+    if (at <= last) return;
+    plot.t.push(at);
+    for (const [name, values] of Object.entries(fields)) {
+      (plot.columns[name] = plot.columns[name] || []).push(values[i]);
+    }
+  });
+  const over = plot.t.length - POINTS_MAX;
+  if (over > 0) {
+    plot.t.splice(0, over);
+    for (const values of Object.values(plot.columns)) values.splice(0, over);
+  }
+  paint(plot);
+}
+
+// The shortest window that shows some dozens of points, so that a slow stream is not a dot.
+function fit(plot) {
+  const end = plot.t[plot.t.length - 1];
+  for (const seconds of WINDOWS_S) {
+    const start = end - seconds * 1e6;
+    if (plot.t.length - plot.t.findIndex((t) => t >= start) >= 24) return seconds;
+  }
+  const all = (end - plot.t[0]) / 1e6;
+  return WINDOWS_S.find((seconds) => seconds >= all) || WINDOWS_S[WINDOWS_S.length - 1];
+}
+
+function paint(plot) {
+  const { canvas, t, columns } = plot;
+  const names = Object.keys(columns);
+  if (!t.length || !names.length) return;
+  const dpr = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.width = Math.round(width * dpr);
+  canvas.height = Math.round(height * dpr);
+  const c = canvas.getContext("2d");
+  c.scale(dpr, dpr);
+  const css = getComputedStyle(document.documentElement);
+  const colour = (name) => css.getPropertyValue(name).trim();
+  const seconds = fit(plot);
+  const end = t[t.length - 1], start = end - seconds * 1e6;
+  const first = Math.max(0, t.findIndex((at) => at >= start));
+  let low = Infinity, high = -Infinity;
+  for (const name of names) {
+    for (let i = first; i < t.length; i++) {
+      const v = columns[name][i];
+      if (v === null) continue;
+      low = Math.min(low, v);
+      high = Math.max(high, v);
+    }
+  }
+  if (low === Infinity) return;
+  if (low === high) {
+    low -= 1;
+    high += 1;
+  }
+  const step = ticks(low, high, 4);
+  low = Math.floor(low / step) * step;
+  high = Math.ceil(high / step) * step;
+  const L = 54, B = 20, T = 6, R = 6;
+  const x = (at) => L + ((at - start) / (end - start)) * (width - L - R);
+  const y = (v) => T + ((high - v) / (high - low)) * (height - T - B);
+  c.font = "12px system-ui, 'DejaVu Sans', sans-serif";
+  c.fillStyle = colour("--quiet");
+  c.strokeStyle = colour("--line");
+  c.lineWidth = 1;
+  c.textAlign = "right";
+  c.textBaseline = "middle";
+  for (let v = low; v <= high + step / 2; v += step) {
+    c.beginPath();
+    c.moveTo(L, Math.round(y(v)) + 0.5);
+    c.lineTo(width - R, Math.round(y(v)) + 0.5);
+    c.stroke();
+    c.fillText(value(Number(v.toPrecision(6))), L - 6, y(v));
+  }
+  c.textBaseline = "alphabetic";
+  c.textAlign = "left";
+  c.fillText(`−${span(seconds)}`, L, height - 4);
+  c.textAlign = "right";
+  c.fillText(time(end), width - R, height - 4);
+  // A hole in the stream is a hole in the line.
+  const gaps = [];
+  for (let i = first + 1; i < t.length; i++) gaps.push(t[i] - t[i - 1]);
+  gaps.sort((a, b) => a - b);
+  const wide = gaps.length ? Math.max(8 * gaps[gaps.length >> 1], 1.5e6) : Infinity;
+  c.lineJoin = "round";
+  names.forEach((name, k) => {
+    c.strokeStyle = colour(`--plot-${k}`);
+    c.fillStyle = c.strokeStyle;
+    c.setLineDash(DASHES[k]);
+    c.lineWidth = 1.5;
+    c.beginPath();
+    let pen = false;
+    for (let i = first; i < t.length; i++) {
+      const v = columns[name][i];
+      if (v === null) {
+        pen = false;
+        continue;
+      }
+      if (!pen || t[i] - t[i - 1] > wide) c.moveTo(x(t[i]), y(v));
+      else c.lineTo(x(t[i]), y(v));
+      pen = true;
+    }
+    c.stroke();
+    if (t.length - first <= 60) {
+      for (let i = first; i < t.length; i++) {
+        if (columns[name][i] === null) continue;
+        c.beginPath();
+        c.arc(x(t[i]), y(columns[name][i]), 2.5, 0, 7);
+        c.fill();
+      }
+    }
+  });
+  c.setLineDash([]);
+  const marks = ["—", "– –", "···", "–·–"];
+  plot.label.replaceChildren(...names.flatMap((name, k) => {
+    const mark = h("span", { "aria-hidden": "true" }, names.length > 1 ? marks[k] + " " : "");
+    mark.style.color = `var(--plot-${k})`;
+    const v = columns[name][t.length - 1];
+    return [mark, name + " ", h("b", null, v === null ? "–" : value(v)), k < names.length - 1 ? ", " : ""];
+  }));
+  canvas.setAttribute("aria-label", `The last ${span(seconds)} of ${plot.section.dataset.plot}: ${plot.label.textContent}, between ${value(low)} and ${value(high)}`);
+  plot.section.dataset.points = t.length;
+}
+
+// A round step that cuts the range into about n.
+function ticks(low, high, n) {
+  const raw = (high - low) / n;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return power * [1, 2, 5, 10].find((m) => m * power >= raw);
+}
+
+// ---- the start
+
+function resized() {
+  if (!view.processes) return;
+  show_processes();
+  show_positions();
+  for (const plot of plots.values()) paint(plot);
+}
+
+function begin() {
+  const names = chosen();
+  undecided = names === null;
+  for (const name of names || []) add_plot(name);
+  $("plots-none").hidden = plots.size > 0;
+  $("again").addEventListener("click", connect);
+  document.addEventListener("visibilitychange", () => {
+    // Nobody looks: the gateway need not work for this page.
+    if (document.hidden) {
+      disconnect();
+      retry_at = 0;
+    } else connect();
+  });
+  let due = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(due);
+    due = setTimeout(resized, 100);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", resized);
+  setInterval(tick, 500);
+  connect();
+}
+
+begin();
