@@ -31,7 +31,6 @@ from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
 from .log import Log, LogError
-from .mqtt import Client, context
 from .once import let_go
 from .seal import OPENED, TAKEN, Peer, hmac
 
@@ -73,6 +72,7 @@ class Node:
         self.name = config["name"]
         self.ticks = Ticks(_us())
         self.host = None
+        self.client = None
         self.sensors = []
         self.deployed = None  # id of the deployment that runs
         self.next = None  # of the one that waits
@@ -99,16 +99,6 @@ class Node:
             self.key = f.read()
         if len(self.key) != 32:
             raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(self.key)))
-        # Buffers that live as long as the program are made first: later the heap is in pieces.
-        broker = config["broker"]
-        if not broker["user"] and not broker["cert"]:
-            broker["user"] = self.name
-        tls = context(broker) if broker["tls"] else None
-        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
-        board = self.board
-        self.client = Client(
-            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
-        )
         self._mount()
         gc.collect()
         store = self.store
@@ -132,6 +122,22 @@ class Node:
         self.peer = Peer(key, 1, store.log_number, self.boot, 0, bytes(8), self.board.random)
         if draining:
             self.drain(True)
+        self._client()
+
+    # The link comes last: starting a process takes more of the heap for a moment than running it.
+    def _client(self):
+        from .mqtt import Client, context
+
+        config = self.config
+        broker = config["broker"]
+        if not broker["user"] and not broker["cert"]:
+            broker["user"] = self.name
+        tls = context(broker) if broker["tls"] else None
+        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
+        board = self.board
+        self.client = Client(
+            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
+        )
 
     def _mount(self):
         flash = self.board.flash
@@ -267,7 +273,8 @@ class Node:
     # ---- frames
 
     def send(self, to, frame):
-        self.client.send(self.host.plan.hosts[to] if to else "g", frame)
+        if self.client:
+            self.client.send(self.host.plan.hosts[to] if to else "g", frame)
 
     # A frame came.
     def take(self, sender, frame):

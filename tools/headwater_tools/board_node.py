@@ -32,14 +32,14 @@ def die():
 class Flash:
     def __init__(self, path, sectors):
         self.sectors = sectors
-        self.blank = b"\xff" * 256
+        self.blank = b"\xff" * 64
         try:
             self.file = open(path, "r+b")
         except OSError:
             self.file = open(path, "w+b")
-        for _ in range(self.file.seek(0, 2) // 256, sectors * SECTOR // 256):
+        for _ in range(self.file.seek(0, 2) // 64, sectors * SECTOR // 64):
             self.file.write(self.blank)
-        self.old = bytearray(256)
+        self.old = bytearray(64)
         self.left = None  # bytes until power goes
 
     def readblocks(self, p, buf, off):
@@ -52,8 +52,8 @@ class Flash:
             raise ValueError("a program crosses the end of sector %d" % p)
         at = p * SECTOR + off
         old = self.old
-        for k in range(0, n, 256):
-            part = memoryview(old)[: min(256, n - k)]
+        for k in range(0, n, 64):
+            part = memoryview(old)[: min(64, n - k)]
             self.file.seek(at + k)
             self.file.readinto(part)
             if part != memoryview(self.blank)[: len(part)]:
@@ -79,7 +79,7 @@ class Flash:
             return SECTOR
         if op == 6:
             self.file.seek(arg * SECTOR)
-            for _ in range(SECTOR // 256):
+            for _ in range(SECTOR // 64):
                 self.file.write(self.blank)
         return 0
 
