@@ -17,16 +17,29 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.fs
-import pyarrow.parquet as pq
-
 from headwater import block
 from headwater.alphabet import Alphabet
 from headwater.batch import HOLE_REASONS, Batch
 from headwater.planread import BATCH_MAX
 
 from .names import join, words
+
+
+class _Slim:
+    """pyarrow loads pandas and numpy where it finds them, 60 MB for nothing that is done here."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name in ("pandas", "numpy"):
+            raise ImportError(name)
+
+
+if __name__ == "__main__":
+    sys.meta_path.insert(0, _Slim)
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.fs  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
 
 GAPS_MAX = 1000  # of one segment
 BYTES_MAX = 128 << 20  # packed bytes that one segment is made of
@@ -200,7 +213,7 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
         pa.repeat(pa.scalar(inc - (1 << 64) if inc >> 63 else inc, pa.int64()), n),
         _plain(columns.xi, _SCHEMA[2].type),
         _plain(columns.ts, _SCHEMA[3].type),
-        _plain(columns.unsync, pa.int8()).cast(pa.bool_()),
+        pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(_bits(columns.unsync))]),
         _plain(columns.arrived, _SCHEMA[5].type),
         pa.repeat(pa.scalar(run.text, pa.string()), n),
         _lists(columns.int_values, len(columns.ints), n, pa.int64()),
@@ -232,6 +245,15 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
 
 def _plain(values: array[Any], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+
+
+def _bits(flags: array[int]) -> bytes:
+    """Flags of 0 and 1 as bits, the lowest first."""
+    n = len(flags)
+    if not any(flags):
+        return bytes((n + 7) // 8)
+    whole = flags.tobytes() + bytes(-n % 8)
+    return bytes(sum(bit << k for k, bit in enumerate(whole[i : i + 8])) for i in range(0, n, 8))
 
 
 def _lists(values: array[Any], width: int, n: int, kind: pa.DataType) -> pa.Array:
@@ -367,6 +389,7 @@ class Cutter:
 
 def main(argv: list[str]) -> None:
     """Arguments: database, landing zone, acknowledgements, compression level."""
+    os.nice(10)  # frames come first
     pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
     cutter = Cutter(argv[0], argv[1], argv[2], int(argv[3]))

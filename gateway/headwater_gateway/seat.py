@@ -14,9 +14,9 @@ from typing import Any
 
 from headwater import plan as plans
 from headwater.clock import Clock
-from headwater.host import Host
 from headwater.plan import Plan
 
+from .intake import Intake
 from .keys import Keys
 from .store import Database, Ends, Outbox
 
@@ -50,7 +50,7 @@ class Seat:
         self.publish = publish
         self.broken = 0  # frames that a defect of ours did not survive
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
-        self.host = Host(
+        self.host = Intake(
             self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
         )
         self.host.start(mono_us(), site_us)
@@ -69,6 +69,11 @@ class Seat:
             # A frame that is genuine and yet breaks something must not stop the others.
             self.broken += 1
             _log.exception("process %s: a frame broke its handling", self.name)
+
+    def settle(self) -> None:
+        """What follows from the frames that came."""
+        if self.host.due:
+            self.pump()
 
     def pump(self) -> None:
         self.host.now = mono_us()

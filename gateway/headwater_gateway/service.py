@@ -69,7 +69,6 @@ class Service:
         self.strange: dict[str, int] = {}  # reason -> frames that belong to nobody
         self._base_us = self._base_mono = 0
         self._alarms: dict[str, str] = {}
-        self._fed: set[Seat] = set()  # processes that got frames since they were pumped
         self._tasks: list[asyncio.Task[None]] = []
 
         link.check(config)
@@ -239,7 +238,9 @@ class Service:
         self.strange[reason] = self.strange.get(reason, 0) + 1
 
     def _drained(self) -> None:
-        pass
+        for process in self.processes.values():
+            if process.seat is not None:
+                process.seat.settle()
 
     def _topic(self, board: str, kind: str) -> str:
         key = (board, kind)

@@ -43,6 +43,7 @@ _GAP = struct.Struct("<IQQB")
 XI_MAX = (1 << 63) - 1  # the largest stream time that a table of the lake can hold
 RETRY_S = 1.0  # a commit that failed is tried again after this
 WAITING_MAX_BYTES = 32 << 20  # entries in memory that wait for a commit, at most
+ROWS_AT_ONCE = 50  # of an INSERT
 CHUNK_MAX_BYTES = 1 << 20  # a longer one is cut
 
 _SCHEMA = """
@@ -221,7 +222,7 @@ class Database:
             _replace(conn, "facts", batch.facts)
             _replace(conn, "blobs", batch.blobs)
             for sql, rows in _grouped(batch.steps):
-                conn.executemany(sql, rows)
+                _execute(conn, sql, rows)
             conn.execute("COMMIT")
         except BaseException:
             if conn.in_transaction:
@@ -350,11 +351,24 @@ def _grouped(
         yield sql, rows
 
 
+def _execute(conn: sqlite3.Connection, sql: str, rows: list[tuple[Any, ...]]) -> None:
+    """One statement for each row, but many rows of an INSERT in one: each statement costs a change of
+    threads, for which the one that takes in frames may keep us waiting."""
+    head, values, row = sql.partition(" VALUES")
+    if not values or len(rows) == 1:
+        conn.executemany(sql, rows)
+        return
+    for at in range(0, len(rows), ROWS_AT_ONCE):
+        some = rows[at : at + ROWS_AT_ONCE]
+        many = head + values + ",".join([row] * len(some))
+        conn.execute(many, [value for each in some for value in each])
+
+
 def _replace(conn: sqlite3.Connection, table: str, values: dict[tuple[int, int], bytes | None]) -> None:
     put = [(*key, value) for key, value in values.items() if value is not None]
     drop = [key for key, value in values.items() if value is None]
     if put:
-        conn.executemany("INSERT OR REPLACE INTO %s VALUES(?, ?, ?)" % table, put)
+        _execute(conn, "INSERT OR REPLACE INTO %s VALUES(?, ?, ?)" % table, put)
     if drop:
         conn.executemany("DELETE FROM %s WHERE space = ? AND key = ?" % table, drop)
 
