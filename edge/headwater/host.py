@@ -527,29 +527,35 @@ class Host:
         elif kind == wire.GOT:
             if not r.live:
                 return
-            xi, room, flags = m[4], m[5], m[6]
+            flags = m[6]
             r.depth = flags >> 1
-            if xi > r.got:
-                r.got = xi
-                r.progress_us = self.now
-                r.rto_us = 0
+            r.room = m[5]
+            self._got(r, m[4])
             if flags & 1:
                 # The consumer may have gone back, and this may have overtaken what it said before.
-                r.got = xi
-                r.cur = Cursor(xi)
-            elif r.cur.xi < xi:
-                r.cur = Cursor(xi)
-            r.room = room
+                r.got = m[4]
+                r.cur = Cursor(m[4])
         elif kind == wire.SAFE:
             if not port.vertex.kind and m[4] > port.ring.last:
                 self.sources[edge.src].begin_again()  # as above
                 return
             if port.on_safe(r, epoch, m[4], m[5], m[6], m[7]):
                 self.stale.add(edge.src)
+            if r.live:
+                self._got(r, m[4])
         elif kind == wire.EXT:
             inst = self.instances.get(edge.src)
             if inst:
                 inst.ck.on_extend(r, bytes(m[4]), m[5], m[6])
+
+    # The consumer has everything up to xi, in memory at least.
+    def _got(self, r, xi):
+        if xi > r.got:
+            r.got = xi
+            r.progress_us = self.now
+            r.rto_us = 0
+        if r.cur.xi < xi:
+            r.cur = Cursor(xi)
 
     # An older epoch speaks: it learns of the newer one, and nothing else happens.
     def _refuse(self, port, r, sender):

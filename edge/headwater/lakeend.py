@@ -88,5 +88,10 @@ class LakeEnd:
         ):
             self.told = xi
             host.safe_us = host.now
-            e.said = -1  # what is to be got goes along
+            # A Safe is a Got; where it does not tell all, that goes along.
+            if e.ring and e.said >= 0 and xi == e.ring.last:
+                e.ack = False
+                e.said = xi
+            else:
+                e.said = -1
             host.tell_safe(e, xi, [], (0,), 0)
