@@ -233,12 +233,20 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
         "gaps": run.gaps,
     }
     text = json.dumps(footer, separators=(",", ":"))
-    table = pa.Table.from_arrays(arrays, schema=pa.schema(_SCHEMA, {"headwater": text}))
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table, sink, compression="zstd", compression_level=level, write_statistics=True,
-        write_page_checksum=True, store_schema=False, use_dictionary=["stream", "alphabet", "incarnation"],
-    )  # fmt: skip
+    schema = pa.schema(_SCHEMA)
+    with pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=level,
+        write_statistics=True,
+        write_page_checksum=True,
+        store_schema=False,
+        use_dictionary=["stream", "alphabet", "incarnation"],
+    ) as writer:
+        writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+        writer.add_key_value_metadata({"headwater": text})
     whole: bytes = sink.getvalue().to_pybytes()
     return whole
 

@@ -26,6 +26,7 @@ from .store import Database, End, Ends
 _log = logging.getLogger("headwater.segments")
 
 IDLE_S = 0.5  # between two looks at what is due
+REPLACED = -1  # `times` of a segment that was cut again
 ANSWER_S = 120.0  # a cutter that says nothing for so long is started anew
 
 
@@ -163,24 +164,35 @@ class Segments:
                 continue
             since = self._since.setdefault(end.id, now)
             if waiting >= self.config.segment_rows or now - since >= self.config.segment_s:
-                more |= await self.cut(end, end.cut + 1, end.durable, 0)
+                more |= await self.cut(end)
         return more
 
     async def flush(self) -> None:
         """Cut everything that is durable."""
         for end in list(self.ends.all.values()):
-            while end.durable > end.cut and await self.cut(end, end.cut + 1, end.durable, 0):
+            while end.durable > end.cut and await self.cut(end):
                 pass
 
-    async def cut(self, end: End, first: int, last: int, times: int) -> bool:
-        """One segment; True where more of the run waits behind it."""
+    async def cut(self, end: End) -> bool:
+        """One segment of what waits; True where more waits behind it."""
+        upto = await self._cut(end, end.cut + 1, end.durable, 0)
+        if upto is None:
+            return False
+        if upto > end.cut:
+            end.cut = upto
+            self.db.execute("UPDATE ends SET cut = max(cut, ?) WHERE id = ?", upto, end.id)
+        self._since.pop(end.id, None)
+        return upto < end.durable
+
+    async def _cut(self, end: End, first: int, last: int, times: int) -> int | None:
+        """One segment that begins at `first`; where it ends."""
         answer = await self.cutter.ask(
             do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
             within_ms=end.within_ms, first=first, last=last, rows=self.config.segment_rows, cut=times,
         )  # fmt: skip
         upto = answer["last"]
         if upto is None:
-            return False
+            return None
         self.cut_count += 1
         self.cut_bytes += answer["bytes"]
         if answer["damaged"]:
@@ -190,11 +202,7 @@ class Segments:
                 answer["damaged"], end.lake, upto,
             )  # fmt: skip
         self._note(answer["name"], end, first, upto, answer["bytes"], times)
-        if upto > end.cut:
-            end.cut = upto
-            self.db.execute("UPDATE ends SET cut = max(cut, ?) WHERE id = ?", upto, end.id)
-        self._since.pop(end.id, None)
-        return bool(upto < last)
+        return int(upto)
 
     # ---- what the lake says
 
@@ -228,7 +236,7 @@ class Segments:
         for file in sorted(unreadable):
             rows = self.db.query('SELECT "end", first, last, times FROM segments WHERE name = ?', file)
             end = self.ends.all.get(rows[0][0]) if rows else None
-            if end is None:
+            if end is None or rows[0][3] == REPLACED:
                 continue
             _, first, last, times = rows[0]
             self.recut += 1
@@ -237,12 +245,12 @@ class Segments:
             )
             first = max(first, end.acked + 1)
             while first <= last:
-                if not await self.cut(end, first, last, times + 1):
+                upto = await self._cut(end, first, last, times + 1)
+                if upto is None:
                     break
-                first = max(
-                    row[0] for row in self.db.query('SELECT max(last) FROM segments WHERE "end" = ?', end.id)
-                )
-            self.db.execute("DELETE FROM segments WHERE name = ?", file)
+                first = upto + 1
+            # It goes when the lake has its run, like any other: who reads a folder may be about to read it.
+            self.db.execute("UPDATE segments SET times = ? WHERE name = ?", REPLACED, file)
 
     def high(self, process: str, stream: str, incarnation: int) -> int:
         """What the lake has of a stream, as far as the acknowledgements that were read say."""

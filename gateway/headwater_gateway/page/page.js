@@ -133,6 +133,7 @@ function tick() {
   $("lost").hidden = !gone;
   document.querySelector("main").classList.toggle("old", gone);
   if (gone) {
+    say("The gateway does not answer.");
     const wait = source ? "Trying…" : `Next try in ${Math.max(1, Math.ceil((retry_at - now) / 1000))} s.`;
     const data = clock ? `What you see is ${span(since())} old. ` : "";
     $("lost-why").textContent = data + wait;
@@ -150,6 +151,11 @@ function title(gone) {
   const n = (view.alarms || []).length;
   const site = view.site ? view.site.name : "";
   document.title = `${gone ? "(unreachable) " : n ? `(${plural(n, "alarm")}) ` : ""}Headwater ${site}`;
+}
+
+// Spoken by a screen reader, when it changes and not with every second.
+function say(text) {
+  if ($("say").textContent !== text) $("say").textContent = text;
 }
 
 // Everything on the page that says how long ago something was.
@@ -180,6 +186,9 @@ function show(changed) {
   if (changed.checkpoints) show_checkpoints();
   if (changed.events) show_events();
   show_summary();
+  for (const plot of plots.values()) {
+    if (plot.t.length && ending(plot) !== plot.t[plot.t.length - 1]) paint(plot);
+  }
   tick();
 }
 
@@ -205,17 +214,18 @@ function show_summary() {
     const long = h("span", { "data-for": view.site.started_us });
     verdict.replaceChildren(h("i", { "aria-hidden": "true" }, state ? "▲" : "✓"), h("span", null, word, h("small", null, more, long)));
   }
+  say(word);
   verdict.querySelector("[data-for]").textContent = span((now_us() - view.site.started_us) / 1e6);
   const { broker, database } = view.gateway;
   const figures = [
     ["Boards up", `${up}`, ` of ${boards.length}`],
     ["Backlog", number(backlog), backlog === 1 ? " element" : " elements"],
     ["In the lake", number(rows.reduce((sum, row) => sum + row.acked, 0)), " elements"],
-    ["Broker · database", broker.up ? "connected" : "not connected", ` · ${size(database.bytes)}`],
+    ["Broker", broker.up ? "connected" : "not connected", ""],
   ];
   $("figures").replaceChildren(...figures.map(([name, big, small]) => h("div", null, h("dt", null, name), h("dd", null, big, h("small", null, small)))));
   const dropped = Object.entries(view.gateway.dropped).map(([reason, n]) => `${number(n)} ${reason}`).join(", ");
-  const foot = `Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
+  const foot = `Database: ${size(database.bytes)} of at most ${size(database.max_bytes)}. Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
     `Commits: ${number(database.commits)}, the last in ${database.commit_ms} ms. Frames refused: ${dropped || "none"}.`;
   if ($("foot").textContent !== foot) $("foot").textContent = foot;
 }
@@ -250,7 +260,7 @@ function show_hosts() {
   const items = view.hosts.map((host) => {
     const [kind, word] = LINKS[host.link];
     const facts = [
-      ["process", host.process ? `${host.process}, ${host.plan || "not told"}` : "none"],
+      ["process", host.process ? `${host.process}, ${host.plan || "waits for it"}` : "none"],
       ["last word", aged(host.seen_us)],
       ["not yet safe", plural(host.unsafe, "element")],
       ["flash log free", host.log_size ? `${size(host.log_free)} of ${size(host.log_size)}` : "–"],
@@ -302,7 +312,7 @@ function make_row(name) {
   const tr = h("tr", { "data-stream": name },
     h("th", { scope: "row" }, name), h("td", { class: "wide backlog" }, cells.text, cells.bar),
     h("td", { class: "trend-cell" }, s("svg", { class: "trend", viewBox: "0 0 100 28", preserveAspectRatio: "none", "aria-hidden": "true" }, cells.trend)),
-    cells.lake, cells.newest, h("td", null, cells.button));
+    cells.lake, cells.newest, h("td", { class: "toggle" }, cells.button));
   return { tr, cells, trend: [] };
 }
 
@@ -344,7 +354,7 @@ function show_checkpoints() {
 
 function show_events() {
   const items = view.events.map((e) => h("li", null, stamp(e.at_us),
-    h("span", { class: e.kind === "alarm" ? "bad" : e.kind === "alarm over" ? "good" : "" }, { alarm: "▲ ", "alarm over": "✓ over: " }[e.kind] || "", e.text)));
+    h("span", { class: e.kind === "alarm" ? "bad" : e.kind === "alarm over" ? "good" : "" }, { alarm: "▲ ", "alarm over": "✓ " }[e.kind] || "", e.text)));
   $("events").replaceChildren(...items);
 }
 
@@ -386,7 +396,7 @@ function draw(graph, process) {
   if (graph.key === key) return;
   graph.key = key;
   const steps = { runs: "", drains: " · drains for a new version", switches: " · switches to a new version" };
-  graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, permanent at ${process.level}${steps[process.step]}`));
+  graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, level ${process.level}${steps[process.step]}`));
   const plan = layered(process);
   const laid = width < NARROW ? stacked(plan, width) : lanes(plan, width);
   graph.nodes.clear();
@@ -510,7 +520,7 @@ function lanes({ items, links, last }, width) {
   const edges = links.map((link) => {
     const a = link.from, b = link.to;
     const start = [a.x + a.w, a.y + a.h / 2], end = [b.x - 7, b.y + b.h / 2];
-    if (link.back) return { d: back(a, b), end: [b.x + b.w / 2, b.y + b.h + 7], up: true, back: true };
+    if (link.back) return back(a, b);
     let d = `M${start}`;
     if (link.row !== null) {
       const level = lane.get(a.host).y[link.row];
@@ -527,14 +537,22 @@ function curve(a, b) {
   return `C${[a[0] + bend, a[1]]} ${[b[0] - bend, b[1]]} ${b}`;
 }
 
+// Feedback: around below in a lane, otherwise to the far side of where it leads.
 function back(a, b) {
-  const y = Math.max(a.y + a.h, b.y + b.h) + 22;
-  return `M${[a.x + a.w / 2, a.y + a.h]}C${[a.x + a.w / 2, y]} ${[b.x + b.w / 2, y]} ${[b.x + b.w / 2, b.y + b.h + 7]}`;
+  const from = a.x + a.w / 2, to = b.x + b.w / 2;
+  if (a.y === b.y) {
+    const y = a.y + a.h + 20;
+    return { d: `M${[from, a.y + a.h]}C${[from, y]} ${[to, y]} ${[to, b.y + b.h + 7]}`, end: [to, b.y + b.h + 7], up: true, back: true };
+  }
+  const above = b.y < a.y;
+  const end = [b.x + b.w + 7, b.y + b.h * (above ? 0.8 : 0.2)];
+  return { d: `M${[from, above ? a.y : a.y + a.h]}C${[from, end[1]]} ${[from, end[1]]} ${end}`, end, left: true, back: true };
 }
 
 function lane_label(host, x, y, room) {
   const found = view.hosts.find((each) => each.name === host);
   const lines = [s("text", { class: "lane-name", x, y }, clip(host, room / 8), s("title", null, host))];
+  if (!found) lines.push(s("text", { class: "small", x, y: y + 17 }, "● this one"));
   if (found) {
     const [kind, word] = LINKS[found.link];
     lines.push(s("text", { class: kind === "bad" ? "lane-bad" : "small", x, y: y + 17 }, word));
@@ -562,12 +580,14 @@ function stacked({ items, links, last }, width) {
       y += high + (i + 2 < here.length ? 12 : GAP);
     }
   }
-  let gutter = 0;
+  const gutter = [4, width - 4];
   const edges = links.filter((link) => !link.to.lake).map(({ from: a, to: b, back: leads_back }) => {
     const start = [a.x + a.w / 2, a.y + a.h], end = [b.x + b.w / 2, b.y - 7];
     if (leads_back || b.rank - a.rank > 1) {
-      const left = gutter++ % 2 === 0;
-      const side = left ? 5 : width - 5;
+      const middle = Math.abs(b.x + b.w / 2 - width / 2) < 1 ? a : b;
+      const left = middle.x + middle.w / 2 <= width / 2 + 1;
+      const side = gutter[left ? 0 : 1];
+      gutter[left ? 0 : 1] += left ? 4 : -4;
       const out = [left ? a.x : a.x + a.w, a.y + a.h / 2], to = [left ? b.x - 7 : b.x + b.w + 7, b.y + b.h / 2];
       return { d: `M${out}C${[side, out[1]]} ${[side, out[1]]} ${[side, (out[1] + to[1]) / 2]}S${[side, to[1]]} ${to}`, end: to, left: !left, back: leads_back };
     }
@@ -587,7 +607,7 @@ function box(graph, item, laid) {
   if (item.lake && laid.narrow) return null;
   const kind = item.lake ? "sink" : item.kind === "source" ? "source" : "operator";
   const room = (item.w - 18) / 7.7, small = (item.w - 18) / 6.4;
-  const under = item.lake ? `durable at ${item.kind}` : item.tagged ? `${item.kind} on ${item.host}${down(item.host) ? " (lost)" : ""}` : item.kind;
+  const under = item.lake ? `durable at ${item.kind}` : item.tagged ? `${down(item.host) ? "▲ " : ""}${item.kind} · ${item.host}` : item.kind;
   const whole = item.lake ? `${item.lake}, ${under}` : `${item.name}: ${item.kind} on ${item.host}`;
   const g = s("g", { class: kind + (item.host && down(item.host) ? " down" : ""), transform: `translate(${item.x} ${item.y})`, "data-node": item.name },
     s("title", null, whole),
@@ -705,12 +725,19 @@ function take({ stream, t0_us, ms, fields }) {
   paint(plot);
 }
 
+// A stream that has nothing to say just now is shown up to the present.
+function ending(plot) {
+  const last = plot.t[plot.t.length - 1];
+  return clock && clock.us - last > 3e6 ? clock.us : last;
+}
+
 // The shortest window that shows some dozens of points, so that a slow stream is not a dot.
 function fit(plot) {
-  const end = plot.t[plot.t.length - 1];
+  const end = ending(plot);
   for (const seconds of WINDOWS_S) {
     const start = end - seconds * 1e6;
-    if (plot.t.length - plot.t.findIndex((t) => t >= start) >= 24) return seconds;
+    const first = plot.t.findIndex((t) => t >= start);
+    if (first >= 0 && plot.t.length - first >= 24) return seconds;
   }
   const all = (end - plot.t[0]) / 1e6;
   return WINDOWS_S.find((seconds) => seconds >= all) || WINDOWS_S[WINDOWS_S.length - 1];
@@ -729,8 +756,9 @@ function paint(plot) {
   const css = getComputedStyle(document.documentElement);
   const colour = (name) => css.getPropertyValue(name).trim();
   const seconds = fit(plot);
-  const end = t[t.length - 1], start = end - seconds * 1e6;
-  const first = Math.max(0, t.findIndex((at) => at >= start));
+  const end = ending(plot), start = end - seconds * 1e6;
+  const first = t.findIndex((at) => at >= start);
+  if (first < 0) return;
   let low = Infinity, high = -Infinity;
   for (const name of names) {
     for (let i = first; i < t.length; i++) {
