@@ -171,7 +171,11 @@ class Node:
 
     # The deployment to run, or None.
     def _fit(self, deploy):
-        found = deploy.load(self.store, self.key, self.name, self.board.random)
+        try:
+            found = deploy.load(self.store, self.key, self.name, self.board.random)
+        except ValueError as e:
+            self._note(0, str(e), 0)  # of another version of this program: another one can be deployed
+            return None
         if found and self.crash and self.crash[2] >= _CRASHES_MAX:
             self.failed = found[0]
             return None
@@ -195,7 +199,8 @@ class Node:
                 except (OSError, ValueError, KeyError) as e:
                     raise ValueError("source %s, driver %s: %s" % (v.name, settings["driver"], e))
                 every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else _TICK_US // 2
-                self.sensors.append(Sensor(v.index, driver, Batch(v.outs[0], plan.batch), every_us))
+                batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
+                self.sensors.append(Sensor(v.index, driver, batch, every_us))
 
     # ---- the life
 
@@ -431,11 +436,12 @@ def live(node):
 # It is told on the console, and after the restart to the gateway.
 def _crashed(node, e):
     text = type(e).__name__ + ": " + str(e)
+    row = 1 + (node.crash[2] if node.crash else 0)
     if hasattr(sys, "print_exception"):
         sys.print_exception(e)
     sys.stdout.write("%s crashed: %s\n" % (node.name, text))
     try:
-        row = node.crash[2] if node.crash else 0
-        node._note(getattr(node, "boot", 0), text, row + 1)
+        node._note(getattr(node, "boot", 0), text, row)
     except Exception as e:
         sys.stdout.write("%s: and the flash does not take it: %s\n" % (node.name, e))
+    time.sleep(min(row, 20) * 0.2)  # the flash wears, and somebody may want to read

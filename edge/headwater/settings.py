@@ -50,8 +50,8 @@ def load(path):
     name = out["name"]
     if not name or len(name) > 32 or name in ("g", "s", "gateway"):
         raise SettingsError("%s: name '%s': give 1 to 32 letters, not g, s or gateway" % (path, name))
-    if not 128 <= out["mtu"] <= 16384:
-        raise SettingsError("%s: mtu %d: give 128 to 16384" % (path, out["mtu"]))
+    if not 512 <= out["mtu"] <= 16384:
+        raise SettingsError("%s: mtu %d: give 512 to 16384" % (path, out["mtu"]))
     for source in out["sensors"]:
         s = out["sensors"][source]
         if not isinstance(s, dict) or not isinstance(s.get("driver"), str):

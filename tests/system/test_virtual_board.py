@@ -32,15 +32,15 @@ class Site:
         self.gateway = Gateway(self.broker, ["chest", "wrist"])
         self.boards: list[VirtualBoard] = []
 
-    def board(self, heap: str = HEAP, name: str = "chest", ecg: str = str(ECG)) -> VirtualBoard:
+    def board(self, name: str = "chest", ecg: str = str(ECG), **more: Any) -> VirtualBoard:
         sensors = {
             "ecg": {"driver": "file", "path": ecg, "t0_us": self.t0_us},
             "accel": {"driver": "wave", "t0_us": self.t0_us, "seed": 3},
             "button": {"driver": "presses", "t0_us": self.t0_us},
         }
         place = self.folder / name
-        config = {"broker": self.broker.settings(name, place), "sensors": sensors, "status_s": 1}
-        board = VirtualBoard(name, place, config, self.gateway.key(name), heap=heap, sectors=32)
+        config = {"broker": self.broker.settings(name, place), "sensors": sensors, "status_s": 1, **more}
+        board = VirtualBoard(name, place, config, self.gateway.key(name), heap=HEAP, sectors=32)
         self.boards.append(board)
         return board
 
@@ -121,14 +121,14 @@ def test_kill_at_any_moment_loses_nothing_that_was_accepted(site: Site) -> None:
     board = site.board()
     board.start()
     site.deploy(board, cardio())
-    for pause in (1.5, 0.7, 1.9):
-        until(lambda: site.gateway.status.get("chest", {}).get("state") == 2)
-        time.sleep(pause)
-        board.kill()
+    for batches in (5, 1, 3):
         before = len(board.accepted())
+        until(lambda: len(board.accepted()) >= before + batches)  # noqa: B023
+        board.kill()
         board.start()
-        until(lambda: len(board.accepted()) > before + 3)  # noqa: B023
-    assert everything_accepted_arrives(site, board) > 1000
+    before = len(board.accepted())
+    until(lambda: len(board.accepted()) > before)
+    assert everything_accepted_arrives(site, board) >= 10 * 60
     ((inc, rows),) = arrived(site).items()
     xis = sorted(rows)
     assert xis == list(range(1, len(xis) + 1))
@@ -140,7 +140,7 @@ def test_power_cut_in_the_middle_of_a_flash_write_loses_nothing(site: Site) -> N
     board = site.board()
     board.start()
     site.deploy(board, cardio())
-    for k in (0, 7, 130, 1001, 2222):
+    for k in (0, 7, 130, 1001):
         before = len(board.accepted())
         until(lambda: len(board.accepted()) > before + 1)  # noqa: B023
         board.cut_in_write(k)
@@ -151,7 +151,7 @@ def test_power_cut_in_the_middle_of_a_flash_write_loses_nothing(site: Site) -> N
     everything_accepted_arrives(site, board)
     assert until(lambda: site.gateway.status["chest"])["crash"] is None
     boot = max(int(line.split("boot ")[1].split(",")[0]) for line in board.lines if "boot " in line)
-    assert boot == 7  # the first life, one with the process, and one after each cut
+    assert boot == 6  # the first life, one with the process, and one after each cut
 
 
 def test_outage_of_the_link_is_caught_up_from_the_flash(site: Site) -> None:
@@ -242,6 +242,30 @@ def test_cancelled_switch_lets_the_sensors_go_on(site: Site) -> None:
     everything_accepted_arrives(site, board)
     assert [hole[1] for hole in holes(site)] == [RESTART]
     assert board.starts == 2
+
+
+def test_sleeping_board_promises_its_silence_and_loses_nothing(site: Site) -> None:
+    board = site.board(sleep_s=1, awake_s=4)
+    board.start()
+    p = Process("site", batch=8, level="local")
+    p.host("chest", heap_kb=256)
+    p.lake("site/button", p.source("button", "a:u8", on="chest"))
+    site.deploy(board, bytes(p.encode()))
+    until(lambda: board.starts >= 4)
+    board.kill()  # in its sleep or awake: what was accepted is in the flash
+    board.start()
+    accepted = [a for a in board.accepted() if a.source == "button"]
+    until(lambda: max(arrived(site, "button").get(accepted[-1].incarnation, [0])) >= accepted[-1].xi)
+    with site.gateway.lock:
+        rows = arrived(site, "button")[accepted[0].incarnation]
+        start = 0
+        for a in accepted:
+            for i in range(a.n):
+                assert rows[a.xi + i][1] == (board_sensors.press(a.first + i, 0, 0),)
+            assert rows[a.xi][0] > start  # time never falls, across sleeps too
+            start = rows[a.xi][0]
+    assert not site.gateway.outbox.errors
+    assert not any("crash" in line for line in board.lines)
 
 
 def test_process_that_crashes_again_and_again_is_left_out_and_told(site: Site) -> None:

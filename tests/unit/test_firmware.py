@@ -56,7 +56,7 @@ def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> 
         ('{"name": "a", "broker": {"port": 1}}', "broker: 'host' is missing"),
         ('{"name": "a", "broker": {"host": 7}}', "'host' is 7: give a str"),
         ('{"name": "g", "broker": {"host": "h"}}', "name 'g': give 1 to 32 letters, not g, s or gateway"),
-        ('{"name": "a", "broker": {"host": "h"}, "mtu": 10}', "mtu 10: give 128 to 16384"),
+        ('{"name": "a", "broker": {"host": "h"}, "mtu": 10}', "mtu 10: give 512 to 16384"),
         ('{"name": "a", "broker": {"host": "h"}, "status_s": -1}', "'status_s' is -1: give a int"),
         ('{"name": "a", "broker": {"host": "h"}, "sensors": {"ecg": {}}}', "'ecg' names no driver"),
         ("[]", "give an object with keys"),
