@@ -134,13 +134,12 @@ class Checkpoints:
     def _take(self, cid, slot):
         inst = self.inst
         self.taken += 1
-        size = inst.op.state_size()
-        state = bytearray(size)
+        state = bytearray(inst.op.state_size())
         inst.op.snapshot(state, 0)
         outs = [p.ring.last for p in inst.ports]
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
-        body = pack.dumps([FORMAT, inst.vertex.version, pos, outs, flags, inst.changed, bytes(state)])
+        body = pack.dumps([FORMAT, inst.vertex.version, pos, outs, flags, inst.changed, state])
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.

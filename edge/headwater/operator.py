@@ -163,7 +163,8 @@ class Operator:
             code = "<"
             for name, kind, count, _ in fields(self.STATE):
                 names.append(name)
-                code += (str(len(getattr(self, name))) if count else "") + TYPES[kind][0]
+                # An array goes as the bytes that it is: hosts are little-endian.
+                code += "%ds" % (TYPES[kind][1] * len(getattr(self, name))) if count else TYPES[kind][0]
             self._laid = self.STATE
             self._names = tuple(names)
             self._code = code
@@ -179,10 +180,7 @@ class Operator:
         values = []
         for name in self._names:
             value = getattr(self, name)
-            if type(value) is array:
-                values.extend(value)
-            else:
-                values.append(value)
+            values.append(bytes(value) if type(value) is array else value)
         struct.pack_into(code, buf, pos, *values)
         return pos + struct.calcsize(code)
 
