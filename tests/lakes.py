@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -162,7 +163,7 @@ class LakeOf:
             for name in ("ranges", "gaps"):
                 row[name] = [dict(first=first, last=last) for first, last in row[name]]
             progress.append(row)
-        for name in ("streams", "elements", "quarantine", "gaps"):
+        for name in ("elements", "quarantine", "gaps", "streams"):
             rows = getattr(self, name)
             self._put(name, rows[self._written.get(name, 0) :], "append")
             self._written[name] = len(rows)
@@ -185,4 +186,38 @@ def healthy(path: Path) -> LakeOf:
     lake.gap("cardio/ecg", 701, 800)
     lake.rows("cardio/ecg", 801, 1000)
     lake.rows("cardio/rate", 1, 300, alphabet="bpm:u8")
+    return lake
+
+
+def belt(path: Path) -> LakeOf:
+    """A minute of an electrocardiogram: its board restarts, then the link is gone, then a buffer is full."""
+    values = array("h", Path("tests/data/ecg208-360hz.i16").read_bytes())
+    lake = LakeOf(path)
+    lake.stream("cardio/ecg", within_ms=5_000)
+    lake.stream("cardio/rate", "bpm:u8")
+
+    def ecg(first: int, last: int, late_s: float, landed_s: float | None = None) -> None:
+        rows = lake.rows(
+            "cardio/ecg",
+            first,
+            last,
+            every_s=1 / 360,
+            landed_s=landed_s,
+            ints=lambda xi: [values[xi]],
+        )
+        for row in rows:
+            row["ts"] += timedelta(seconds=late_s)
+            row["arrived"] = min(row["arrived"] + timedelta(seconds=late_s), row["landed"])
+
+    for first in range(1, 7200, 1800):
+        ecg(first, first + 1799, 0)
+    lake.rows("cardio/rate", 1, 20, every_s=1, alphabet="bpm:u8", ints=lambda xi: [70 + xi % 3])
+    lake.write()
+    lake.gap("cardio/ecg", 7201, 7201, "hole", "restart")
+    lake.gaps[-1].update(from_ts=at(20), to_ts=at(23.5))
+    ecg(7202, 14400, 3.5, landed_s=50)
+    lake.gap("cardio/ecg", 14401, 15120, times=False)
+    ecg(15121, 21600, 3.5)
+    lake.rows("cardio/rate", 21, 60, every_s=1, alphabet="bpm:u8", ints=lambda xi: [70 + xi % 3])
+    lake.write()
     return lake

@@ -135,8 +135,8 @@ class Lake:
 
     def as_of(self, when: int | datetime | str) -> Lake:
         """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC)."""
-        histories = {name: self._history(name) for name in TABLES}
-        elements = histories["elements"]
+        moment = None if isinstance(when, int) else _micros(when)
+        elements = self._history("elements")
         if isinstance(when, int):
             if when not in [version for version, _ in elements]:
                 raise LakeError(
@@ -146,14 +146,15 @@ class Lake:
             # What belongs to a version of `elements` is written after it, and before the next one.
             later = [time for version, time in elements if version > when]
             moment = later[0] - 1 if later else None
+            version: int | None = when
         else:
-            moment = _micros(when)
-        at = {name: self._newest(name, history, moment) for name, history in histories.items()}
-        if isinstance(when, int):
-            at["elements"] = when
-        if at["elements"] is None:
+            version = self._newest("elements", elements, moment)
+        if version is None:
             oldest = datetime.fromtimestamp(elements[0][1] / 1e6, UTC)
             raise LakeError("%s did not exist at %s: it begins at %s" % (self.location, when, oldest))
+        others = [name for name in TABLES if name != "elements"]
+        at = {name: self._newest(name, self._history(name), moment) for name in others}
+        at["elements"] = version
         return Lake(self.spark, self.location.spark, at=at)
 
     def _history(self, name: str) -> list[tuple[int, int]]:
