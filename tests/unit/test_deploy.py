@@ -1,0 +1,142 @@
+"""Deployments: read totally, and switched so that a power cut at any place loses no numbering."""
+
+import random
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from headwater import block, deploy, pack
+from headwater.alphabet import Alphabet
+from headwater.batch import Batch
+from headwater.cutflash import KINDS, CutFlash, PowerCut
+from headwater.log import Log
+from headwater.process import Fir, Process
+from headwater.seal import hmac, pair_key
+
+KEY = bytes(range(32))
+MASTER = b"\x77" * 32
+LOG = 0x1234
+
+
+def plan(*sources: str, operator: bool = False) -> bytes:
+    p = Process("p", batch=10, level="local")
+    for name in sources:
+        stream = p.source(name, "x:i16", rate_hz=10, on="chest")
+        p.lake("p/" + name, stream)
+        if operator:
+            smooth = Fir([1, 2, 1], shift=2).named(name + "_smooth").on("chest")
+            p.lake("p/%s_smooth" % name, stream >> smooth)
+    return bytes(p.encode())
+
+
+OLD = pack.dumps([1, plan("ecg", "gone", operator=True), []])
+NEW = pack.dumps([1, plan("fresh", "ecg"), []])
+
+
+def mounted(flash: CutFlash) -> Log:
+    log = Log(flash)
+    log.mount()
+    return log
+
+
+def decided() -> CutFlash:
+    """The flash of a drained board for which a switch has just been decided."""
+    flash = CutFlash(8, 1024)
+    Log.format(flash, LOG)
+    log = mounted(flash)
+    log.put(1, (9).to_bytes(4, "little"))
+    log.put(2, (5000).to_bytes(8, "little"))
+    log.put(0x101, b"\x93\x01\x01\x01")
+    log.put_blob(deploy.CURRENT, OLD)
+    log.put_blob(4, b"a permanent checkpoint" * 5)
+    batch = Batch(Alphabet("x:i16"), 10)
+    body = bytearray(200)
+    for first in range(1, 61, 10):
+        batch.n, batch.xi, batch.ts, batch.dt = 10, first, 1000 * first, 100
+        end = block.encode(batch, 0, 10, body, 0)
+        for stream in (0, 16):
+            log.append_run(stream, first, 10, batch.ts_of(9), body[:end])
+    log.put_blob(0x801, NEW)
+    log.put(4, sha256(NEW).digest()[:8] + b"\1")
+    return flash
+
+
+def switched(log: Log) -> None:
+    found = deploy.load(log, KEY, "chest", lambda: 77)
+    assert found is not None
+    assert found[0] == sha256(NEW).digest()[:8]
+    assert [v.name for v in found[1].vertices] == ["fresh", "ecg"]
+    assert log.tail(8) == (60, 51900)  # ecg numbers on, as vertex 1
+    assert log.tail(0) == (0, 0)
+    assert log.get(0x41) == LOG.to_bytes(8, "little")
+    assert log.get(0x40) == (77).to_bytes(8, "little")  # a name that may have been used before
+    assert (log.get(1), log.get(2)) == ((9).to_bytes(4, "little"), (5000).to_bytes(8, "little"))
+    assert (log.get(4), log.get(0x101)) == (None, None)
+    assert log.blob_keys() == [deploy.CURRENT]
+    assert deploy.waiting(log) == (None, False)
+
+
+def test_switch_leaves_the_sources_numbers_and_nothing_else_of_the_old_process() -> None:
+    switched(mounted(decided()))
+
+
+def test_power_cut_at_any_operation_of_a_switch_ends_in_the_new_process() -> None:
+    start = decided()
+    mounted(start)
+    shot = start.snapshot()
+    start.trace = []
+    log = mounted(start)
+    before = len(start.trace)
+    deploy.load(log, KEY, "chest", lambda: 77)
+    sizes = [size for _, size in start.trace]
+    assert len(sizes) - before > 10
+    first = shot[3][4]
+    for k in range(before, len(sizes)):
+        for byte in {0, sizes[k] // 2, sizes[k]}:
+            for kind in range(len(KINDS)):
+                flash = CutFlash(8, 1024)
+                flash.restore(shot)
+                flash.arm(first + k, byte, kind)
+                with pytest.raises(PowerCut):
+                    deploy.load(mounted(flash), KEY, "chest", lambda: 77)
+                flash.revive()
+                switched(mounted(flash))
+
+
+def test_deployment_gives_plan_place_and_unmasked_keys() -> None:
+    p = Process("p", batch=10, level="local")
+    ecg = p.source("ecg", "x:i16", rate_hz=10, on="chest")
+    p.lake("p/x", ecg >> Fir([1, 2, 1], shift=2).on("wrist"))
+    key = pair_key(MASTER, 0, 5)
+    pair = pair_key(MASTER, 5, 9)
+    pad = hmac(key, b"headwater mask", (9).to_bytes(8, "big"))
+    hosts = p.plan().hosts
+    mask = bytes(a ^ b for a, b in zip(pair, pad, strict=True))
+    data = pack.dumps([1, bytes(p.encode()), [[hosts.index("wrist"), 9, mask]]])
+    found, me, keys = deploy.read(data, key, "chest")
+    assert (found.name, hosts[me]) == ("p", "chest")
+    assert keys == {0: key, hosts.index("wrist"): pair}
+
+
+def test_broken_deployments_give_one_error() -> None:
+    good: list[Any] = [1, plan("ecg"), []]
+    deploy.read(pack.dumps(good), KEY, "chest")
+    bad: list[Any] = [
+        None, 7, [], [1], [2, good[1], []], [1, b"", []], [1, "text", []], [1, good[1], 5], [1, good[1], [5]],
+        [1, good[1], [[1, 2]]], [1, good[1], [[9, 2, bytes(32)]]], [1, good[1], [[1, 2, bytes(31)]]],
+        [1, good[1], [[1, -2, bytes(32)]]], [1, good[1], [["a", 2, bytes(32)]]], [1, good[1], [[1, 2, 32]]],
+    ]  # fmt: skip
+    for content in bad:
+        with pytest.raises(ValueError, match="^deployment: "):
+            deploy.read(pack.dumps(content), KEY, "chest")
+    chance = random.Random(5)
+    data = pack.dumps(good)
+    for _ in range(3000):
+        broken = bytearray(data[: chance.randrange(len(data) + 1)])
+        for _ in range(chance.randrange(4)):
+            if broken:
+                broken[chance.randrange(len(broken))] = chance.randrange(256)
+        try:
+            deploy.read(bytes(broken), KEY, "chest")
+        except ValueError as error:
+            assert str(error).startswith("deployment: ")
