@@ -1,0 +1,142 @@
+"""`hw demo`: the main job, end to end with real parts, while things go wrong; it ends in proof."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import Trouble, house
+
+if TYPE_CHECKING:
+    from ..demo.story import Ending
+
+SUMMARY = "boards, broker, gateway, Spark and Delta at work while parts of them die; ends with the audit"
+
+FOLDER = house.CACHE / "demo"
+SECONDS = 60
+SECONDS_MIN = 20
+MARK = ".headwater-demo"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="S", help="length of the story (%d)" % SECONDS
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of where exactly power goes (1)")
+    parser.add_argument(
+        "--folder", metavar="FOLDER", help="where everything is left (%s)" % FOLDER.relative_to(house.ROOT)
+    )
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if args.seconds < SECONDS_MIN:
+        raise Trouble("--seconds %g: the story needs %d at least" % (args.seconds, SECONDS_MIN))
+    folder = _fresh(Path(args.folder).absolute() if args.folder else FOLDER)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    house.ensure("gateway")
+    house.ensure("lake")
+    house.jars()
+    house.mosquitto()
+    import headwater_gateway
+
+    from ..demo.story import Story
+
+    story = None
+    try:
+        story = Story(folder, args.seconds, args.seed, say)
+        story.begin()
+        ending = story.run()
+    except headwater_gateway.Trouble as trouble:
+        raise Trouble(str(trouble))
+    finally:
+        if story is not None:
+            story.site.close()
+    answer = _answer(ending, args.seed)
+    ok = _ok(answer)
+    for line in _page(ending, answer, ok, time.monotonic() - began):
+        say(line)
+    return (0 if ok else 1), answer
+
+
+def _fresh(folder: Path) -> Path:
+    """An empty folder; what an earlier demo left there goes."""
+    if folder.exists():
+        if any(folder.iterdir()) and not (folder / MARK).exists():
+            raise Trouble("%s is not empty, and no demo made it: choose another --folder" % folder)
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True)
+    (folder / MARK).touch()
+    return folder
+
+
+def _answer(ending: Ending, seed: int) -> dict[str, Any]:
+    from headwater_cloud.audit import as_json
+
+    compared = ending.compared
+    audit = as_json(ending.audit)
+    return {
+        "accepted": compared.accepted,
+        "delivered": compared.delivered,
+        "lost": compared.lost + audit["lost"],
+        "duplicates": compared.twice + audit["duplicates"],
+        "divergent": compared.divergent + audit["divergent"],
+        "out_of_order": audit["out_of_order"],
+        "gaps_declared": audit["gaps_declared"],
+        "holes": audit["holes"],
+        "migrations_planned": 0,
+        "migrations_unplanned": 0,
+        "replayed": audit["conservation"]["duplicates"],
+        "seed": seed,
+        "drained": ending.drained,
+        "faults": [
+            {"part": s.part, "what": s.what, "from_s": round(s.from_s, 2), "to_s": round(s.to_s, 2)}
+            for s in ending.watch.spells
+        ],
+        "audit_ok": audit["ok"],
+        "conservation": audit["conservation"]["holds"],
+        "picture": str(ending.picture),
+        "lake": audit["lake"],
+    }
+
+
+def _ok(answer: dict[str, Any]) -> bool:
+    none = ("lost", "duplicates", "divergent", "out_of_order")
+    return bool(
+        answer["accepted"]
+        and not any(answer[name] for name in none)
+        and answer["drained"]
+        and answer["audit_ok"]
+        and answer["conservation"]
+    )
+
+
+def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> Iterator[str]:
+    from .audit import page
+
+    yield ""
+    yield from page(ending.audit)
+    yield ""
+    yield (
+        "%s samples accepted by the boards, %s rows of them in the lake: %d lost, %d twice, %d divergent"
+        % (
+            f"{answer['accepted']:,}",
+            f"{answer['delivered']:,}",
+            answer["lost"],
+            answer["duplicates"],
+            answer["divergent"],
+        )
+    )
+    if not answer["drained"]:
+        yield "not everything that was accepted had arrived when the waiting ended"
+    yield "%d faults; the timeline: %s" % (len(answer["faults"]), answer["picture"])
+    yield "the lake in Spark: hw shell %s" % answer["lake"]
+    yield "%s, %.0f s" % ("the promise holds" if ok else "THE PROMISE DOES NOT HOLD", took_s)

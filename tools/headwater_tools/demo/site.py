@@ -1,0 +1,145 @@
+"""The site of the demo: broker, gateway, sink and three virtual boards, in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from .. import Trouble, house, virtual_board
+from ..commands.provision import provision
+from .parts import Cord, Part, free_port, until
+
+PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
+BOARDS = ("chest", "wrist", "hip")
+HEAP = "128k"
+SINK_AGAIN_S = 60  # a sink that starts: a JVM, Spark, the tables
+
+# What differs from the defaults: a demo has no patience.
+SETTINGS = """\
+[mqtt]
+host = "localhost"
+port = %d
+reconnect_max_s = 1
+[lake]
+segment_s = 1.0
+acks_every_s = 0.3
+[http]
+port = %d
+[boards]
+silent_s = 4
+"""
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        from headwater_gateway import config, provision
+
+        self.folder = folder
+        self.port = free_port()
+        self.page_port = free_port()
+        self.lake = folder / "lake"
+        provision.site(folder, "localhost", self.port)
+        self.file = folder / "gateway.toml"
+        self.file.write_text(SETTINGS % (self.port, self.page_port))
+        self.config = config.read(self.file)
+        conf = folder / "mosquitto" / "mosquitto.conf"
+        text = conf.read_text().replace("listener %d" % self.port, "listener %d 127.0.0.1" % self.port)
+        # Started by root, Mosquitto would become another user and not read what is ours alone.
+        conf.write_text(text if os.geteuid() else "user root\n" + text)
+        (folder / "landing").mkdir(exist_ok=True)
+        self.broker = Part("the broker", [*house.mosquitto(), "-c", str(conf)], folder / "mosquitto.log")
+        python = [sys.executable, "-P", "-m"]
+        self.gateway = Part(
+            "the gateway", [*python, "headwater_gateway", str(self.file)], folder / "gateway.log"
+        )
+        hw = [*python, "headwater_tools"]
+        sink = [*hw, "sink", str(folder / "landing"), str(self.lake), "--trigger", "2"]
+        self.sink = Part(
+            "the sink", [*sink, "--maintain-every", "0", "--files-per-trigger", "20"], folder / "sink.log"
+        )
+        self.boards: dict[str, virtual_board.VirtualBoard] = {}
+        self.cords: dict[str, Cord] = {}
+
+    def start_broker(self) -> None:
+        self.broker.start()
+        until(self._answers, 10, "the broker does not answer: see %s" % self.broker.log)
+
+    def _answers(self) -> bool:
+        self.broker.must_run()
+        try:
+            socket.create_connection(("127.0.0.1", self.port), 1).close()
+            return True
+        except OSError:
+            return False
+
+    def start_gateway(self) -> None:
+        self.gateway.start()
+        until(self._speaks, 20, "the gateway does not answer: see %s" % self.gateway.log)
+
+    def _speaks(self) -> bool:
+        self.gateway.must_run()
+        return self.state() is not None
+
+    def state(self) -> dict[str, Any] | None:
+        """What the gateway says of everything; None while it is down."""
+        from headwater_gateway import Trouble as GatewayTrouble
+        from headwater_gateway import control
+
+        try:
+            return control.ask(self.config, "/state")
+        except GatewayTrouble:
+            return None
+
+    def add_board(self, name: str, sensors: dict[str, Any]) -> virtual_board.VirtualBoard:
+        """Provision a board and make it; it reaches the broker by a cord of its own."""
+        home = provision(self.file, name)
+        config = json.loads((home / "config.json").read_text())
+        folder = self.folder / "virtual" / name
+        folder.mkdir(parents=True)
+        (folder / "ca.der").write_bytes((home / "ca.der").read_bytes())
+        cord = self.cords[name] = Cord(self.port)
+        broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
+        config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
+        key = (home / "board.key").read_bytes()
+        made = self.boards[name] = virtual_board.VirtualBoard(name, folder, config, key, heap=HEAP)
+        return made
+
+    def deploy(self) -> None:
+        import base64
+
+        from headwater.check import check
+        from headwater_gateway import control
+
+        from ..processes import load
+
+        report = check(load(str(PROCESS)))
+        if report.decoded is None:
+            raise Trouble("\n".join(map(str, report.problems)))
+        control.ask(self.config, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
+
+    def deployed(self) -> bool:
+        state = self.state()
+        return bool(state) and all(board["plan"] == "runs" for board in state["boards"].values())
+
+    def close(self) -> None:
+        """End everything that was started."""
+        for board in self.boards.values():
+            board.kill()
+        self.gateway.stop()
+        self.sink.stop(30)
+        self.broker.kill()
+        for cord in self.cords.values():
+            cord.close()
+
+    def wait_for_sink(self) -> None:
+        """Until the sink has begun: its table of progress is there."""
+
+        def begun() -> bool:
+            self.sink.must_run()
+            return (self.lake / "progress" / "_delta_log").is_dir()
+
+        until(begun, SINK_AGAIN_S, "the sink did not begin in %d s: see %s" % (SINK_AGAIN_S, self.sink.log))
