@@ -1,7 +1,7 @@
 """Acknowledgements: what a gateway may let go of, one file a process.
 
-Written last: everything in them can be queried, and on a local path lies on the disk itself. They are made from
-`progress` and `quarantine` alone, so a file that was lost or never written is made again.
+Written last: everything in them can be queried, and on a local path lies on the disk itself. They are made
+from `progress` and `quarantine` alone, so a file that was lost or never written is made again.
 """
 
 from __future__ import annotations

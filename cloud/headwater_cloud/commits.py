@@ -45,7 +45,7 @@ class Commit:
 
 def version(table: Location) -> int:
     """The newest version of a table."""
-    return tables.open_table(table, files=False).version()
+    return tables.open_table(table).version()
 
 
 def since(files: Files, table: Location, after: int) -> list[Commit]:
@@ -63,7 +63,7 @@ def paths(table: Location, commit: Commit) -> list[str]:
 
 
 def sync(table: Location, behind: Iterable[Commit]) -> None:
-    """Put commits of a table on a local path onto the disk itself: data first, then the entries of the log."""
+    """Put commits of a table on a local path onto the disk itself: data, then the entries of the log."""
     if table.local is None:
         return
     folder = table.local

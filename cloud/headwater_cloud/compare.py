@@ -1,8 +1,8 @@
 """Rows that come again: equal ones are duplicates, others are divergent. Runs after the append.
 
-`elements` then holds every ξ that is in question, whether it came today or a year ago or with another file of the same
-batch. One job reads both sides and compares a count and a XOR of 64-bit hashes for each range; rows are joined
-only in ranges where these differ, and that join alone decides.
+`elements` then holds every ξ that is in question, whether it came today or a year ago or with another file
+of the same batch. One job reads both sides and compares a count and a XOR of 64-bit hashes for each range;
+rows are joined only in ranges where these differ, and that join alone decides.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Small files of a lake, whole or not at all: on a local disk by rename, elsewhere through Hadoop's file systems.
+"""Small files of a lake, whole or not at all: on a local disk by rename, elsewhere through Hadoop's file
+systems.
 
-Hadoop's run in the JVM, so whatever Spark can reach this can reach. An object store shows an object when it is
-complete; a local path gets a file that is on the disk itself before its name is.
+Hadoop's run in the JVM, so whatever Spark can reach this can reach. An object store shows an object when it
+is complete; a local path gets a file that is on the disk itself before its name is.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """One writer per lake: an OS lock where the lake is a local path, a lease elsewhere.
 
-Two processes that write one Delta table on a local path destroy its log, maintenance included; so the lock comes
-before anything else. The JVM holds it, because the JVM may go on writing for a moment after Python was
-killed; Python holds a second one, because Python writes the small tables. Both are free the moment their holder
-dies. The lease is for object stores, and for file systems that several machines share: it runs out, so a
-holder that was believed dead may wake; what stops that one is the fence, which the sink raises (`sink.py`).
+Two processes that write one Delta table on a local path destroy its log, maintenance included; so the lock
+comes before anything else. The JVM holds it, because the JVM may go on writing for a moment after Python
+was killed; Python holds a second one, because Python writes the small tables. Both are free the moment
+their holder dies. The lease is for object stores, and for file systems that several machines share: it runs
+out, so a holder that was believed dead may wake; what stops that one is the fence, which the sink raises
+(`sink.py`).
 """
 
 from __future__ import annotations

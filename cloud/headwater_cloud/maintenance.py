@@ -1,7 +1,7 @@
 """Keeps a lake quick to read: compaction, clustering, removal of what no version needs.
 
-Only the holder of the lake's lock may do this. A running sink does it between batches, by its schedule or because
-a file in `requests/` asks for it; `hw maintain` does it itself where no sink runs.
+Only the holder of the lake's lock may do this. A running sink does it between batches, by its schedule or
+because a file in `requests/` asks for it; `hw maintain` does it itself where no sink runs.
 """
 
 from __future__ import annotations

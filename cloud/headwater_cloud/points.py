@@ -1,8 +1,8 @@
 """Named points at which the sink can be made to die, so that its promises can be proven against kill -9.
 
-HEADWATER_CRASH_AT=POINT:N in the environment kills JVM and Python with SIGKILL when POINT is reached for the
-N-th time. Points within Spark's own work (`writing`, `optimizing`, `vacuuming`) strike when the first file of the table
-has come or gone. Without the variable nothing happens.
+HEADWATER_CRASH_AT=POINT:N in the environment kills JVM and Python with SIGKILL when POINT is reached for
+the N-th time. Points within Spark's own work (`writing`, `optimizing`, `vacuuming`) strike when the first
+file of the table has come or gone. Without the variable nothing happens.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """What a lake has of each numbering: the table `progress`, and the memory of the one who writes it.
 
-The truth of the sink: Spark's checkpoint may be lost, this may not be wrong. It is computed from what it was
-before the batch, saved in one commit with the batch's number and a hash of its files, and only after the rows
-are in `elements`. Where it is behind `elements` (killed in between), the sink sees that by the version it names.
+The truth of the sink: Spark's checkpoint may be lost, this may not be wrong. It is computed from what it
+was before the batch, saved in one commit with the batch's number and a hash of its files, and only after
+the rows are in `elements`. Where it is behind `elements` (killed in between), the sink sees that by the
+version it names.
 """
 
 from __future__ import annotations
@@ -94,16 +95,17 @@ class Progress:
         """Take the table as it is now, after maintenance of our own."""
         self._table = tables.open_table(lake / "progress")
 
-    def save(self) -> None:
-        """One commit; Fenced where somebody else has written since this was read."""
+    def save(self) -> int:
+        """One commit, of the version that this gives; Fenced where somebody else has written since."""
         assert self._table is not None
         rows = [self._row(key, numbering) for key, numbering in sorted(self.numberings.items())]
         stand = {GENERATION: self.generation, BATCH: self.batch, FILES: self.files, ELEMENTS: self.elements}
         data = pa.Table.from_pylist(rows, schema=tables.SCHEMAS["progress"])
         try:
             tables.write(self._table, data, "overwrite", stand)
-        except CommitFailedError as error:
-            raise Fenced("another process has written the table `progress`; this one has stopped: %s" % error)
+        except CommitFailedError:
+            raise Fenced("another process has written the table `progress`; this one has stopped")
+        return self._table.version()
 
     def _row(self, key: Key, numbering: Numbering) -> dict[str, Any]:
         accounted = numbering.accounted()

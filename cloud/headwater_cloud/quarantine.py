@@ -1,7 +1,7 @@
 """What is refused: unreadable files, divergent rows. Kept with reason and bytes, each once.
 
-Few batches have any, so this may cost a Spark commit. A file or row that is in quarantine already, because a batch
-was cut into other files after a crash, is not written again.
+Few batches have any, so this may cost a Spark commit. A file or row that is in quarantine already, because
+a batch was cut into other files after a crash, is not written again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unreadable:
 
 def unreadable_frame(spark: SparkSession, files: Sequence[Unreadable]) -> DataFrame:
     """Unreadable files as rows of `quarantine` without `landed`."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for bad in files:
         try:
             name = read_name(bad.file)

@@ -1,8 +1,8 @@
 """Progress out of what is in the tables: after a kill, a lost table, a lake that was taken back.
 
-`absorb` takes up rows that are in `elements` and that progress does not know, because the sink died between the two;
-`rebuild` makes progress anew. Both raise the generation, so that no transaction of former batches can make
-Delta skip what comes now.
+`absorb` takes up rows that are in `elements` and that progress does not know, because the sink died between
+the two; `rebuild` makes progress anew. Both raise the generation, so that no transaction of former batches
+can make Delta skip what comes now.
 """
 
 from __future__ import annotations

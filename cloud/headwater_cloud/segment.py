@@ -228,7 +228,7 @@ def _typed(said: dict[str, Any], key: str, kind: type) -> Any:
     value = said.get(key)
     if type(value) is not kind:
         raise ValueError("`%s` is %s" % (key, "missing" if value is None else repr(value)[:80]))
-    if kind is int and not 0 <= value <= XI_MAX:
+    if isinstance(value, int) and not 0 <= value <= XI_MAX:
         raise ValueError("`%s` is %d" % (key, value))
     return value
 
@@ -247,7 +247,8 @@ def _gap(said: Any) -> Gap:
 def _check_declared(name: Name, segment: Segment) -> None:
     named = (name.incarnation, name.first, name.last, name.rows)
     said = (segment.incarnation, segment.first, segment.last, segment.rows)
-    if name.process != name_part(segment.process) or name.stream != name_part(segment.stream) or named != said:
+    parts = (name_part(segment.process), name_part(segment.stream))
+    if (name.process, name.stream) != parts or named != said:
         raise SegmentError(
             "disagrees",
             "its footer says %s of %s, incarnation %s, %d-%d with %d rows; its name says otherwise"
@@ -261,7 +262,7 @@ def _check_declared(name: Name, segment: Segment) -> None:
             ),
         )
     if zlib.crc32(segment.alphabet.encode()) != name.alphabet_crc:
-        raise SegmentError("disagrees", "its footer has the alphabet '%s', its name another" % segment.alphabet)
+        raise SegmentError("disagrees", "its name has not the alphabet '%s' of its footer" % segment.alphabet)
     at = segment.first
     missing = 0
     if len(segment.gaps) > GAPS_MAX:
@@ -284,9 +285,11 @@ def _check_layout(segment: Segment, metadata: pq.FileMetaData, schema: pa.Schema
     if have != want:
         odd = [name for name, kind in have if (name, kind) not in want]
         odd += [name for name, kind in want if (name, kind) not in have and name not in odd]
-        raise SegmentError("layout", "its columns are not a segment's: %s" % (", ".join(odd)[:200] or "their order"))
+        odd = odd or ["their order"]
+        raise SegmentError("layout", "its columns are not a segment's: %s" % ", ".join(odd)[:200])
     if metadata.num_rows != segment.rows:
-        raise SegmentError("disagrees", "it has %d rows, its footer says %d" % (metadata.num_rows, segment.rows))
+        detail = "it has %d rows, its footer says %d" % (metadata.num_rows, segment.rows)
+        raise SegmentError("disagrees", detail)
 
 
 def _check_statistics(segment: Segment, metadata: pq.FileMetaData) -> int | None:

@@ -1,4 +1,5 @@
-"""The sink and maintenance as programs: arguments, signals, words. `hw sink` and `spark-submit` both come here."""
+"""The sink and maintenance as programs: arguments, signals, words. `hw sink` and `spark-submit` both come
+here."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from .errors import LakeError
 
-# Small by design: a lake of a site is read and written by few cores, and Delta's defaults (50 partitions for the state
-# of a table, 200 for a shuffle) make a first read take 13 s.
+# Small by design: a lake of a site is read and written by few cores, and Delta's defaults (50 partitions for
+# the state of a table, 200 for a shuffle) make a first read take 13 s.
 SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -39,7 +39,7 @@ def start(
     more: Mapping[str, str] | None = None,
     name: str = "headwater",
 ) -> SparkSession:
-    """A session for lakes; where a session runs already (spark-submit, a notebook), that one, configured for us."""
+    """A session for lakes; where one runs already (spark-submit, a notebook), that one, configured for us."""
     if SparkSession.getActiveSession() is None and not os.environ.get("PYSPARK_GATEWAY_PORT"):
         check_java()
     builder = SparkSession.builder.appName(name)
@@ -73,6 +73,6 @@ def check_java() -> None:
         )
     if shutil.which("java") is None:
         raise LakeError(
-            "Spark needs Java 17, and there is none on this machine: install it (Debian: openjdk-17-jre-headless) or "
-            "set JAVA_HOME"
+            "Spark needs Java 17, and there is none on this machine: install it (Debian: "
+            "openjdk-17-jre-headless) or set JAVA_HOME"
         )

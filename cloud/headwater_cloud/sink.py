@@ -1,7 +1,7 @@
 """The sink: segments of the landing zone become rows of a lake, each once, and are acknowledged.
 
-The stream carries files, not rows. A batch is a list of names with the length, CRC-32 and footer of each; and then,
-in this order, each step done again without harm when a kill came behind it:
+The stream carries files, not rows. A batch is a list of names with the length, CRC-32 and footer of each;
+and then, in this order, each step done again without harm when a kill came behind it:
 
     validate      name against footer against CRC: what does not agree never enters a read
     decide        on ranges, by progress as it was before the batch
@@ -18,8 +18,8 @@ depends on nothing that the checkpoint remembers, but for the list of files, whi
 - the newest batch again, with the same files: it is done, and only acknowledged again;
 - any other batch that is not behind the newest one: the checkpoint was lost, wholly or its end. The
   generation goes up, and with it the transaction of the appends;
-- `elements` has commits that progress does not know: of this very batch, and then the append is skipped by its
-  transaction and found; or of another one, and then their rows are absorbed into progress first.
+- `elements` has commits that progress does not know: of this very batch, and then the append is skipped by
+  its transaction and found; or of another one, and then their rows are absorbed into progress first.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ LOOK_S = 30.0  # between two looks for files that are too large
 WATCH_S = 1  # between two looks for requests
 CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
 
-# What the stream gives of each file. The footer's length stands in front of the last four bytes; of a file that
-# is none of Parquet's the last bytes are taken, whatever they are.
+# What the stream gives of each file. The footer's length stands in front of the last four bytes; of a file
+# that is none of Parquet's the last bytes are taken, whatever they are.
 _SOURCE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 _FOOTER_BYTES = (
     "least(cast(conv(concat(hex(substring(content, -5, 1)), hex(substring(content, -6, 1)), "
@@ -194,7 +194,7 @@ class Sink:
         self._acks.write(self.progress, [])
 
     def _rebuild(self) -> None:
-        """The tables do not follow from what progress names: they say what is there, and all else comes again."""
+        """The tables do not follow from what progress names: take what is there; all else comes again."""
         self._say("progress does not agree with the lake: making it anew from its rows")
         newest = commits.version(self._elements)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
@@ -378,7 +378,7 @@ class Sink:
     def _append(
         self, spark: SparkSession, good: dict[str, Segment], batch: int, files: int, landed_us: int
     ) -> tuple[Decision, list[Commit], Stamp]:
-        """Append what is new, until a commit says so; the decision, what progress did not know, who we are."""
+        """Append what is new, until a commit says so; decision, commits that progress lacks, our stamp."""
         while True:
             stamp = Stamp(self.progress.generation, batch, files)
             decision = decide(good.values(), self.progress.numberings)
@@ -460,20 +460,19 @@ class Sink:
         """Gaps and streams: what the footers said beside rows."""
         if decision.gaps:
             rows = [{**gap, "landed": now} for gap in decision.gaps]
-            tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction})
-            self._sync_newest("gaps")
-        if self._streams.add(good, now):
-            self._sync_newest("streams")
+            self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
+        version = self._streams.add(good, now)
+        if version is not None:
+            self._sync("streams", version)
 
     def _save(self) -> None:
-        self.progress.save()
-        self._sync_newest("progress")
+        self._sync("progress", self.progress.save())
 
-    def _sync_newest(self, name: str) -> None:
-        """Put the newest commit of a small table onto the disk itself."""
+    def _sync(self, name: str, version: int) -> None:
+        """Put a commit of a small table onto the disk itself."""
         table = self.lake / name
         if table.local is not None:
-            commits.sync(table, commits.since(self._files, table, commits.version(table) - 1))
+            commits.sync(table, commits.since(self._files, table, version - 1))
 
     # Telling
 

@@ -20,8 +20,11 @@ class Streams:
         # (process, stream, alphabet) -> within_ms: what a segment must differ in to be news.
         self._told = {(r["process"], r["stream"], r["alphabet"]): r["within_ms"] for r in self._rows}
 
-    def add(self, segments: Iterable[Segment], now: datetime.datetime) -> bool:
-        """Note alphabets, and delays asked for, that were not there; in the order of the streams' own time."""
+    def add(self, segments: Iterable[Segment], now: datetime.datetime) -> int | None:
+        """Note alphabets, and delays asked for, that were not there, in the order of the streams' own time.
+
+        The version of the table that has them; None where there was no news.
+        """
         new: list[dict[str, Any]] = []
         for segment in sorted(segments, key=lambda s: (s.stream, s.last_ts_us or 0, s.first)):
             name = (segment.process, segment.stream, segment.alphabet)
@@ -41,7 +44,7 @@ class Streams:
                     "since": now,
                 }
             )
-        if new:
-            tables.append(self._lake / "streams", new, {})
-            self._rows += new
-        return bool(new)
+        if not new:
+            return None
+        self._rows += new
+        return tables.append(self._lake / "streams", new, {})

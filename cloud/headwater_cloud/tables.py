@@ -1,7 +1,8 @@
 """The five tables of a lake: their columns, their properties, how they are made and opened.
 
-`elements` is Spark's: it grows by whole segments. The four small ones are delta-rs's: a commit of fifty rows
-costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any of them.
+`elements` is Spark's: it grows by whole segments. The four small ones are delta-rs's: a commit of fifty
+rows costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any
+of them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ SEGMENT_DDL = (
 ELEMENTS_DDL = SEGMENT_DDL + ", landed timestamp"
 ELEMENTS_ARROW = ARROW_SCHEMA.append(pa.field("landed", pa.timestamp("us", "UTC")))
 
-# A week of versions to go back to. A checkpoint of the log every 100 commits costs less than one every 10, and the
-# log is read from its newest checkpoint on. Statistics of the lists would cost more than they skip.
+# A week of versions to go back to. A checkpoint of the log every 100 commits costs less than one every 10,
+# and the log is read from its newest checkpoint on. Statistics of the lists would cost more than they skip.
 ELEMENTS_PROPERTIES = {
     "delta.checkpointInterval": "100",
     "delta.logRetentionDuration": "interval 7 days",
@@ -123,8 +124,8 @@ def create(spark: SparkSession, lake: Location) -> None:
     if not exists(lake / "elements"):
         properties = ", ".join("'%s' = '%s'" % item for item in ELEMENTS_PROPERTIES.items())
         spark.sql(
-            "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) TBLPROPERTIES (%s)"
-            % ((lake / "elements").spark, ELEMENTS_DDL, properties)
+            "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) "
+            "TBLPROPERTIES (%s)" % ((lake / "elements").spark, ELEMENTS_DDL, properties)
         )
 
 
@@ -132,9 +133,8 @@ def exists(table: Location) -> bool:
     return DeltaTable.is_deltatable(table.rs, table.options or None)
 
 
-def open_table(table: Location, files: bool = True) -> DeltaTable:
-    """One of the tables; LakeError's cousin TableNotFoundError where there is none."""
-    return DeltaTable(table.rs, storage_options=table.options or None, without_files=not files)
+def open_table(table: Location) -> DeltaTable:
+    return DeltaTable(table.rs, storage_options=table.options or None)
 
 
 def rows(table: Location, columns: Sequence[str] | None = None, filters: Any = None) -> list[dict[str, Any]]:
@@ -147,16 +147,19 @@ def rows(table: Location, columns: Sequence[str] | None = None, filters: Any = N
     return list(read.to_pylist())
 
 
-def append(table: Location, data: list[dict[str, Any]], transactions: Mapping[str, int]) -> None:
-    """Append rows to a small table, once for these transactions: delta-rs notes them, and does not enforce them."""
-    opened = open_table(table, files=False)
-    if transactions and all(
+def append(table: Location, data: list[dict[str, Any]], transactions: Mapping[str, int]) -> int:
+    """Append rows to a small table, once for these transactions; the version that has them.
+
+    delta-rs notes transactions and does not enforce them.
+    """
+    opened = open_table(table)
+    done = transactions and all(
         opened.transaction_version(app) == version for app, version in transactions.items()
-    ):
-        return
-    write(
-        opened, pa.Table.from_pylist(data, schema=SCHEMAS[table.rs.rsplit("/", 1)[1]]), "append", transactions
     )
+    if not done:
+        schema = SCHEMAS[table.rs.rsplit("/", 1)[1]]
+        write(opened, pa.Table.from_pylist(data, schema=schema), "append", transactions)
+    return opened.version()
 
 
 def write(table: DeltaTable, data: pa.Table, mode: Any, transactions: Mapping[str, int]) -> None:

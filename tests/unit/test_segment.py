@@ -22,11 +22,11 @@ GAP = Gap(8, 9, "gap", "full", None, None)
 
 
 def wide(landing: Path, gaps: Sequence[Gap] = (HOLE, GAP)) -> Path:
+    times = [1000, 2000, 3000, 4000]
+    values = [[0, 1, 2, 3], [-5, 0, 5, -32768], [0, 1, 1 << 63, (1 << 64) - 1], [0.5] * 4]
     return write_segment(
-        landing, "cardio", "cardio/ecg", 0xF3 << 56, 2, WIDE,
-        [1000, 2000, 3000, 4000], [[0, 1, 2, 3], [-5, 0, 5, -32768], [0, 1, 1 << 63, (1 << 64) - 1], [0.5] * 4],
-        gaps=gaps, within_ms=5000,
-    )  # fmt: skip
+        landing, "cardio", "cardio/ecg", 0xF3 << 56, 2, WIDE, times, values, gaps=gaps, within_ms=5000
+    )
 
 
 def read(name: str, data: bytes) -> Segment:

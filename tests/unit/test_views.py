@@ -39,7 +39,8 @@ def test_fields_are_found_wherever_an_alphabet_has_them() -> None:
     assert counts("a:u8 f:f32 b:u64 g:f64") == (2, 2)
     view = dict(columns(Version(1, ("a:u8 b:i16", "b:i16"))))
     assert view["b"] == (
-        "CAST(CASE WHEN alphabet IN ('a:u8 b:i16') THEN ints[1] WHEN alphabet IN ('b:i16') THEN ints[0] END AS smallint)"
+        "CAST(CASE WHEN alphabet IN ('a:u8 b:i16') THEN ints[1] "
+        "WHEN alphabet IN ('b:i16') THEN ints[0] END AS smallint)"
     )
     assert view["a"] == "CAST(CASE WHEN alphabet IN ('a:u8 b:i16') THEN ints[0] END AS smallint)"
 

@@ -1,4 +1,5 @@
-"""`hw sink LANDING LAKE`: the service that takes segments into a Delta lake, each row once, and acknowledges."""
+"""`hw sink LANDING LAKE`: the service that takes segments into a Delta lake, each row once, and
+acknowledges."""
 
 from __future__ import annotations
 

@@ -1,0 +1,354 @@
+"""The sink on a real Spark: every row once, whatever comes into the landing zone and whenever it dies.
+
+A death here is an exception at a named point, after which nothing of that sink runs; real kills are
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from site_lake import Site, gap, hole, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REACHED = ("received", "appending", "appended", "quarantined", "recorded", "progressed", "acknowledged")
+
+
+class Died(Exception):
+    """What a kill does to a sink, without killing the tests."""
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
+    yield Site(spark, tmp_path)
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    from headwater_cloud import points
+
+    def reach(name: str) -> None:
+        if name == point:
+            raise Died
+
+    monkeypatch.setattr(points, "reach", reach)
+
+
+def dies(site: Site, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    with monkeypatch.context() as patch:
+        die_at(patch, point)
+        with pytest.raises(Died):
+            site.run()
+
+
+def quarantined(site: Site) -> list[tuple[Any, ...]]:
+    rows = site.table("quarantine")
+    return sorted((r["reason"], r["first"], r["last"], r["rows"], r["file"]) for r in rows)
+
+
+def test_rows_land_once_and_are_acknowledged_when_they_can_be_queried(site: Site) -> None:
+    from headwater_cloud import views
+
+    site.put(1, 50, gaps=[hole(11, 12), gap(21, 30)])
+    site.put(51, 60, alphabet="n:i32 w:u64 f:f32")
+    site.put(101, 110)
+    site.put(1, 5, stream="cardio/rate")
+    report = site.run()
+    assert (report.rows_kept, report.rows_duplicate, report.unreadable) == (63, 0, 0)
+    assert site.numbers() == plain(1, 10) + plain(13, 20) + plain(31, 60) + plain(101, 110)
+    assert site.high() == (60, [[101, 110]])
+    assert site.high("cardio/rate") == (5, [])
+    assert site.ack()["generation"] == 0
+    gaps = [(g["first"], g["last"], g["kind"], g["reason"], g["from_ts"] is None) for g in site.table("gaps")]
+    assert sorted(gaps) == [(11, 12, "hole", "restart", False), (21, 30, "gap", "full", True)]
+    streams = [(s["stream"], s["version"], s["alphabet"], s["within_ms"]) for s in site.table("streams")]
+    assert sorted(streams) == [
+        ("cardio/ecg", 1, "n:i32 w:u64", 5000),
+        ("cardio/ecg", 1, "n:i32 w:u64 f:f32", 5000),
+        ("cardio/rate", 1, "n:i32 w:u64", 5000),
+    ]
+    version = views.Version(1, ("n:i32 w:u64", "n:i32 w:u64 f:f32"))
+    sql = views.view_sql("delta.`%s`" % (site.lake / "elements"), "cardio/ecg", version)
+    frame = site.spark.sql(sql + " ORDER BY xi")
+    assert [kind for _, kind in frame.dtypes[6:]] == ["int", "decimal(20,0)", "float"]
+    rows = [(r["xi"], r["n"], int(r["w"]), r["f"]) for r in frame.where("xi IN (50, 51)").collect()]
+    assert rows == [(50, 50, (1 << 64) - 50, None), (51, 51, (1 << 64) - 51, 25.5)]
+
+
+def test_what_is_acknowledged_lies_on_the_disk_before(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    from headwater_cloud import location
+
+    order: list[Path] = []
+    true_sync = location._sync
+
+    def sync(path: Path) -> None:
+        order.append(path)
+        true_sync(path)
+
+    monkeypatch.setattr(location, "_sync", sync)
+    site.put(1, 50, gaps=[hole(11, 12)])
+    (site.landing / "rubbish").write_bytes(b"rubbish")
+    with site.sink() as sink:
+        made = set(site.lake.rglob("*"))
+        sink.run(once=True)
+    before = order[: order.index(site.lake / "acks" / "cardio.json")]
+    for name in ("elements", "gaps", "quarantine", "streams", "progress"):
+        new = set((site.lake / name).rglob("*")) - made
+        kept = {path for path in new if path.suffix in (".parquet", ".json") and path.name[0] not in "._"}
+        assert {path.suffix for path in kept} == {".parquet", ".json"}
+        assert kept <= set(before)
+        assert {site.lake / name, site.lake / name / "_delta_log"} <= set(before)
+
+
+def test_whatever_comes_twice_or_damaged_changes_nothing(site: Site) -> None:
+    whole = site.put(1, 100)
+    site.run()
+    site.put(41, 140)  # overlaps what is there
+    site.put(141, 160)
+    site.put(151, 170)  # overlaps another file of the same batch
+    site.put(1, 30, cut=1)  # known, under another name
+    site.put(1, 3, incarnation=8)  # begins at 1 again
+    shutil.copy(whole, site.landing / "copy.parquet")
+    data = bytearray(whole.read_bytes())
+    short = site.landing / whole.name.replace("~1-100~100~", "~1-99~99~")
+    short.write_bytes(data[:-100])
+    data[200] ^= 4
+    flipped = site.landing / whole.name.replace("~1-100~100~", "~1-98~98~")
+    flipped.write_bytes(data)
+    lying = site.landing / whole.name.replace("~1-100~100~", "~1-97~97~")
+    shutil.copy(whole, lying)
+    report = site.run()
+    assert site.numbers() == plain(1, 170)
+    assert site.numbers(incarnation=8) == plain(1, 3)
+    assert site.high() == (170, [])
+    assert (report.rows_kept, report.rows_duplicate, report.rows_quarantined) == (73, 60 + 10 + 30, 0)
+    assert site.counts() == {"landed": 270, "kept": 170, "duplicate": 100, "quarantined": 0}
+    assert quarantined(site) == sorted(
+        [
+            ("name", None, None, None, "copy.parquet"),
+            ("crc", 1, 99, 99, short.name),
+            ("crc", 1, 98, 98, flipped.name),
+            ("disagrees", 1, 97, 97, lying.name),
+        ]
+    )
+    raw = {row["file"]: row["raw"] for row in site.table("quarantine")}
+    assert raw[flipped.name] == bytes(data)
+    assert sorted(site.ack()["unreadable"]) == sorted([short.name, flipped.name, lying.name])
+
+
+def test_a_known_row_with_another_payload_is_divergent(site: Site) -> None:
+    site.put(1, 20, gaps=[hole(5, 5)])
+    site.run()
+    other = site.put(1, 30, change=1)  # rows 1 to 4 and 6 to 20 differ, and 5 was a hole
+    site.put(6, 8, gaps=[hole(7, 7)])  # 7 is a row
+    report = site.run()
+    assert site.numbers() == plain(1, 4) + plain(6, 20) + [(xi, xi + 1) for xi in range(21, 31)]
+    assert (report.rows_kept, report.rows_duplicate, report.rows_quarantined) == (10, 2, 20)
+    assert site.counts() == {"landed": 51, "kept": 29, "duplicate": 2, "quarantined": 20}
+    rows = [r for r in quarantined(site) if r[4] == other.name]
+    assert rows == [("divergent", xi, xi, 1, other.name) for xi in range(1, 21)]
+    assert [r[1:4] for r in quarantined(site) if r[4] != other.name] == [(7, 7, 0)]
+    raw = next(r["raw"] for r in site.table("quarantine") if r["first"] == 6)
+    assert b'"xi":6' in raw and b'"ints":[7,-6]' in raw
+
+
+def test_a_row_enters_where_a_gap_was_declared(site: Site) -> None:
+    site.put(1, 20, gaps=[gap(5, 9)])
+    site.run()
+    assert site.high() == (20, [])
+    site.put(3, 8)
+    site.run()
+    assert site.numbers() == plain(1, 8) + plain(10, 20)
+    (row,) = site.table("progress")
+    assert row["gaps"] == [{"first": 9, "last": 9}]
+
+
+@pytest.mark.parametrize("point", REACHED)
+def test_a_sink_that_died_anywhere_goes_on_as_if_it_had_not(
+    site: Site, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    site.put(1, 20)
+    site.run()
+    site.put(21, 40, gaps=[gap(31, 32)])
+    other = site.put(11, 20, change=1)
+    (site.landing / "rubbish").write_bytes(b"rubbish")
+    dies(site, monkeypatch, point)
+    before = site.high()
+    assert before == ((40, []) if point == "acknowledged" else (20, []))
+    site.run()
+    site.put(41, 50)
+    site.run()
+    assert site.numbers() == plain(1, 30) + plain(33, 50)
+    assert site.high() == (50, [])
+    assert site.counts() == {"landed": 58, "kept": 48, "duplicate": 0, "quarantined": 10}
+    assert [(g["first"], g["last"]) for g in site.table("gaps")] == [(31, 32)]
+    want = [("divergent", xi, xi, 1, other.name) for xi in range(11, 21)]
+    assert quarantined(site) == [*want, ("name", None, None, None, "rubbish")]
+    assert site.ack()["generation"] == 0
+
+
+@pytest.mark.parametrize("point", ["progressed", "appended"])
+def test_newest_offsets_lost_while_new_files_wait_loses_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    site.put(1, 20)
+    site.run()
+    site.put(21, 40)
+    dies(site, monkeypatch, point)
+    (site.lake / "checkpoint" / "offsets" / "1").unlink()
+    site.put(41, 60)
+    site.run()
+    assert site.numbers() == plain(1, 60)
+    assert site.high() == (60, [])
+    assert site.ack()["generation"] == 1
+
+
+def test_a_lost_checkpoint_loses_nothing_and_doubles_nothing(site: Site) -> None:
+    site.put(1, 20)
+    site.run()
+    site.put(21, 40)
+    site.run()
+    shutil.rmtree(site.lake / "checkpoint")
+    site.put(41, 60)
+    report = site.run()
+    assert site.numbers() == plain(1, 60)
+    assert (report.rows_kept, report.rows_duplicate) == (20, 40)
+    site.put(61, 70)
+    site.run()
+    assert site.numbers() == plain(1, 70)
+
+
+def test_rows_whose_files_are_gone_when_the_batch_is_replayed_are_known(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.put(1, 20)
+    site.run()
+    gone = site.put(21, 40)
+    dies(site, monkeypatch, "appended")
+    gone.unlink()
+    site.run()
+    site.put(31, 60, cut=1)
+    site.run()
+    assert site.numbers() == plain(1, 60)
+    assert site.high() == (60, [])
+
+
+def test_a_lake_taken_back_to_an_older_version_takes_again_what_still_waits(site: Site) -> None:
+    from delta.tables import DeltaTable
+
+    site.put(1, 20)
+    site.run()
+    site.put(21, 40)
+    site.run()
+    DeltaTable.forPath(site.spark, str(site.lake / "elements")).restoreToVersion(1)
+    assert site.numbers() == plain(1, 20)
+    site.put(41, 60)
+    site.run()
+    assert site.numbers() == plain(1, 60)
+    assert site.high() == (60, [])
+    assert site.ack()["generation"] == 1
+
+
+def test_progress_that_was_lost_is_made_again_from_the_rows(site: Site) -> None:
+    site.put(1, 20, gaps=[hole(5, 5), gap(8, 9)])
+    site.run()
+    shutil.rmtree(site.lake / "progress")
+    site.put(15, 30)
+    site.run()
+    assert site.numbers() == plain(1, 4) + plain(6, 7) + plain(10, 30)
+    assert site.high() == (30, [])
+    (row,) = site.table("progress")
+    assert (row["gaps"], row["processes"]) == ([{"first": 8, "last": 9}], ["cardio"])
+
+
+def test_late_files_and_moved_clocks_lose_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.put(21, 40)
+    site.run()
+    late = site.put(1, 20)
+    week_ago = time.time() - 8 * 86_400
+    os.utime(late, (week_ago, week_ago))
+    true_time_ns = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: true_time_ns() - 3600 * 10**9)
+    site.run()
+    assert site.numbers() == plain(1, 40)
+    assert site.high() == (40, [])
+
+
+def test_an_incompatible_alphabet_is_a_new_version_of_the_stream(site: Site) -> None:
+    site.put(1, 5)
+    site.put(6, 9, alphabet="n:f64")
+    site.run()
+    known = [(s["version"], s["alphabet"]) for s in site.table("streams")]
+    assert known == [(1, "n:i32 w:u64"), (2, "n:f64")]
+    assert len(site.table("elements")) == 9
+
+
+def test_a_second_sink_says_who_has_the_lake_and_stops(site: Site) -> None:
+    from headwater_cloud.errors import LakeLocked
+
+    with site.sink():
+        with pytest.raises(LakeLocked, match=r"in use by tests, process %d on" % os.getpid()):
+            site.run()
+    site.run()
+
+
+def test_a_sink_that_was_believed_dead_writes_nothing_when_it_wakes(site: Site) -> None:
+    from headwater_cloud import lock
+    from headwater_cloud.errors import Fenced
+    from headwater_cloud.sink import Settings
+
+    shared = Settings(shared=True)
+    site.put(1, 20)
+    sleeper = site.sink(shared)
+    sleeper.open()
+    sleeper.run(once=True)
+    sleeper._lock._stop.set()  # asleep: it renews nothing
+    sleeper._lock._renewer.join()
+    held = sleeper._lock._read()
+    sleeper._lock._write(-1.0)  # the lease has run out
+    with site.sink(shared) as successor:
+        site.put(21, 40)
+        # Awake again, and in the middle of a batch, past the look at the lease.
+        sleeper._lock.check = lambda: None
+        with pytest.raises(Fenced):
+            sleeper.progress.save()
+        elements = len(site.table("elements"))
+        sleeper.progress = type(sleeper.progress).load(sleeper.lake)
+        sleeper.progress.generation -= 1
+        del sleeper._lock.check
+        with pytest.raises(Fenced, match="taken over by tests"):
+            sleeper._append(site.spark, {}, 9, 9, 0)
+        assert len(site.table("elements")) == elements
+        successor.run(once=True)
+    assert held is not None and isinstance(successor._lock, lock.Lease)
+    assert site.numbers() == plain(1, 40)
+    assert site.high() == (40, [])
+
+
+def test_maintenance_beside_a_sink_is_done_by_it_when_asked(site: Site) -> None:
+    from headwater_cloud import maintenance
+    from headwater_cloud.files import Files
+    from headwater_cloud.location import Location
+
+    for i in range(3):
+        site.put(10 * i + 1, 10 * i + 10)
+        site.run()
+    files, lake = Files(site.spark), Location.of(site.lake)
+    name = maintenance.request(files, lake, 0)
+    site.put(31, 40)
+    report = site.run()
+    done = maintenance.answer(files, lake, name, wait_s=0.1)
+    assert report.maintained == [done]
+    assert done["files_before"] > done["files_after"] == 1
+    assert len(list((site.lake / "elements").glob("*.parquet"))) == 1
+    site.put(41, 50)
+    site.run()
+    assert site.numbers() == plain(1, 50)
+    assert site.ack()["generation"] == 0
