@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 
 import drivers
 import machine
@@ -52,6 +53,9 @@ class Board:
 
     def rssi(self):
         return self.wlan.status("rssi") if self.wlan.isconnected() else None
+
+    def say(self, line):
+        sys.stdout.write(line + "\n")
 
     def watch(self):
         if self.wdt:

@@ -13,6 +13,7 @@
 #   online()            awaited before each try to reach the broker, until the network is there
 #   battery_mv(), rssi()  or None
 #   watch()             the watchdog is fed
+#   say(line)           a line for the serial console
 #   sleep(ms)           sleeps and starts again; restart() starts again. Neither returns.
 # A driver samples by itself, at the rate of its source, and has room for a few batches of n:
 #   take(batch, now)    fills the columns, n, and dt (or -1 and at) with what there is, in order; gives
@@ -395,8 +396,8 @@ class Node:
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
         backlog = sum([b[1] - b[2] for b in self._backlog()])
-        sys.stdout.write(
-            "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d\n"
+        self.board.say(
+            "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"
             % (
                 self.name,
                 up_s,
@@ -439,9 +440,9 @@ def _crashed(node, e):
     row = 1 + (node.crash[2] if node.crash else 0)
     if hasattr(sys, "print_exception"):
         sys.print_exception(e)
-    sys.stdout.write("%s crashed: %s\n" % (node.name, text))
+    node.board.say("%s crashed: %s" % (node.name, text))
     try:
         node._note(getattr(node, "boot", 0), text, row)
     except Exception as e:
-        sys.stdout.write("%s: and the flash does not take it: %s\n" % (node.name, e))
+        node.board.say("%s: and the flash does not take it: %s" % (node.name, e))
     time.sleep(min(row, 20) * 0.2)  # the flash wears, and somebody may want to read

@@ -117,6 +117,9 @@ class Board:
     def rssi(self):
         return number_in("rssi")
 
+    def say(self, line):
+        sys.stdout.write(line + "\n")
+
     def watch(self):
         pass
 

@@ -80,7 +80,7 @@ class Sampler:
             inc = self.node.host.ports[(self.vertex, 0)].inc
             row = (self.settings["source"], inc, batch.xi, n, self.first, batch.ts, batch.dt)
             with open(path, "ab") as f:
-                f.write(b"%s %016x %d %d %d %d %d\n" % row)
+                f.write(("%s %016x %d %d %d %d %d\n" % row).encode())
 
     def fill(self, batch, i, n):
         for k in range(len(batch.cols)):

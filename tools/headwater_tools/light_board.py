@@ -1,0 +1,89 @@
+"""Boards by the dozen: the program of a board on CPython, with flash in memory, many in one process.
+
+For loads and long runs, where the number of boards counts and not their heap. Power goes with `kill`, at any
+await; the flash stays, and `start` brings the board back. `VirtualBoard` is the stricter stand-in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from headwater import settings
+from headwater.cutflash import CutFlash
+from headwater.node import Node
+
+from . import board_sensors
+
+
+class LightBoard:
+    """`config` is the path of a board's configuration; on CPython certificates are PEM files. Paths in it
+    are taken from where the process stands."""
+
+    def __init__(self, config: Path, sectors: int = 32) -> None:
+        self.path = config
+        self.flash = CutFlash(sectors)
+        self.drivers = {name: self._maker(kind) for name, kind in board_sensors.DRIVERS.items()}
+        self.mv: int | None = None
+        self.starts = 0
+        self.node: Any = None
+        self.task: asyncio.Task[None] | None = None
+        self.lines: deque[str] = deque(maxlen=100)
+
+    def start(self) -> None:
+        self.task = asyncio.create_task(self._lives(), name="board")
+
+    async def kill(self) -> None:
+        """Power goes. What was programmed stays."""
+        if self.task:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+            self.task = None
+
+    async def _lives(self) -> None:
+        while True:
+            self.starts += 1
+            self.node = Node(settings.load(str(self.path)), self)
+            try:
+                self.node.begin()
+                await self.node.run()
+            finally:
+                client = self.node.client
+                if client and client.task:
+                    link = client.task
+                    client.bad = ""
+                    link.cancel()
+                    await asyncio.gather(link, return_exceptions=True)
+
+    def _maker(self, kind: Any) -> Any:
+        def make(config: dict[str, Any], alphabet: Any, rate_mhz: int, n: int) -> Any:
+            driver = kind(config, alphabet, rate_mhz, n)
+            driver.node = self.node
+            names = [v.name for v in self.node.host.plan.vertices]
+            driver.vertex = names.index(config["source"])
+            return driver
+
+        return make
+
+    # What the program of a board asks of its hardware.
+
+    def random(self) -> int:
+        return secrets.randbits(64)
+
+    async def online(self) -> None:
+        return
+
+    def battery_mv(self) -> int | None:
+        return self.mv
+
+    def rssi(self) -> int | None:
+        return None
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def watch(self) -> None:
+        return
