@@ -7,6 +7,7 @@ await; the flash stays, and `start` brings the board back. `VirtualBoard` is the
 from __future__ import annotations
 
 import asyncio
+import importlib
 import secrets
 from collections import deque
 from pathlib import Path
@@ -16,7 +17,7 @@ from headwater import settings
 from headwater.cutflash import CutFlash
 from headwater.node import Node
 
-from . import board_sensors
+board_sensors: Any = importlib.import_module("headwater_tools.board_sensors")
 
 
 class LightBoard:
