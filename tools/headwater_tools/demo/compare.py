@@ -42,7 +42,8 @@ def expected(source: str, settings: dict[str, Any], i: int) -> list[int]:
     """Sample i of a source."""
     if settings["driver"] == "file":
         return [_ECG[i % len(_ECG)]]
-    return [board_sensors.wave(i, k, settings.get("seed", 0)) for k in range(3)]
+    wave: Any = board_sensors.wave
+    return [wave(i, k, settings.get("seed", 0)) for k in range(3)]
 
 
 _ECG = array("h", ECG.read_bytes())

@@ -16,7 +16,7 @@ from .parts import Cord, Part, free_port, until
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
 BOARDS = ("chest", "wrist", "hip")
 HEAP = "128k"
-SINK_AGAIN_S = 60  # a sink that starts: a JVM, Spark, the tables
+SINK_AGAIN_S = 150  # a sink that starts: a JVM, Spark, the tables
 
 # What differs from the defaults: a demo has no patience.
 SETTINGS = """\
@@ -78,9 +78,10 @@ class Site:
 
     def start_gateway(self) -> None:
         self.gateway.start()
-        until(self._speaks, 20, "the gateway does not answer: see %s" % self.gateway.log)
+        until(self.speaks, 20, "the gateway does not answer: see %s" % self.gateway.log)
 
-    def _speaks(self) -> bool:
+    def speaks(self) -> bool:
+        """Whether the gateway answers."""
         self.gateway.must_run()
         return self.state() is not None
 
@@ -123,7 +124,7 @@ class Site:
 
     def deployed(self) -> bool:
         state = self.state()
-        return bool(state) and all(board["plan"] == "runs" for board in state["boards"].values())
+        return state is not None and all(board["plan"] == "runs" for board in state["boards"].values())
 
     def close(self) -> None:
         """End everything that was started."""

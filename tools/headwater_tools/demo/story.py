@@ -18,7 +18,7 @@ from .watch import Seen, Spell, Watch
 
 LOOK_S = 0.5
 TELL_S = 5.0
-DRAIN_S = 90.0  # until the lake must have everything after the sensors have stopped
+DRAIN_S = 120.0  # until the lake must have everything after the sensors have stopped
 BATCH_OF_DEATH = 2  # the sink dies between the commit of this batch and its progress
 
 
@@ -132,7 +132,13 @@ class Story:
         self.tell("the gateway is killed")
 
         def back() -> None:
-            self.site.start_gateway()
+            self.site.gateway.start()
+            seen()
+
+        def seen() -> None:
+            if not self.site.speaks():
+                self.later(0.1, seen)
+                return
             self.watch.up(spell)
             self.tell("the gateway is back")
 

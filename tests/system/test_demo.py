@@ -1,0 +1,80 @@
+"""`hw demo`, short: real MicroPython, Mosquitto, gateway, Spark and Delta, every fault; what it leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deltalake import DeltaTable
+from headwater_tools import house
+
+DEMO = [sys.executable, "-P", "-m", "headwater_tools", "demo"]
+
+
+def of_folder(folder: Path) -> list[str]:
+    """Processes that work in a folder, or on one of its files."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            place = os.readlink(entry / "cwd")
+        except OSError:
+            continue  # it ended meanwhile, or is another user's
+        if str(folder) in line or place.startswith(str(folder)):
+            found.append(line)
+    return found
+
+
+def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = subprocess.run(
+        [*DEMO, "--seconds", "24", "--json", "--folder", str(folder)],
+        env=house.environment(), capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    assert {name: answer[name] for name in ("lost", "duplicates", "divergent", "out_of_order")} == {
+        "lost": 0, "duplicates": 0, "divergent": 0, "out_of_order": 0,
+    }  # fmt: skip
+    assert sorted(fault["part"] for fault in answer["faults"]) == [
+        "broker",
+        "chest",
+        "gateway",
+        "sink",
+        "wrist",
+    ]
+    assert answer["accepted"] > 8000
+    assert (folder / "timeline.png").read_bytes()[:4] == b"\x89PNG"
+    assert of_folder(folder) == []
+    # Read by somebody who has nothing to do with how it was written.
+    rows = DeltaTable(str(folder / "lake" / "elements")).to_pyarrow_table(["stream", "incarnation", "xi"])
+    keys = list(zip(*rows.to_pydict().values(), strict=True))
+    assert len(keys) == len(set(keys))
+    sources = [key for key in keys if key[0] in ("cardio/ecg", "cardio/accel")]
+    assert len(sources) >= answer["accepted"]
+
+
+def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    demo = subprocess.Popen(
+        [*DEMO, "--folder", str(folder)],
+        env=house.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("boards:"):
+            break
+    assert len(of_folder(folder)) >= 5
+    time.sleep(1)
+    demo.send_signal(signal.SIGINT)
+    rest = demo.stdout.read()
+    assert demo.wait(60) == 130, rest
+    assert "interrupted" in rest
+    assert of_folder(folder) == []
