@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headwater.operators import trial
 from headwater.process import Fir, Process, Qrs
 from headwater_tools import board_sensors, house
 from headwater_tools.virtual_board import ECG, VirtualBoard
@@ -152,6 +153,38 @@ def test_power_cut_in_the_middle_of_a_flash_write_loses_nothing(site: Site) -> N
     assert until(lambda: site.gateway.status["chest"])["crash"] is None
     boot = max(int(line.split("boot ")[1].split(",")[0]) for line in board.lines if "boot " in line)
     assert boot == 6  # the first life, one with the process, and one after each cut
+
+
+def test_boards_speak_to_each_other_and_results_are_those_of_one_run(site: Site) -> None:
+    p = Process("pair", checkpoints="ecoc", every=200, batch=60, batch_ms=250, level="local")
+    p.host("chest", heap_kb=256)
+    p.host("wrist", heap_kb=256)
+    ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+    p.lake("pair/ecg", ecg)
+    p.lake("pair/beats", ecg >> Fir([1, 2, 1], shift=2).on("wrist") >> Qrs().on("wrist"))
+    plan = bytes(p.encode())
+    chest, wrist = site.board(), site.board("wrist")
+    chest.start()
+    wrist.start()
+    site.deploy(chest, plan)
+    site.gateway.want("wrist", plan)
+    beats = next(e.index for e in site.gateway.plan.edges if e.lake == "pair/beats")
+    found = lambda: site.gateway.outbox.rows.get((beats, 0), {})  # noqa: E731
+    until(lambda: len(found()) > 2)
+    wrist.kill()
+    before = len(found())
+    wrist.start()
+    until(lambda: len(found()) > before + 3)
+    everything_accepted_arrives(site, chest)
+    with site.gateway.lock:
+        ((_, rows),) = arrived(site).items()
+        got = [found()[xi] for xi in sorted(found())]
+    entries = [(0, rows[xi][0], rows[xi][1]) for xi in sorted(rows)]
+    fir = trial.make("Fir", site.gateway.plan.vertices[1].params, ("mV:i16",))
+    (clean,) = trial.run(fir, entries, regular=True)
+    qrs = trial.make("Qrs", {}, ("mV:i16",))
+    (expected,) = trial.run(qrs, [(0, ts, row) for ts, row in clean], regular=True)
+    assert got == expected[: len(got)]
 
 
 def test_outage_of_the_link_is_caught_up_from_the_flash(site: Site) -> None:
