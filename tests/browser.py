@@ -15,10 +15,14 @@ import aiohttp
 from headwater_tools import house
 
 
+class PageError(Exception):
+    """A command of the protocol or a script in the page failed."""
+
+
 class Browser:
     def __init__(self) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="hw-chromium-", ignore_cleanup_errors=True)
-        # Flags of the last --headless win nothing: the port is chosen by Chromium and written to a file.
+        # Chromium chooses the port and writes it to a file.
         command = [*house.chromium(), "--user-data-dir=" + self.folder.name, "--remote-debugging-port=0"]
         self.process = subprocess.Popen(
             [*command, "about:blank"],
@@ -82,7 +86,8 @@ class Browser:
             assert told.type is aiohttp.WSMsgType.TEXT, "Chromium closed the connection"
             message = json.loads(told.data)
             if message.get("id") == self._count:
-                assert "error" not in message, "%s: %s" % (method, message["error"])
+                if "error" in message:
+                    raise PageError("%s: %s" % (method, message["error"].get("message")))
                 result: dict[str, Any] = message["result"]
                 return result
             if message.get("method") == "Runtime.exceptionThrown":
@@ -114,18 +119,28 @@ class Browser:
     def get(self, script: str) -> Any:
         """The value of a JavaScript expression in the page."""
         found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        if "exceptionDetails" in found:
+            details = found["exceptionDetails"]
+            raise PageError(details.get("exception", {}).get("description") or details["text"])
         return found["result"].get("value")
 
     def until(self, script: str, timeout_s: float = 20) -> Any:
-        """Wait until an expression is true; what it gave."""
+        """Wait until an expression is true; what it gave. While a page loads, much is not there yet."""
         end = time.monotonic() + timeout_s
         while True:
-            found = self.get(script)
+            try:
+                found = self.get(script)
+            except PageError as error:
+                found, why = None, str(error)
+            else:
+                why = repr(found)
             if found:
                 return found
             if time.monotonic() > end:
-                raise AssertionError("not in %g s: %s\nthe page says:\n%s" % (timeout_s, script, self.text()))
+                text = self.get("document.body ? document.body.innerText : ''")
+                raise AssertionError(
+                    "not in %g s: %s\nit was %s\nthe page says:\n%s" % (timeout_s, script, why, text)
+                )
             time.sleep(0.05)
 
     def text(self, selector: str = "body") -> str:

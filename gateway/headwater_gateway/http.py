@@ -157,7 +157,7 @@ class Web:
         if self.token is None or not hmac.compare_digest(shown.encode(), self.token.encode()):
             await asyncio.sleep(1)
             return login(wrong=True)
-        answer = web.HTTPSeeOther("/")
+        answer = web.Response(status=303, headers={"Location": "/"})
         answer.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", max_age=30 * 86400)
         return answer
 

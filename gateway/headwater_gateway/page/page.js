@@ -306,7 +306,7 @@ function make_row(name) {
   const cells = {
     text: h("span"), bar: h("div", { class: "bar", "aria-hidden": "true" }),
     trend: s("path"), lake: h("td", { class: "number" }), newest: h("td", { class: "wide" }),
-    button: h("button", { type: "button", "aria-pressed": plots.has(name), "aria-label": `Plot ${name}` }, "Plot"),
+    button: h("button", { type: "button", "aria-pressed": String(plots.has(name)), "aria-label": `Plot ${name}` }, "Plot"),
   };
   cells.button.addEventListener("click", () => toggle(name));
   const tr = h("tr", { "data-stream": name },
