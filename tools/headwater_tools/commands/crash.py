@@ -1,0 +1,121 @@
+"""`hw crash`: kill -9 of the sink at each of its steps, and what the lake is like afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import Trouble, house
+
+if TYPE_CHECKING:
+    from ..crash import Row
+
+SUMMARY = "kill the sink at every step and at any time, with segments arriving, and judge the lake"
+
+COLUMNS = (
+    ("crash point", lambda r: r.point),
+    ("kills", lambda r: r.kills),
+    ("rows sent", lambda r: f"{r.rows_sent:,}"),
+    ("acked, missing", lambda r: r.verdict.acked_missing),
+    ("duplicates", lambda r: r.verdict.duplicates),
+    ("phantoms", lambda r: r.verdict.phantoms),
+    ("false acks", lambda r: r.verdict.acked_unsent),
+    ("gaps wrong", lambda r: r.verdict.gaps_wrong),
+    ("bad files, rows", lambda r: "%d, %d" % (r.files_bad, r.rows_divergent)),
+    ("of them wrong", lambda r: r.verdict.quarantine_wrong),
+    ("never landed", lambda r: r.verdict.never_landed + r.verdict.unacknowledged),
+    ("sums wrong", lambda r: r.verdict.not_conserved),
+    ("begun anew", lambda r: r.generations),
+    ("recovery s: half, most", lambda r: _seconds(r.recoveries_s)),
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--point", action="append", metavar="P", help="only this one; may be given again")
+    parser.add_argument("--kills", type=int, default=3, metavar="N", help="kills at each point (3)")
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of what is sent and when")
+    parser.add_argument(
+        "--report",
+        metavar="FILE",
+        help="a table that grows: points that have their kills in it are left out, results are added",
+    )
+
+
+def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("lake")
+    from ..crash import ALL, Crash, Row
+
+    chosen = list(dict.fromkeys(args.point or ALL))
+    for point in chosen:
+        if point not in ALL:
+            raise Trouble("no crash point '%s': there are %s" % (point, ", ".join(ALL)))
+    if args.kills < 1:
+        raise Trouble("--kills %d: give at least 1" % args.kills)
+    rows = _load(args.report)
+    began = time.monotonic()
+    for point in chosen:
+        wanted = args.kills - (rows[point].kills if point in rows else 0)
+        if wanted < 1:
+            continue
+        seed = args.seed
+        while point in rows and seed in rows[point].seeds:
+            seed += 1
+        with tempfile.TemporaryDirectory(prefix="hw-crash-") as folder:
+            row = Crash(Path(folder), point, seed, _say).run(wanted)
+        rows.setdefault(point, Row(point)).add(row)
+        _say("%5.0f s  %s: %d kills, %s" % (time.monotonic() - began, point, row.kills, _result(row)))
+        if args.report:
+            _save(args.report, rows)
+    shown = [rows[point] for point in ALL if point in rows]
+    print("\n".join(table(shown)))
+    wrong = [row.point for row in shown if row.verdict.wrong()]
+    print("wrong: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+    return (1 if wrong else 0), {"rows": [dataclasses.asdict(row) for row in shown]}
+
+
+def table(rows: list[Row]) -> list[str]:
+    """The result as lines of Markdown."""
+    cells = [[title for title, _ in COLUMNS], *([str(get(row)) for _, get in COLUMNS] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(COLUMNS))]
+    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths)) + " |" for line in cells]
+    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
+    return lines
+
+
+def _result(row: Row) -> str:
+    wrong = row.verdict.wrong()
+    return "WRONG: %s" % ", ".join("%s %d" % item for item in wrong.items()) if wrong else "right"
+
+
+def _seconds(recoveries: list[float]) -> str:
+    if not recoveries:
+        return "-"
+    return "%.1f, %.1f" % (statistics.median(recoveries), max(recoveries))
+
+
+def _load(report: str | None) -> dict[str, Row]:
+    from ..crash import Row
+
+    if report is None or not Path(report).exists():
+        return {}
+    try:
+        return {row["point"]: Row.of(row) for row in json.loads(Path(report).read_text())["rows"]}
+    except (ValueError, KeyError, TypeError):
+        raise Trouble("%s is no report of `hw crash`: name another file" % report)
+
+
+def _save(report: str, rows: dict[str, Row]) -> None:
+    text = json.dumps({"rows": [dataclasses.asdict(row) for row in rows.values()]}, indent=1)
+    part = Path(report + ".part")
+    part.write_text(text + "\n")
+    part.replace(report)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

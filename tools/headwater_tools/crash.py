@@ -1,0 +1,252 @@
+"""Kills the sink, JVM and Python, with SIGKILL, again and again, and judges the lake after each death.
+
+A stand-in for the gateway sends all along, and lets go of what is acknowledged: whatever is acknowledged too
+early is gone for good. One lake a crash point; each life but the last is killed, and is the recovery of the one
+before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headwater_cloud import points
+
+from . import Trouble
+from .house import environment
+from .ledger import Ledger, Verdict
+
+START_S = 120.0  # until a sink has done its first batch, on a machine with other work
+LIFE_S = 120.0  # until a point is reached
+PAUSE_S = 0.15  # between two things that the gateway sends
+WAITING_MAX = 15  # segments that may wait: a slow machine takes no longer for the same number of kills
+
+# A JVM that lives for seconds: its quickest start is worth more than its best code.
+SPARK = (
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory=512m",
+)
+
+MAINTENANCE = ("optimizing", "vacuuming")
+
+
+def _lose_checkpoint(lake: Path, landing: Path) -> None:
+    shutil.rmtree(lake / "checkpoint", ignore_errors=True)
+
+
+def _lose_commit(lake: Path, landing: Path) -> None:
+    _remove_newest(lake / "checkpoint" / "commits")
+
+
+def _lose_offsets(lake: Path, landing: Path) -> None:
+    """The newest batch's offsets, while new files wait."""
+    _remove_newest(lake / "checkpoint" / "commits")
+    _remove_newest(lake / "checkpoint" / "offsets")
+
+
+def _lose_progress(lake: Path, landing: Path) -> None:
+    shutil.rmtree(lake / "progress", ignore_errors=True)
+
+
+def _move_clock(lake: Path, landing: Path) -> None:
+    """Files that came an hour ago, will come in an hour, came eight days ago."""
+    for i, path in enumerate(sorted(landing.glob("[!.]*.parquet"))):
+        moved = time.time() + (-3600, 3600, -8 * 86400)[i % 3]
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(path, (moved, moved))
+
+
+def _remove_newest(folder: Path) -> None:
+    numbers = [int(path.name) for path in folder.glob("[0-9]*")] if folder.is_dir() else []
+    if numbers:
+        newest = folder / str(max(numbers))
+        newest.unlink()
+        (folder / (".%s.crc" % newest.name)).unlink(missing_ok=True)
+
+
+# What else happens between a kill at any moment and the next start.
+LOSSES: dict[str, Callable[[Path, Path], None]] = {
+    "checkpoint lost": _lose_checkpoint,
+    "newest commit lost": _lose_commit,
+    "newest offsets lost": _lose_offsets,
+    "progress lost": _lose_progress,
+    "clock moved": _move_clock,
+}
+ANY_TIME = "any time"
+ALL = (*points.POINTS, ANY_TIME, *LOSSES)
+
+
+@dataclass
+class Row:
+    """What is known of one crash point."""
+
+    point: str
+    kills: int = 0
+    rows_sent: int = 0
+    files_bad: int = 0
+    rows_divergent: int = 0
+    generations: int = 0  # how often a sink began anew, numbering its batches afresh
+    verdict: Verdict = field(default_factory=Verdict)
+    recoveries_s: list[float] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Row:
+        return cls(**{**plain, "verdict": Verdict(**plain["verdict"])})
+
+    def add(self, other: Row) -> None:
+        for name in ("kills", "rows_sent", "files_bad", "rows_divergent", "generations"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.verdict.add(other.verdict)
+        self.recoveries_s += other.recoveries_s
+        self.seeds += other.seeds
+
+
+class Life:
+    """One process of the sink, from its start to its death."""
+
+    def __init__(self, landing: Path, lake: Path, crash_at: str = "", once: bool = False, *more: str) -> None:
+        command = [
+            sys.executable, "-m", "headwater_tools", "sink", str(landing), str(lake), "--master", "local[2]",
+            "--once" if once else "--forever", "--trigger", "0.2", "--files-per-trigger", "6",
+            "--maintain-every", "0", *more,
+        ]  # fmt: skip
+        for setting in SPARK:
+            command += ["--conf", setting]
+        env = environment()
+        env.pop(points.VARIABLE, None)
+        if crash_at:
+            env[points.VARIABLE] = crash_at
+        self.output = lake.parent / "output.txt"
+        self.began = time.monotonic()
+        with open(self.output, "w") as output:
+            self.process = subprocess.Popen(
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def signal(self, number: int) -> None:
+        """To Python and the JVM, which share its process group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+        until = time.monotonic() + 10
+        while self.alive() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def alive(self) -> bool:
+        """Whether any process of it is left."""
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace").strip()
+
+
+class Crash:
+    """One lake that is killed at one point, several times."""
+
+    def __init__(self, folder: Path, point: str, seed: int, say: Callable[[str], None] = print) -> None:
+        self.point = point
+        self.say = say
+        self.rng = random.Random("%s %d" % (point, seed))
+        self.landing, self.lake = folder / "landing", folder / "lake"
+        self.landing.mkdir(parents=True)
+        self.ledger = Ledger(self.landing, self.lake, self.rng.randrange(1 << 30))
+        self.row = Row(point, seeds=[seed])
+
+    def run(self, kills: int, points_of: Callable[[int], str] | None = None) -> Row:
+        """Kill so many lives, let the last one end, and judge; `points_of` gives each life its own point."""
+        for i in range(kills):
+            self._live(points_of(i) if points_of else self.point, i)
+            self.row.verdict.add(self.ledger.judge())
+            if self.row.verdict.wrong():
+                self.say("%s: kill %d: %s" % (self.point, i + 1, self.row.verdict.wrong()))
+        self._end()
+        self.row.rows_sent = self.ledger.rows_sent
+        self.row.files_bad = len(self.ledger.bad)
+        self.row.rows_divergent = len(self.ledger.divergent)
+        return self.row
+
+    def _live(self, point: str, number: int) -> None:
+        if number and point in LOSSES:
+            LOSSES[point](self.lake, self.landing)
+        at = "" if point not in points.POINTS else "%s:%d" % (point, self.rng.randint(1, 3))
+        if point in MAINTENANCE:
+            at = point + ":1"
+        life = Life(self.landing, self.lake, at)
+        recovered = False
+        until = life.began + START_S + LIFE_S
+        strike = 0.0
+        try:
+            while life.process.poll() is None and time.monotonic() < until:
+                if self.ledger.listen() and not recovered:
+                    recovered = True
+                    if number:
+                        self.row.recoveries_s.append(round(time.monotonic() - life.began, 2))
+                    strike = time.monotonic() + self.rng.uniform(0, 4)
+                    if point in MAINTENANCE:
+                        _ask_for_maintenance(self.lake)
+                if recovered and not at and time.monotonic() > strike:
+                    life.kill()
+                    break
+                self.ledger.something(WAITING_MAX)
+                time.sleep(PAUSE_S)
+            code = life.process.poll()
+        finally:
+            life.kill()
+        self.row.kills += 1
+        if code not in (None, -signal.SIGKILL):
+            self.row.verdict.gave_up += 1
+            self.say("%s: the sink ended with %d by itself: %s" % (point, code, life.said()[-600:]))
+        if code is None and at:
+            raise Trouble("the sink never came to %s:\n%s" % (at, life.said()))
+
+    def _end(self) -> None:
+        """A life that takes all that is left and ends."""
+        if self.point in LOSSES:
+            LOSSES[self.point](self.lake, self.landing)
+        life = Life(self.landing, self.lake, "", True)
+        try:
+            code = life.process.wait(START_S + LIFE_S)
+        except subprocess.TimeoutExpired:
+            raise Trouble("%s: the last sink does not end:\n%s" % (self.point, life.said()))
+        finally:
+            life.kill()
+        if code:
+            raise Trouble("%s: the last sink ended with %d:\n%s" % (self.point, code, life.said()))
+        self.row.verdict.add(self.ledger.judge(at_end=True))
+        said = json.loads((self.lake / "acks" / "crash.json").read_text())
+        self.row.generations = said["generation"]
+
+
+def _ask_for_maintenance(lake: Path) -> None:
+    """As `hw maintain` does; with no version kept, VACUUM finds something to take."""
+    requests = lake / "requests"
+    requests.mkdir(exist_ok=True)
+    hidden = requests / ".crash.json"
+    hidden.write_text(json.dumps({"maintain": {"keep_hours": 0}}))
+    hidden.rename(requests / "crash.json")
+
+
