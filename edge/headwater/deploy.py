@@ -35,15 +35,33 @@ def read(data, key, name):
             raise ValueError("form %r; this runtime knows 1" % form)
         if name not in found.hosts:
             raise ValueError("process %s has no host %s" % (found.name, name))
+        me = found.hosts.index(name)
+        near = _near(found, me)
         keys = {0: key}
         for number, other, mask in masked:
             pad = hmac(key, b"headwater mask", other.to_bytes(8, "big"))
             if not 0 < number < len(found.hosts) or len(mask) != 32:
                 raise ValueError("a key that is none")
-            keys[number] = bytes([a ^ b for a, b in zip(mask, pad)])
+            if number in near:
+                keys[number] = bytes([a ^ b for a, b in zip(mask, pad)])
     except (TypeError, ValueError, AttributeError, OverflowError) as e:
         raise ValueError("deployment: %s" % e)
-    return found, found.hosts.index(name), keys
+    return found, me, keys
+
+
+# Hosts with which this one may share an edge or an operator; it needs no link to others.
+def _near(found, me):
+    near = []
+    for v in found.vertices:
+        if me in v.hosts:
+            near.extend(v.hosts)
+    for e in found.edges:
+        if e.dst >= 0:
+            ends = (found.vertices[e.src].hosts, found.vertices[e.dst].hosts)
+            for i in range(2):
+                if me in ends[i]:
+                    near.extend(ends[1 - i])
+    return near
 
 
 # The deployment that this board runs: (id, plan, number, keys), or None. A switch that was decided

@@ -107,15 +107,17 @@ def test_deployment_gives_plan_place_and_unmasked_keys() -> None:
     p = Process("p", batch=10, level="local")
     ecg = p.source("ecg", "x:i16", rate_hz=10, on="chest")
     p.lake("p/x", ecg >> Fir([1, 2, 1], shift=2).on("wrist"))
+    p.lake("p/y", p.source("far", "x:i16", rate_hz=10, on="hip"))
     key = pair_key(MASTER, 0, 5)
     pair = pair_key(MASTER, 5, 9)
     pad = hmac(key, b"headwater mask", (9).to_bytes(8, "big"))
     hosts = p.plan().hosts
     mask = bytes(a ^ b for a, b in zip(pair, pad, strict=True))
-    data = pack.dumps([1, bytes(p.encode()), [[hosts.index("wrist"), 9, mask]]])
+    others = [[hosts.index("wrist"), 9, mask], [hosts.index("hip"), 7, bytes(32)]]
+    data = pack.dumps([1, bytes(p.encode()), others])
     found, me, keys = deploy.read(data, key, "chest")
     assert (found.name, hosts[me]) == ("p", "chest")
-    assert keys == {0: key, hosts.index("wrist"): pair}
+    assert keys == {0: key, hosts.index("wrist"): pair}  # of hip nothing is needed here
 
 
 def test_broken_deployments_give_one_error() -> None:
