@@ -60,6 +60,7 @@ class Board:
         self.status: dict[str, Any] = {}
         self.seen_us = seen_us  # site time of the last genuine word
         self.heard = 0.0  # the same on our clock; 0: not in this life
+        self.frames = 0  # of its process that were taken, when last looked at
         self.link_lost = False  # its last will came
         self.wanted: Deployment | None = None
         self.step: int | None = None  # the SWITCH that is wanted

@@ -172,7 +172,7 @@ def gather(
 
     run: Run | None = None
     batch: Batch | None = None
-    for chunk_first, chunk_last, arrived, alphabet, data in rows:
+    for chunk_first, _, arrived, alphabet, data in rows:
         if run is None:
             run = Run(alphabet, first)
             batch = Batch(run.columns.alphabet, BATCH_MAX)

@@ -71,8 +71,9 @@ class Intake(Host):
             super().pump()
             return
         # Nothing more goes into the outbox: the queues fill, and the boards are told that there is no room.
-        order = self.order
-        self.order = running = [each for each in order if each.ports]
+        order: list[Any] = self.order
+        running: list[Any] = [each for each in order if each.ports]
+        self.order = running
         super().pump()
         if self.order is running:
             self.order = order

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import paho.mqtt.client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion
 
 from . import Trouble
 from .config import Config
@@ -36,7 +37,7 @@ class BufferedClient(mqtt.Client):
     `_sock_recv`; tests/unit/test_gateway_link.py holds paho to it.)"""
 
     def __init__(self, **arguments: Any) -> None:
-        super().__init__(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311, **arguments)
+        super().__init__(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311, **arguments)
         self.forget()
 
     def forget(self) -> None:

@@ -31,11 +31,13 @@ POINTS_S = 0.5  # between two portions of points
 PAGES_MAX = 32  # browsers that look at once
 PLOTS_MAX = 6  # streams that one of them plots
 FIELDS_MAX = 4  # of a stream, that are plotted
-BLOCKS_MAX = 64  # of a stream in one portion: what comes faster is left out of the plot
+FEEDS_MAX = 24  # streams whose points are kept for all of them
+BLOCKS_MAX = 24  # of a stream in one portion: what comes faster is left out of the plot
 THIN = 150  # steps of time in one portion; a step keeps the extremes of every field
-HISTORY = 4000  # points that a reloaded page finds
+HISTORY = 2000  # points that a reloaded page finds
 KEPT_S = 600.0  # so long after the last who plotted it
 CHECKPOINTS_MAX = 40
+CLOCK_SET_US = 1_577_836_800_000_000  # 2020: an earlier stamp is of a board that did not know the time yet
 HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -96,7 +98,7 @@ class Page:
         await answer.prepare(request)
         names = list(dict.fromkeys(request.query.getall("stream", [])))[:PLOTS_MAX]
         self._looking += 1
-        feeds = [self._feed(name) for name in names]
+        feeds = [feed for feed in map(self._feed, names) if feed is not None]
         try:
             await self._tell(answer, feeds)
         except ConnectionError:
@@ -126,15 +128,17 @@ class Page:
                     await answer.write(b"event: points\ndata: %s\n\n" % body.encode())
             await asyncio.sleep(POINTS_S)
 
-    def _feed(self, name: str) -> Feed:
+    def _feed(self, name: str) -> Feed | None:
+        """The feed of a stream; None where so many streams are plotted already."""
         now = time.monotonic()
         for old in [f for f in self.feeds.values() if not f.plotters and now - f.left > KEPT_S]:
             self.feeds.pop(old.stream).close()
         if name not in self.feeds:
-            if len(self.feeds) >= PAGES_MAX:
+            if len(self.feeds) >= FEEDS_MAX:
                 idle = min(self.feeds.values(), key=lambda f: (f.plotters, f.left))
-                if not idle.plotters:
-                    self.feeds.pop(idle.stream).close()
+                if idle.plotters:
+                    return None
+                self.feeds.pop(idle.stream).close()
             self.feeds[name] = Feed(self.service, name)
         feed = self.feeds[name]
         feed.plotters += 1
@@ -289,6 +293,7 @@ def _streams(
         rows[end["stream"]] = {**{key: end[key] for key in keys}, "older": older}
     for name, row in rows.items():
         last = ports.get(producers[name], (0, 0))[0] if name in producers else 0
+        row["clock_set"] = (row.get("last_ts_us") or 0) >= CLOCK_SET_US
         row["last"] = {k: _short(v) for k, v in (row.get("last") or {}).items()}
         row["board"] = max(0, last - row["durable"])  # put out, and not durable here
     return list(rows.values())
@@ -330,6 +335,8 @@ class Feed:
         while self._blocks:
             end, data = self._blocks.popleft()
             for ts, values in decoded(end, data):
+                if ts < CLOCK_SET_US:
+                    continue
                 self.fields = tuple(values)[:FIELDS_MAX]
                 rows.append((ts, tuple(float(values[name]) for name in self.fields)))
         rows = thinned(rows, THIN)

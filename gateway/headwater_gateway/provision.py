@@ -110,8 +110,8 @@ def _user(path: Path, user: str, password: str) -> None:
     lines = [line for line in lines if not line.startswith(user + ":")]
     salt = secrets.token_bytes(12)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, HASH_ROUNDS)
-    text = (base64.b64encode(part).decode() for part in (salt, digest))
-    lines.append("%s:$7$%d$%s$%s" % (user, HASH_ROUNDS, *text))
+    texts = [base64.b64encode(part).decode() for part in (salt, digest)]
+    lines.append("%s:$7$%d$%s" % (user, HASH_ROUNDS, "$".join(texts)))
     fresh = path.with_name(path.name + ".new")
     write_secret(fresh, ("\n".join(lines) + "\n").encode())
     os.replace(fresh, path)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from headwater import plan as plans
 from headwater.clock import Clock
 from headwater.plan import Plan
+from headwater.seal import TAKEN
 
 from .intake import Intake
 from .keys import Keys
@@ -98,6 +99,11 @@ class Seat:
         raise KeyError(name)
 
     # ---- how it is
+
+    def heard(self) -> Iterator[tuple[str, int]]:
+        """Every board of the process, and how many frames of it were taken."""
+        for number, link in self.host.links.items():
+            yield self.plan.hosts[number], link.peer.counts[TAKEN]
 
     def unsafe(self) -> int:
         """Entries of this process that only the gateway has, and that are neither taken nor in the database."""

@@ -201,6 +201,7 @@ class Service:
             for process in list(self.processes.values()):
                 if process.seat:
                     process.seat.tick()
+                    self._hear(process.seat)
                 self._advance(process)
             self.boards.tick()
             self._watch()
@@ -434,11 +435,22 @@ class Service:
         self._believe(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
+    def _hear(self, seat: Seat) -> None:
+        """Frames of the process are signs of life too."""
+        for name, taken in seat.heard():
+            board = self.boards.all[name]
+            if taken != board.frames:
+                board.frames = taken
+                board.seen_us = self.site_us()
+                board.link_lost = False
+
     def link_of(self, board: Board) -> str:
         """How a board is, as far as its silence tells: up, silent, lost, gone or never seen."""
         if not board.seen_us:
             return "never seen"
-        silent_s = (self.site_us() - board.seen_us) / 1e6
+        # What was said while this gateway was not there nobody knows.
+        up_s = time.monotonic() - self.started
+        silent_s = min((self.site_us() - board.seen_us) / 1e6, up_s)
         if silent_s >= self.config.boards.gone_s:
             return "gone"
         if silent_s >= self.config.boards.silent_s:

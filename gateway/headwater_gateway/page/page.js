@@ -334,7 +334,7 @@ function update_row({ cells, trend }, row) {
   }));
   cells.lake.textContent = number(row.acked);
   const last = Object.entries(row.last).map(([name, v]) => `${name} ${v === null ? "–" : value(v)}`).join(", ");
-  cells.newest.replaceChildren(...(row.last_ts_us ? [aged(row.last_ts_us), h("span", { class: "values" }, ` · ${last}`)] : [h("span", { class: "quiet" }, "none in this life")]));
+  cells.newest.replaceChildren(...(row.last_ts_us ? [row.clock_set ? aged(row.last_ts_us) : "before the clock was set", h("span", { class: "values" }, ` · ${last}`)] : [h("span", { class: "quiet" }, "none in this life")]));
   trend.push(total);
   if (trend.length > TREND) trend.shift();
   const top = Math.max(10, ...trend);

@@ -1,4 +1,4 @@
-"""The gateway: frames from the broker to durable, beside a bare paho loop over the same frames; latency; memory.
+"""The gateway: frames from the broker to durable, beside a bare paho loop over the same; latency; memory.
 
 Real parts: Mosquitto, the gateway as a service with its database on disk and its cutter running. The boards
 are a fleet in this process (fleet.py) whose frames are sealed beforehand. Bare loop and gateway take turns.
@@ -26,7 +26,9 @@ from typing import Any
 from .. import Trouble, fleet, house
 from . import Measure, at_least, at_most
 
-SUMMARY = "frames from broker to durable against a bare paho loop; readings/s; latency; memory with 100 boards"
+SUMMARY = (
+    "frames from broker to durable against a bare paho loop; readings/s; latency; memory with 100 boards"
+)
 
 BOARDS = 100
 BATCH = 360
@@ -139,14 +141,18 @@ class Bench:
         names = ["b%d" % i for i in range(BOARDS)]
         (self.folder / "data").mkdir()
         db = Database(self.folder / "data" / "gateway.db", lambda: 0)
-        numbers = {name: register(db, name, 0) for name in names if db.commit() is None}
+        numbers = {}
+        for name in names:
+            numbers[name] = register(db, name, 0)
+            db.commit()
         db.close()
         _wait(lambda: _answers(self.port), "Mosquitto does not start")
         self.gateway = self._run([sys.executable, "-m", "headwater_gateway", str(file)])
         _wait(lambda: _answers(self.http_port), "the gateway does not start")
         half = BOARDS // 2
         plans = {
-            name: fleet.plan(name, part, BATCH) for name, part in (("one", names[:half]), ("two", names[half:]))
+            name: fleet.plan(name, part, BATCH)
+            for name, part in (("one", names[:half]), ("two", names[half:]))
         }
         for data in plans.values():
             self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
@@ -154,7 +160,9 @@ class Bench:
         self.fleet.open()
 
     def _run(self, command: list[str]) -> subprocess.Popen[Any]:
-        process = subprocess.Popen(command, env=house.environment(), stdin=subprocess.DEVNULL, stderr=sys.stderr)
+        process = subprocess.Popen(
+            command, env=house.environment(), stdin=subprocess.DEVNULL, stderr=sys.stderr
+        )
         self.started.append(process)
         return process
 
@@ -204,7 +212,9 @@ class Bench:
 
     # ---- measuring
 
-    def compare(self, rounds: int, count: int, n: int, say: Callable[[str], None]) -> list[tuple[float, float]]:
+    def compare(
+        self, rounds: int, count: int, n: int, say: Callable[[str], None]
+    ) -> list[tuple[float, float]]:
         """(bare loop, gateway) in frames a second, for each round."""
         pairs = []
         for _ in range(rounds):

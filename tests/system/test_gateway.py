@@ -1,0 +1,280 @@
+"""The gateway as a service, with real parts: Mosquitto with TLS, virtual boards, database and segments on disk.
+
+The sink is played by a file of acknowledgements where one is needed; everything else is the real thing.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import signal
+import ssl
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pyarrow.parquet as pq
+import pytest
+from gateway_site import Site, alive, until
+from headwater import wire
+from headwater.seal import Peer
+from headwater_gateway.names import split
+from headwater_tools.board_sensors import wave
+from headwater_tools.virtual_board import VirtualBoard
+
+PROCESS = """
+from headwater.process import Average, Process
+p = Process("one", checkpoints="ecoc", every=100, batch=50)
+accel = p.source("accel", "x:i16 y:i16", rate_hz=100, on="wrist")
+mean = accel >> Average(field="x", count=%d)
+p.lake("one/accel", accel)
+p.lake("one/mean", mean)
+%s
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path / "site")
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def deploy(site: Site, count: int = 10, more: str = "") -> None:
+    (site.folder / "one.py").write_text(PROCESS % (count, more))
+    done = site.command("deploy", "one.py", "--wait", "30")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def wrist(site: Site) -> VirtualBoard:
+    t0_us = time.time_ns() // 1000
+    return site.board("wrist", {"accel": {"driver": "wave", "t0_us": t0_us, "seed": 3}})
+
+
+def rows_of(site: Site, stream: str) -> dict[int, dict[int, dict[str, Any]]]:
+    """incarnation -> xi -> row, of all segments; a row twice must be the same twice."""
+    out: dict[int, dict[int, dict[str, Any]]] = {}
+    for path in site.segments():
+        table = pq.read_table(path)
+        if split(path.name).stream == stream.replace("/", "."):  # type: ignore[union-attr]
+            for row in table.to_pylist():
+                known = out.setdefault(row["incarnation"] & (1 << 64) - 1, {})
+                assert known.setdefault(row["xi"], row) == row
+    return out
+
+
+def holes_of(site: Site, stream: str) -> set[int]:
+    """The ξ of a stream that stand in the segments as holes."""
+    found = set()
+    for path in site.segments():
+        footer = json.loads(pq.read_metadata(path).metadata[b"headwater"])
+        if footer["stream"] == stream:
+            assert all(gap[2] == "hole" and gap[0] == gap[1] for gap in footer["gaps"])
+            found |= {gap[0] for gap in footer["gaps"]}
+    return found
+
+
+def complete(site: Site, board: VirtualBoard, stream: str, source: str, last: int) -> int:
+    """Every sample accepted up to ξ `last` stands in the segments, once, as it was measured; how many."""
+    rows = rows_of(site, stream)
+    count = 0
+    for batch in board.accepted():
+        assert batch.source == source
+        for i in range(min(batch.n, last + 1 - batch.xi)):
+            row = rows[batch.incarnation][batch.xi + i]
+            assert row["ints"] == [wave(batch.first + i, k, 3) for k in range(2)]
+            assert round(row["ts"].timestamp() * 1e6) == batch.ts + i * batch.dt
+            count += 1
+    return count
+
+
+def test_every_sample_reaches_a_segment_through_kills_of_gateway_broker_and_board(site: Site) -> None:
+    site.start_broker()
+    site.start_gateway()
+    board = wrist(site)
+    board.start()
+    deploy(site)
+    until(lambda: site.stream("one/accel")["durable"] >= 300)
+    site.kill_gateway()
+    time.sleep(1)
+    site.start_gateway()
+    before = site.stream("one/accel")["durable"]
+    until(lambda: site.stream("one/accel")["durable"] >= before + 200)
+    site.stop_broker()
+    until(lambda: any("broker" in text for text in site.state()["alarms"]))  # type: ignore[index]
+    site.start_broker()
+    board.kill()
+    time.sleep(0.5)
+    site.kill_gateway()
+    board.start()
+    time.sleep(1)
+    site.start_gateway()
+    before = site.stream("one/accel")["durable"]
+    until(lambda: site.stream("one/accel")["durable"] >= before + 200)
+    assert site.command("gateway", "state").returncode == 0
+    board.kill()
+    last = max(a.xi + a.n - 1 for a in board.accepted())
+    board.start()
+    until(lambda: site.stream("one/accel")["cut"] >= last)
+    until(lambda: site.stream("one/mean")["cut"] >= last - 100)
+    assert site.gateway is not None
+    pid = site.gateway.pid
+    cutter = int(Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()[0])
+    assert site.kill_gateway(signal.SIGTERM) == 0
+    assert not alive(cutter)
+    assert complete(site, board, "one/accel", "accel", last) >= 700
+    means = rows_of(site, "one/mean")
+    (mean,) = means.values()
+    assert sorted([*mean, *holes_of(site, "one/mean")]) == list(range(1, max(mean) + 1))
+
+
+def acks(site: Site, high: int) -> None:
+    folder = site.folder / "lake" / "acks"
+    folder.mkdir(parents=True, exist_ok=True)
+    inc = site.stream("one/accel")["incarnation"]
+    text = {"format": 1, "process": "one", "generation": 0, "unreadable": []}
+    new = folder / "new"
+    new.write_text(json.dumps({**text, "streams": {"one/accel": {inc: {"high": high, "ranges": []}}}}))
+    new.rename(folder / "one.json")
+
+
+def test_parameters_change_and_a_process_gets_another_version_while_it_runs(site: Site) -> None:
+    site.start_broker()
+    site.start_gateway()
+    board = wrist(site)
+    board.start()
+    unknown = site.folder / "unknown.py"
+    unknown.write_text((PROCESS % (10, "")).replace('"wrist"', '"ankle"'))
+    refused = site.command("deploy", str(unknown))
+    assert refused.returncode == 2 and "hw provision ankle" in refused.stderr
+    deploy(site)
+    until(lambda: site.stream("one/accel")["durable"] >= 200)
+    high = site.stream("one/accel")["cut"]
+    acks(site, high)
+    until(lambda: site.stream("one/accel")["acked"] == high)
+    until(lambda: not any(split(p.name).last <= high for p in site.segments() if "accel" in p.name))  # type: ignore[union-attr]
+
+    wrong = site.command("deploy", "--set", "average.cuont=5")
+    assert wrong.returncode == 2 and "cuont" in wrong.stderr and "Traceback" not in wrong.stderr
+    first = site.state()["processes"]["one"]["hash"]  # type: ignore[index]
+    deploy(site, 20)
+    state = until(lambda: (s := site.state()) and s["processes"]["one"]["step"] == "runs" and s)
+    assert state["processes"]["one"]["hash"] != first
+    versions = [s for s in state["streams"] if s["stream"] == "one/mean"]
+    assert [s["incarnation"] for s in versions] == [first, state["processes"]["one"]["hash"]]
+    assert len([s for s in state["streams"] if s["stream"] == "one/accel"]) == 1
+    before = site.stream("one/accel")["durable"]
+    until(lambda: site.stream("one/accel")["durable"] >= before + 200)
+    until(lambda: site.stream("one/mean")["durable"] >= 5)
+
+
+def refused(site: Site) -> dict[str, int]:
+    state = site.state()
+    return dict(state["dropped"]) if state else {}
+
+
+def client(site: Site, name: str) -> mqtt.Client:
+    """A stranger with a board's password."""
+    settings = json.loads((site.folder / "boards" / name / "config.json").read_text())["broker"]
+    made = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    made.username_pw_set(settings["user"], settings["password"])
+    made.tls_set(str(site.folder / "tls" / "ca.crt"), tls_version=ssl.PROTOCOL_TLS_CLIENT)
+    made.connect("localhost", site.port)
+    made.loop_start()
+    until(made.is_connected, 10)
+    return made
+
+
+def test_garbage_forgeries_and_wrong_keys_change_nothing_and_are_counted(site: Site) -> None:
+    site.start_broker()
+    site.start_gateway()
+    board = wrist(site)
+    site.board("evil", {})
+    board.start()
+    deploy(site)
+    evil = client(site, "evil")
+    try:
+        forged = Peer(secrets.token_bytes(32), 1, 77, 9, 0, bytes(8), lambda: secrets.randbits(64))
+        writer = wire.Writer(512)
+        frames = [b"", b"\0", bytes(16384), b"\xff" * 40]
+        frames += [secrets.token_bytes(n) for n in (5, 20, 50, 200, 512)]
+        for _ in range(5):
+            forged.begin(writer)
+            writer.put(wire.STATUS, b"\xc0")
+            frames.append(bytes(forged.seal(writer)))
+            if forged.reply:
+                frames.append(bytes(forged.reply))
+        for topic in ("hw/g/evil", "hw/s/evil", "hw/s/wrist", "hw/g/wrist", "hw/g/\u00e9", "hw/x/evil", "other"):
+            for frame in frames:
+                evil.publish(topic, frame, 0)
+        dropped = until(lambda: (d := refused(site)) and d.get("seal: wrong seal") and d)
+        assert dropped["of a board without a process"] > 0
+        before = site.stream("one/accel")["durable"]
+        until(lambda: site.stream("one/accel")["durable"] >= before + 200)
+    finally:
+        evil.loop_stop()
+        evil.disconnect()
+    state = site.state()
+    assert state and state["boards"]["evil"]["link"] == "never seen"
+    until(lambda: site.stream("one/accel")["cut"] >= before + 150)
+    site.kill_gateway(signal.SIGTERM)
+    assert "Traceback" not in site.log.read_text()
+    assert site.folder.stat().st_mode & 0o077 == 0
+
+
+def test_start_up_errors_are_sentences_with_exit_code_2(site: Site) -> None:
+    def refused(text: str = "") -> str:
+        site.config_file.write_text(original + text)
+        done = site.command("gateway", "run", ".")
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+        return done.stderr
+
+    original = site.config_file.read_text()
+    assert "did you mean site?" in refused('[gateway]\nsiet = "x"\n')
+    site.config_file.write_text(original)
+    site.start_gateway()  # without a broker it runs, tries on, and says so
+    assert "another gateway" in refused()
+    assert site.kill_gateway(signal.SIGTERM) == 0
+    assert "Connection refused" in site.log.read_text()
+    (site.folder / "landing").rmdir()
+    (site.folder / "landing").write_text("")
+    assert "lake.landing" in refused()
+    (site.folder / "secrets" / "master.key").chmod(0o644)
+    assert "chmod 600" in refused()
+
+
+def get(port: int, path: str, **headers: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+    return answer.status, body
+
+
+def test_beyond_loopback_a_token_is_asked_for(tmp_path: Path) -> None:
+    site = Site(tmp_path / "site")
+    text = site.config_file.read_text()
+    port = struct.unpack("<H", secrets.token_bytes(2))[0] % 10000 + 40000
+    site.config_file.write_text(text.replace("port = 0", 'port = %d\nbind = "0.0.0.0"' % port))
+    try:
+        site.start_broker()
+        site.start_gateway()
+        until(lambda: get(port, "/health")[0] == 200)
+        for path in ("/metrics", "/api/state"):
+            assert get(port, path)[0] == 401
+            assert get(port, path, Authorization="Bearer wrong" + "x" * 20)[0] == 401
+        token = (site.folder / "secrets" / "token").read_text().strip()
+        status, body = get(port, "/metrics", Authorization="Bearer " + token)
+        assert status == 200 and "headwater_broker_up 1.0" in body
+        assert get(port, "/api/state", Authorization="Bearer " + token)[0] == 200
+        site.kill_gateway(signal.SIGTERM)
+        assert token not in site.log.read_text()
+    finally:
+        site.close()
