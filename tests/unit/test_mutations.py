@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from headwater import arriving, decisions, restoring, starting, transfer, wiring
+from headwater.check import Needs
 from headwater.checkpoint import Checkpoints
 from headwater.host import Host
 from headwater.instance import Instance
@@ -56,6 +57,15 @@ def _buttons(level: str = "peer") -> Plan:
     return p.plan()
 
 
+def _tight(process: Process) -> Plan:
+    """Buffers as small as the check lets them be: they fill up, and press for checkpoints."""
+    least = Needs(process)
+    for wire in process.wires:
+        if wire.vertex is not None:
+            wire.cap = least.cap[wire]
+    return process.plan()
+
+
 PLANS: dict[str, Callable[[], Plan]] = {
     "sp2": lambda: sp2.build(every=60, batch=36).plan(),
     "sp2 local": lambda: sp2.build(every=60, batch=36, level="local").plan(),
@@ -63,6 +73,7 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "sp2 uncoordinated": lambda: sp2.build("uncoordinated", every=60, batch=36).plan(),
     "sp2 spare": lambda: sp2.build(every=36, batch=12, hosts=("left", "right", "spare", "spare")).plan(),
     "sp3": lambda: sp3.build(every=60, batch=36, threshold=0).plan(),
+    "sp3 tight": lambda: _tight(sp3.build(every=60, batch=36, threshold=0)),
     "sp4": lambda: sp4.build(every=36, batch=12, threshold=100).plan(),
     "sp4 spare": lambda: sp4.build(
         every=36, batch=12, threshold=100, hosts=("left", "right", "spare", "spare")
@@ -85,8 +96,9 @@ DEFECTS = [
             (
                 Host,
                 "_on_consumer",
-                "r.got = xi\n            r.progress_us",
-                "r.got = r.safe = xi\n            port.trim()\n            r.progress_us",
+                "self._got(r, m[4])\n        if flags",
+                "r.safe = max(r.safe, m[4])\n        port.trim()\n"
+                "        self._got(r, m[4])\n        if flags",
             )
         ],
         ["sp2", "buttons", "sp4 spare"],
@@ -385,7 +397,7 @@ DEFECTS = [
                 "ring = port.ring\n",
             ),
         ],
-        ["sp2 local", "sp3", "sp2", "sp4 spare"],
+        ["buttons", "sp4", "sp2 local", "sp3"],
     ),
     Defect(
         "contact before the producer has answered",
@@ -487,7 +499,7 @@ DEFECTS = [
                 "self.commit(self._take(cid, 0), False)",
             )
         ],
-        ["diamond", "sp4 spare", "sp3", "sp2"],
+        ["sp3 tight"],
     ),
 ]
 
