@@ -1,5 +1,4 @@
-"""The sink and maintenance as programs: arguments, signals, words. `hw sink` and `spark-submit` both come
-here."""
+"""The sink and maintenance as programs: arguments, signals, words. For `hw` and for `spark-submit`."""
 
 from __future__ import annotations
 
@@ -15,6 +14,8 @@ from .files import Files
 from .location import Location
 from .metrics import Metrics
 from .sink import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S, Settings, Sink
+
+DESCRIPTION = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,6 +62,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="an option for delta-rs on an object store, where its environment variables do not say it",
     )
     parser.add_argument(
+        "--spark-log",
+        default="OFF",
+        metavar="LEVEL",
+        choices=("OFF", "ERROR", "WARN", "INFO"),
+        help="what Spark logs to standard error: OFF (its failures are told anyway), ERROR, WARN, INFO",
+    )
+    parser.add_argument(
         "--conf",
         action="append",
         default=[],
@@ -87,7 +95,7 @@ def sink(
             metrics.serve(args.metrics, args.metrics_host)
         except OSError as error:
             raise LakeError("cannot serve metrics on port %d: %s" % (args.metrics, error.strerror))
-    spark = session.start(master, jars, _pairs(args.conf, "--conf"), "hw sink")
+    spark = session.start(master, jars, _pairs(args.conf, "--conf"), "hw sink", args.spark_log)
     settings = Settings(
         files_per_trigger=args.files_per_trigger,
         trigger_s=args.trigger,

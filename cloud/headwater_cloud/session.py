@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from .errors import LakeError
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # Small by design: a lake of a site is read and written by few cores, and Delta's defaults (50 partitions for
 # the state of a table, 200 for a shuffle) make a first read take 13 s.
@@ -38,6 +41,7 @@ def start(
     jars: Iterable[Path] = (),
     more: Mapping[str, str] | None = None,
     name: str = "headwater",
+    log: str = "OFF",
 ) -> SparkSession:
     """A session for lakes; where one runs already (spark-submit, a notebook), that one, configured for us."""
     if SparkSession.getActiveSession() is None and not os.environ.get("PYSPARK_GATEWAY_PORT"):
@@ -47,18 +51,24 @@ def start(
         builder = builder.master(master)
     settings = dict(SETTINGS)
     paths = [str(jar) for jar in jars]
-    if paths:
+    local = master.startswith("local")
+    if paths and local:
+        settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)  # read where they lie, not copied
+    elif paths:
         settings["spark.jars"] = ",".join(paths)
-    if master.startswith("local"):
+    if local:
         # A laptop's name may resolve to an address that it does not have.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
+        settings["spark.driver.extraJavaOptions"] = "-Dlog4j2.configurationFile=%s" % LOGGING.as_uri()
     settings.update(more or {})
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark.sparkContext.setLogLevel(log)
+    # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 

@@ -1,0 +1,78 @@
+"""`hw sink` and `hw maintain` as people start them: processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headwater_tools import house
+from site_lake import Site, plain
+
+LARGEST_FILE = 400_000  # bytes: what a full disk is stood in for by
+
+
+def hw(*words: str, full: bool = False) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+
+    return subprocess.run(
+        [sys.executable, "-m", "headwater_tools", *words],
+        env={**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        preexec_fn=limit if full else None,
+    )
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def test_a_full_disk_stops_the_sink_and_space_lets_it_go_on(tmp_path: Path) -> None:
+    site = Site(None, tmp_path)  # type: ignore[arg-type]  # its sinks are other processes
+    site.put(1, 200_000)
+    stopped = hw("sink", str(site.landing), str(site.lake), "--once", "--json", full=True)
+    assert stopped.returncode == 2, stopped.stderr
+    assert "a batch failed" in answer(stopped)["error"]
+    assert "Traceback" not in stopped.stderr
+    assert not (site.lake / "acks" / "cardio.json").exists()
+    done = hw("sink", str(site.landing), str(site.lake), "--once", "--json")
+    assert (done.returncode, answer(done)["rows_kept"]) == (0, 200_000), done.stderr
+    assert "batch 0: 1 files, 200,000 rows; acknowledged after" in done.stderr
+    assert site.numbers() == plain(1, 200_000)
+    assert site.high() == (200_000, [])
+    maintained = hw("maintain", str(site.lake), "--json")
+    assert (maintained.returncode, answer(maintained)["files_after"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["sink", "NOWHERE", "LAKE"], "there is no landing zone"),
+        (["sink", ".", "LAKE", "--files-per-trigger", "0"], "a batch needs at least one file"),
+        (["sink", ".", "LAKE", "--storage", "x"], "write KEY=VALUE"),
+        (["sink", ".", "LAKE", "--trigger", "-1"], "is not between 0 and 86400"),
+        (["maintain", "NOWHERE"], "there is no lake"),
+    ],
+)
+def test_bad_use_ends_with_one_sentence(tmp_path: Path, words: list[str], why: str) -> None:
+    place = {"NOWHERE": str(tmp_path / "nowhere"), "LAKE": str(tmp_path / "lake"), ".": str(tmp_path)}
+    done = hw(*(place.get(word, word) for word in words))
+    assert done.returncode == 2
+    assert why in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_without_java_the_sink_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    done = hw("sink", str(tmp_path), str(tmp_path / "lake"), "--once")
+    assert done.returncode == 2
+    assert "Spark needs Java 17" in done.stderr
