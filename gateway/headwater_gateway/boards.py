@@ -238,11 +238,10 @@ def register(db: Database, name: str, now_us: int) -> int:
     rows = db.query("SELECT number FROM boards WHERE name = ?", name)
     if not rows:
         # A number is never given twice: it stands for a key.
-        last = db.query("SELECT value FROM meta WHERE key = 'board'")
-        number = (last[0][0] if last else 0) + 1
-        db.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", number)
-        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL)", number, name, now_us)
-        return int(number)
+        db.boards_ever += 1
+        db.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", db.boards_ever)
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL)", db.boards_ever, name, now_us)
+        return db.boards_ever
     return int(rows[0][0])
 
 

@@ -49,8 +49,14 @@ KEYS: dict[str, dict[str, Key]] = {
     "gateway": {
         "site": Key("hw", "First word of every MQTT topic; boards of one site share it.", _word),
         "data": Key("data", "Folder of the database. One gateway at a time may use it.", _filled),
-        "secrets": Key("secrets", "Folder of the master key. Whoever reads it can speak for every board.", _filled),
-        "socket": Key("data/gateway.sock", "Unix socket on which `hw deploy` and `hw provision` reach the gateway.", _filled),
+        "secrets": Key(
+            "secrets", "Folder of the master key. Whoever reads it can speak for every board.", _filled
+        ),
+        "socket": Key(
+            "data/gateway.sock",
+            "Unix socket on which `hw deploy` and `hw provision` reach the gateway.",
+            _filled,
+        ),
     },
     "mqtt": {
         "host": Key("localhost", "The broker. With TLS this must be a name in its certificate.", _filled),
@@ -59,43 +65,83 @@ KEYS: dict[str, dict[str, Key]] = {
         "ca": Key("tls/ca.crt", "Certificates by which the broker is recognised.", _any),
         "cert": Key("", "Certificate of this gateway, where the broker wants one.", _any),
         "key": Key("", "Its private key.", _any),
-        "user": Key("gateway", "User name, \"\" where the broker asks for none.", _any),
-        "password_file": Key("secrets/mqtt.password", "File with the password; passwords do not stand here.", _any),
+        "user": Key("gateway", 'User name, "" where the broker asks for none.', _any),
+        "password_file": Key(
+            "secrets/mqtt.password", "File with the password; passwords do not stand here.", _any
+        ),
         "keepalive_s": Key(30, "A broker that says nothing for so long is taken for gone.", _within(5, 3600)),
-        "reconnect_max_s": Key(15, "Longest pause between two attempts to reach the broker.", _within(1, 600)),
+        "reconnect_max_s": Key(
+            15, "Longest pause between two attempts to reach the broker.", _within(1, 600)
+        ),
     },
     "store": {
-        "commit_ms": Key(5, "At most one commit in so many milliseconds. More is kinder to an SD card;\n"
-                         "acknowledgements wait for it.", _within(0, 1000)),
-        "max_bytes": Key(8_000_000_000, "The database grows no larger than this: then boards are not acknowledged any more and\n"
-                         "keep their entries in their own flash. Nothing is dropped here.", _within(1_000_000, 1 << 50)),
-        "min_free_bytes": Key(500_000_000, "The same where less than this is free on its disk.", _within(0, 1 << 50)),
+        "commit_ms": Key(
+            5,
+            "At most one commit in so many milliseconds. More is kinder to an SD card;\n"
+            "acknowledgements wait for it.",
+            _within(0, 1000),
+        ),
+        "max_bytes": Key(
+            8_000_000_000,
+            "The database grows no larger than this: then boards are not acknowledged any more and\n"
+            "keep their entries in their own flash. Nothing is dropped here.",
+            _within(1_000_000, 1 << 50),
+        ),
+        "min_free_bytes": Key(
+            500_000_000, "The same where less than this is free on its disk.", _within(0, 1 << 50)
+        ),
     },
     "lake": {
-        "landing": Key("landing", "Landing zone for segments: a folder, or a place in an object store (s3://bucket/prefix,\n"
-                       "gs://, abfss://) whose credentials stand in the environment.", _filled),
-        "acks": Key("lake/acks", "Where the sink leaves its acknowledgements (LAKE/acks): a folder or an object store.", _filled),
-        "segment_rows": Key(200_000, "A segment is cut when so many entries of a stream wait,", _within(1, 10_000_000)),
+        "landing": Key(
+            "landing",
+            "Landing zone for segments: a folder, or a place in an object store (s3://bucket/prefix,\n"
+            "gs://, abfss://) whose credentials stand in the environment.",
+            _filled,
+        ),
+        "acks": Key(
+            "lake/acks",
+            "Where the sink leaves its acknowledgements (LAKE/acks): a folder or an object store.",
+            _filled,
+        ),
+        "segment_rows": Key(
+            200_000, "A segment is cut when so many entries of a stream wait,", _within(1, 10_000_000)
+        ),
         "segment_s": Key(10.0, "or when the oldest of them is so old.", _within(0.1, 86_400)),
         "compression_level": Key(3, "Of zstd.", _within(1, 22)),
         "acks_every_s": Key(2.0, "How often the acknowledgements are looked at.", _within(0.1, 3600)),
     },
     "http": {
-        "bind": Key("127.0.0.1", "Address of the status page, health and metrics. Anything but a loopback address\n"
-                    "asks for a token.", _filled),
+        "bind": Key(
+            "127.0.0.1",
+            "Address of the status page, health and metrics. Anything but a loopback address\n"
+            "asks for a token.",
+            _filled,
+        ),
         "port": Key(8010, "0 takes a free one and prints it.", _within(0, 65535)),
-        "token_file": Key("secrets/token", "File with the token that a browser or a scraper must show. Needed only where `bind`\n"
-                          "is not a loopback address.", _any),
+        "token_file": Key(
+            "secrets/token",
+            "File with the token that a browser or a scraper must show. Needed only where `bind`\n"
+            "is not a loopback address.",
+            _any,
+        ),
     },
     "boards": {
-        "silent_s": Key(20.0, "A board that says nothing for so long, and has not promised to sleep, is shown as lost.", _within(1, 86_400)),
+        "silent_s": Key(
+            20.0,
+            "A board that says nothing for so long, and has not promised to sleep, is shown as lost.",
+            _within(1, 86_400),
+        ),
         "gone_s": Key(3600.0, "... and after so long as gone.", _within(1, 10_000_000)),
     },
     "log": {
-        "format": Key("text", "\"text\" for people, \"json\" for machines: one object a line.", _one_of("text", "json")),
-        "level": Key("info", "\"debug\", \"info\", \"warning\" or \"error\".", _one_of("debug", "info", "warning", "error")),
+        "format": Key(
+            "text", '"text" for people, "json" for machines: one object a line.', _one_of("text", "json")
+        ),
+        "level": Key(
+            "info", '"debug", "info", "warning" or "error".', _one_of("debug", "info", "warning", "error")
+        ),
     },
-}  # fmt: skip
+}
 
 _HEAD = """\
 # Configuration of the Headwater gateway. Every key stands here with its default, commented out;

@@ -377,8 +377,8 @@ class Cutter:
             self._conn.execute("PRAGMA query_only = ON")
         first, last = order["first"], order["last"]
         rows = self._conn.execute(
-            'SELECT first, last, arrived, alphabet, data FROM chunks WHERE "end" = ? AND last >= ? AND first <= ? '
-            "ORDER BY last",
+            'SELECT first, last, arrived, alphabet, data FROM chunks WHERE "end" = ? AND last >= ? '
+            "AND first <= ? ORDER BY last",
             (order["end"], first, last),
         )
         run = gather(rows, first, last, order["rows"])

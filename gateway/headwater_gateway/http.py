@@ -71,7 +71,7 @@ class Web:
             token = path.read_text().strip()
         except OSError as error:
             raise Trouble(
-                'http.bind = "%s" is no loopback address, so a token is asked for, and http.token_file = "%s" '
+                'http.bind = "%s" is no loopback address: a token is asked for, and http.token_file = "%s" '
                 "cannot be read (%s): `hw gateway init` makes one" % (self.config.bind, name, error.strerror)
             )
         if len(token) < TOKEN_MIN:
@@ -183,7 +183,7 @@ class Web:
         return web.json_response(self.service.snapshot())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """News as they happen: events, what boards report, and with ?stream=NAME the elements of that stream."""
+        """News as they happen: events, what boards report, and with ?stream=NAME the elements of it."""
         streams = set(request.query.getall("stream", []))
         queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
 

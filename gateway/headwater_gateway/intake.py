@@ -44,6 +44,8 @@ class Sealer:
 class Intake(Host):
     """`receive` takes a frame in, `settle` does what follows from all of them."""
 
+    order: list[Any]
+
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.due = False  # something came since `settle`
@@ -71,7 +73,7 @@ class Intake(Host):
             super().pump()
             return
         # Nothing more goes into the outbox: the queues fill, and the boards are told that there is no room.
-        order: list[Any] = self.order
+        order = list(self.order)
         running: list[Any] = [each for each in order if each.ports]
         self.order = running
         super().pump()

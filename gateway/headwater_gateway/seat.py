@@ -106,7 +106,7 @@ class Seat:
             yield self.plan.hosts[number], link.peer.counts[TAKEN]
 
     def unsafe(self) -> int:
-        """Entries of this process that only the gateway has, and that are neither taken nor in the database."""
+        """Entries of this process that only the gateway has, neither taken nor in the database."""
         count = 0
         for port in self.host.ports.values():
             for reader in port.readers:

@@ -259,7 +259,7 @@ class Segments:
 
 
 def marks_of(acks: Any) -> dict[tuple[str, int], int]:
-    """(stream, incarnation) -> everything up to there is in the lake. ValueError where it says no such thing."""
+    """(stream, incarnation) -> everything up to there is in the lake. ValueError for anything else."""
     if not isinstance(acks, dict) or acks.get("format") != 1 or not isinstance(acks.get("streams"), dict):
         raise ValueError("no acknowledgements of format 1")
     marks = {}

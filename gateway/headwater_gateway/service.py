@@ -320,8 +320,8 @@ class Service:
         if plan.hash == present.hash and process.coming is None:
             if data != process.plan:
                 raise Trouble(
-                    "process %s differs from what runs in its placement alone: operators move by activation, not "
-                    "by deploying; change something else too, or leave it" % plan.name
+                    "process %s differs from what runs in its placement alone: operators move by activation, "
+                    "not by deploying; change something else too, or leave it" % plan.name
                 )
             return {**answer, "state": "unchanged"}
         if process.coming is not None or process.step:
@@ -333,8 +333,8 @@ class Service:
         left = [name for name in present.hosts if name not in plan.hosts]
         if left:
             raise Trouble(
-                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it among "
-                "the hosts of a source or an operator" % (plan.name, ", ".join(left))
+                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it "
+                "among the hosts of a source or an operator" % (plan.name, ", ".join(left))
             )
         process.coming = data
         process.step = DRAIN

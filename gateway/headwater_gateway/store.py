@@ -50,7 +50,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS spaces(id INTEGER PRIMARY KEY, process TEXT, hash TEXT, log INTEGER,
     UNIQUE(process, hash));
-CREATE TABLE IF NOT EXISTS facts(space INTEGER, key INTEGER, value BLOB, PRIMARY KEY(space, key)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS facts(space INTEGER, key INTEGER, value BLOB,
+    PRIMARY KEY(space, key)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS blobs(space INTEGER, key INTEGER, value BLOB, PRIMARY KEY(space, key));
 CREATE TABLE IF NOT EXISTS streams(space INTEGER, stream INTEGER, first INTEGER, last INTEGER, ts INTEGER,
     PRIMARY KEY(space, stream)) WITHOUT ROWID;
@@ -123,8 +124,8 @@ class Database:
         except sqlite3.Error as error:
             os.close(self._lock)
             raise Trouble(
-                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it away; "
-                "then the boards' flash and the lake are all there is" % (self.path, error)
+                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it "
+                "away; then the boards' flash and the lake are all there is" % (self.path, error)
             )
         self._pool = ThreadPoolExecutor(1, "commit")
         self.ends: list[End] = []
@@ -140,6 +141,8 @@ class Database:
                 "%s has format %r and this gateway reads %d: run the version that wrote it"
                 % (self.path, row[0], FORMAT)
             )
+        row = conn.execute("SELECT value FROM meta WHERE key = 'board'").fetchone()
+        self.boards_ever: int = row[0] if row else 0  # the highest registry number that was given
         self._spaces: dict[tuple[str, str], tuple[int, int]] = {
             (process, plan): (number, unsigned(log))
             for number, process, plan, log in conn.execute("SELECT id, process, hash, log FROM spaces")

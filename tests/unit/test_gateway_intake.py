@@ -1,0 +1,245 @@
+"""What a gateway takes in: the short way and the ordinary one agree, and neither lets in what is not due."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import paho.mqtt.client as mqtt
+import pytest
+from headwater import wire
+from headwater_gateway.config import read
+from headwater_gateway.keys import Keys
+from headwater_gateway.link import BufferedClient
+from headwater_gateway.seat import Seat
+from headwater_gateway.service import Service
+from headwater_gateway.store import Database, Ends, records
+from headwater_tools import fleet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+KEYS = Keys(bytes(32))
+NUMBERS = {"a": 1, "b": 2}
+
+
+class Bench:
+    """A seat on a database, and two boards that speak to it without a broker."""
+
+    def __init__(self, folder: Path, max_bytes: int = 0) -> None:
+        self.db = Database(folder / "gateway.db", lambda: 1, max_bytes)
+        self.ends = Ends(self.db)
+        data = fleet.plan("one", list(NUMBERS), 50)
+        self.sent: list[tuple[str, bytes]] = []
+        self.seat = Seat(
+            self.db, self.ends, KEYS, data, NUMBERS, lambda to, f: self.sent.append((to, f)), 1, lambda *a: 0
+        )  # fmt: skip
+        plan = self.seat.plan
+        self.boards = {name: fleet.Board(name, KEYS.board(number), plan) for name, number in NUMBERS.items()}
+        for board in self.boards.values():
+            while not board.asked:
+                board.say(wire.BEAT, 0, 1)
+                self.run()
+        self.run()
+
+    def run(self) -> None:
+        """Let everything be said that is to be said."""
+        busy = True
+        while busy:
+            busy = False
+            for board in self.boards.values():
+                frames, board.out = board.out, []
+                for frame in frames:
+                    self.seat.receive(frame)
+                    busy = True
+            self.seat.settle()
+            self.db.commit()
+            sent, self.sent = self.sent, []
+            for name, frame in sent:
+                self.boards[name].receive(frame)
+                busy = True
+
+    def taken(self) -> dict[str, int]:
+        return {end.lake: end.taken for end in self.ends.all.values()}
+
+    def close(self) -> None:
+        self.db.abandon()
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Any:
+    made = Bench(tmp_path)
+    yield made
+    made.close()
+
+
+def test_next_entries_go_the_short_way_as_they_came(bench: Bench) -> None:
+    a = bench.boards["a"]
+    frames = [a.entries(n) for n in (1, 50, 7)]
+    for frame in frames:
+        bench.seat.receive(frame)
+    assert bench.seat.host.quick == 3
+    bench.db.commit()
+    data = b"".join(row[0] for row in bench.db.query("SELECT data FROM chunks"))
+    blocks = list(records(data))
+    assert all(
+        block in frame for block, frame in zip(blocks, frames, strict=True) if isinstance(block, bytes)
+    )
+    assert bench.taken() == {"one/a": 58, "one/b": 0}
+
+
+def test_a_safe_leaves_after_the_commit_and_not_before(bench: Bench) -> None:
+    a = bench.boards["a"]
+    bench.seat.receive(a.entries(50))
+    bench.seat.host.safe_us = 0
+    bench.seat.pump()
+    assert bench.sent == []
+    bench.db.commit()
+    bench.seat.host.safe_us = 0
+    bench.seat.pump()
+    bench.run()
+    assert a.safe == 50
+
+
+def test_repeats_forgeries_and_jumps_change_nothing(bench: Bench) -> None:
+    a, b = bench.boards["a"], bench.boards["b"]
+    first, second, third = a.entries(5), a.entries(5), a.entries(5)
+    bench.seat.receive(first)
+    bench.seat.receive(first)
+    assert bench.taken()["one/a"] == 5
+    changed = bytearray(second)
+    changed[-12] ^= 1
+    bench.seat.receive(bytes(changed))
+    stolen = bytearray(second)
+    stolen[1] = b.number
+    bench.seat.receive(bytes(stolen))
+    assert bench.taken() == {"one/a": 5, "one/b": 0}
+    bench.seat.receive(third)  # the second is missing: asked for again, not taken
+    assert bench.taken()["one/a"] == 5
+    bench.seat.receive(second)
+    assert bench.taken()["one/a"] == 10
+    dropped = bench.seat.host.dropped
+    assert dropped["seal: repeated"] == 1 and dropped["seal: wrong seal"] == 2
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 60), st.integers(0, 60), st.binary(max_size=8))
+def test_any_bytes_are_taken_or_counted_and_nothing_is_raised(
+    bench: Bench, at: int, cut: int, junk: bytes
+) -> None:
+    good = bench.boards["a"].entries(3)
+    before = bench.taken()["one/a"]
+    broken = good[:at] + junk + good[cut:]
+    bench.seat.receive(broken)
+    assert bench.seat.broken == 0
+    assert bench.taken()["one/a"] == before + (3 if broken == good else 0)
+    if broken != good:
+        bench.seat.receive(good)
+        assert bench.taken()["one/a"] == before + 3
+
+
+def test_a_full_disk_fills_the_queues_and_drops_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, 1)
+    a = bench.boards["a"]
+    assert bench.db.full
+    for _ in range(2):
+        a.out.append(a.entries(50))
+        bench.run()
+    assert bench.taken()["one/a"] == 0 and a.safe == 0
+    bench.db.max_bytes = 0
+    bench.seat.pump()
+    assert bench.taken()["one/a"] == 100
+    bench.close()
+
+
+def test_paho_asks_for_bytes_where_we_answer_from_what_was_read() -> None:
+    """The private names of paho that link.py leans on mean what they did."""
+
+    class Socket:
+        def __init__(self) -> None:
+            self.parts = [fleet.packet("t/x", b"one") + fleet.packet("t/x", b"two")[:4]]
+            self.parts.append(fleet.packet("t/x", b"two")[4:])
+
+        def recv(self, size: int) -> bytes:
+            if not self.parts:
+                raise BlockingIOError
+            return self.parts.pop(0)
+
+    client = BufferedClient()
+    seen: list[bytes] = []
+    client.on_message = lambda c, u, m: seen.append(m.payload)
+    client._sock = Socket()  # type: ignore[assignment]
+    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen == [b"one"] and client.unread
+    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen == [b"one", b"two"]
+    assert not client.unread and client.loop_read() == mqtt.MQTT_ERR_SUCCESS
+    assert len(client._out_packet) == 0 and not client.want_write()
+    client._sock = None
+
+
+def service(folder: Path) -> Service:
+    file = folder / "gateway.toml"
+    file.write_text('[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n')
+    from headwater_gateway.keys import make
+
+    make(folder / "secrets" / "master.key")
+
+    return Service(read(file))
+
+
+def test_time_never_goes_back_when_the_wall_clock_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import asyncio
+
+    now_ns = 1_800_000_000 * 10**9
+    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
+
+    async def life(floor: bool) -> int:
+        made = service(tmp_path)
+        us = made.site_us()
+        monkeypatch.setattr(time, "time_ns", lambda: 0)  # it jumps while the gateway runs
+        assert us <= made.site_us() < us + 60_000_000
+        if floor:
+            made.boards.add("a")
+            made.boards.add("b")
+            made.deploy(fleet.plan("one", ["a", "b"], 50))
+            seat = made.processes["one"].seat
+            assert seat is not None
+            seat.tick()
+        made.db.close()
+        return us
+
+    first = asyncio.run(life(True))
+    assert first >= now_ns // 1000
+    assert asyncio.run(life(False)) >= first
+
+
+def test_no_two_processes_share_a_board_or_a_stream(tmp_path: Path) -> None:
+    import asyncio
+
+    from headwater_gateway import Trouble
+
+    async def life() -> None:
+        made = service(tmp_path)
+        with pytest.raises(Trouble, match="hw provision a"):
+            made.deploy(fleet.plan("one", ["a"], 50))
+        for name in ("a", "b"):
+            made.boards.add(name)
+        data = fleet.plan("one", ["a"], 50)
+        assert made.deploy(data)["state"] == "deployed"
+        assert made.deploy(data)["state"] == "unchanged"
+        with pytest.raises(Trouble, match="runs process one"):
+            made.deploy(fleet.plan("two", ["a", "b"], 50))
+        with pytest.raises(Trouble, match="leaves out a"):
+            made.deploy(fleet.plan("one", ["b"], 50))
+        with pytest.raises(Trouble, match="this is no plan"):
+            made.deploy(b"\x93")
+        assert made.deploy(fleet.plan("one", ["a", "b"], 50))["state"] == "draining"
+        with pytest.raises(Trouble, match="--cancel one"):
+            made.deploy(fleet.plan("one", ["a", "b"], 60))
+        assert made.cancel("one")["state"] == "cancelled"
+        with pytest.raises(Trouble, match="not being changed"):
+            made.cancel("one")
+        made.db.close()
+
+    asyncio.run(life())
