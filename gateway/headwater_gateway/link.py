@@ -140,10 +140,10 @@ class Link:
                 self.client.loop_misc()
 
     def close(self) -> None:
+        self.up = False
         self.client.disconnect()
         self.client.loop_write()
         self._unregister()
-        self.up = False
 
     def _say(self, problem: str) -> None:
         """Once for each problem, not once for each attempt."""

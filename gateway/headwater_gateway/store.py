@@ -337,6 +337,7 @@ def _connect(path: Path) -> sqlite3.Connection:
         os.umask(old)
     conn.execute("PRAGMA synchronous = FULL")
     conn.execute("PRAGMA cache_size = -4096")
+    conn.execute("PRAGMA journal_size_limit = 16777216")
     return conn
 
 
@@ -625,7 +626,7 @@ class End:
             self.db.execute("UPDATE ends SET acked = ?, cut = max(cut, ?) WHERE id = ?", upto, upto, self.id)
             self.db.execute('DELETE FROM chunks WHERE "end" = ? AND last <= ?', self.id, upto)
             self.cut = max(self.cut, upto)
-            if upto > self.taken:  # the lake knows more than this disk does: it was lost
+            if upto > self.taken and not self._waiting:  # the lake knows more than this disk does: it was lost
                 self.taken = self.durable = self._from = upto
 
 

@@ -24,6 +24,7 @@ from headwater import wire
 from headwater.seal import Peer
 from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
+from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
 
 PROCESS = """
@@ -227,6 +228,22 @@ def test_garbage_forgeries_and_wrong_keys_change_nothing_and_are_counted(site: S
     site.kill_gateway(signal.SIGTERM)
     assert "Traceback" not in site.log.read_text()
     assert site.folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_broker_that_is_full_is_told_and_tried_until_it_has_room(site: Site) -> None:
+    conf = site.folder / "mosquitto" / "mosquitto.conf"
+    conf.write_text(conf.read_text() + "max_connections 1\n")
+    provision(site.config_file, "evil")
+    site.start_broker()
+    first = client(site, "evil")
+    try:
+        site.start_gateway()
+        until(lambda: any("broker" in text for text in site.state()["alarms"]))  # type: ignore[index]
+    finally:
+        first.disconnect()
+        first.loop_stop()
+    until(lambda: site.state()["broker"]["up"])  # type: ignore[index]
+    assert site.log.read_text().count("trying again") <= 3
 
 
 def test_start_up_errors_are_sentences_with_exit_code_2(site: Site) -> None:
