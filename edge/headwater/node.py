@@ -32,6 +32,7 @@ from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
 from .log import Log, LogError
+from .machine import BOARD
 from .once import let_go
 from .seal import OPENED, TAKEN, Peer, hmac
 
@@ -54,7 +55,7 @@ _GARBAGE_BYTES = const(8192)  # more of it, and what is long-lived comes to lie 
 
 
 def _us():
-    return time.ticks_us() if hasattr(time, "ticks_us") else time.monotonic_ns() // 1000
+    return time.ticks_us() if BOARD else time.monotonic_ns() // 1000
 
 
 class Sensor:
@@ -221,7 +222,8 @@ class Node:
                     due = min(due, s.due)
             if now >= ticked + _TICK_US:
                 ticked = now
-                gc.collect()
+                if BOARD:
+                    gc.collect()
                 self.board.watch()
                 self.client.tick(now)
                 if self.host:
@@ -414,13 +416,13 @@ class Node:
 
 
 def _free():
-    return gc.mem_free() if hasattr(gc, "mem_free") else 0
+    return gc.mem_free() if BOARD else 0
 
 
 # A life, to the restart.
 def live(node):
     board = node.board
-    if hasattr(gc, "threshold"):
+    if BOARD:
         gc.threshold(_GARBAGE_BYTES)
     try:
         node.begin()

@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from headwater import settings
-from headwater.cutflash import CutFlash
+from headwater.cutflash import CutFlash, PowerCut
 from headwater.node import Node
+
+from .virtual_board import Accepted, read_ledger
 
 board_sensors: Any = importlib.import_module("headwater_tools.board_sensors")
 
@@ -26,6 +28,8 @@ class LightBoard:
 
     def __init__(self, config: Path, sectors: int = 32) -> None:
         self.path = config
+        self.config: dict[str, Any] = settings.load(str(config))
+        self.failed: Exception | None = None  # what the program of the board did not survive
         self.flash = CutFlash(sectors)
         self.drivers = {name: self._maker(kind) for name, kind in board_sensors.DRIVERS.items()}
         self.mv: int | None = None
@@ -34,7 +38,13 @@ class LightBoard:
         self.task: asyncio.Task[None] | None = None
         self.lines: deque[str] = deque(maxlen=100)
 
+    @property
+    def powered(self) -> bool:
+        return self.task is not None and not self.task.done()
+
     def start(self) -> None:
+        """Power comes back."""
+        self.flash.revive()
         self.task = asyncio.create_task(self._lives(), name="board")
 
     async def kill(self) -> None:
@@ -44,6 +54,17 @@ class LightBoard:
             await asyncio.gather(self.task, return_exceptions=True)
             self.task = None
 
+    async def cut(self, operation: int, byte: int, kind: int) -> None:
+        """Power goes in the flash operation that comes after so many others, as `CutFlash.arm` says."""
+        self.flash.arm(self.flash.op + operation, byte, kind)
+        while self.powered:
+            await asyncio.sleep(0.02)
+
+    def accepted(self) -> list[Accepted]:
+        """What the sources accepted, where their settings name a ledger."""
+        paths = {s["ledger"] for s in self.config["sensors"].values() if "ledger" in s}
+        return [row for path in sorted(paths) for row in read_ledger(Path(path))]
+
     async def _lives(self) -> None:
         while True:
             self.starts += 1
@@ -51,6 +72,11 @@ class LightBoard:
             try:
                 self.node.begin()
                 await self.node.run()
+            except PowerCut:
+                return
+            except Exception as error:
+                self.failed = error
+                raise
             finally:
                 client = self.node.client
                 if client and client.task:

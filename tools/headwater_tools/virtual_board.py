@@ -40,6 +40,17 @@ class Accepted(NamedTuple):
     dt: int
 
 
+def read_ledger(path: Path) -> list[Accepted]:
+    """The whole lines of a ledger, as `Sampler.taken` writes them."""
+    if not path.exists():
+        return []
+    rows = []
+    for line in path.read_text().split("\n")[:-1]:
+        source, inc, *numbers = line.split()
+        rows.append(Accepted(source, int(inc, 16), *map(int, numbers)))
+    return rows
+
+
 class VirtualBoard:
     """`config` is that of a board; `key` the 32 bytes it shares with the gateway."""
 
@@ -138,13 +149,7 @@ class VirtualBoard:
 
     def accepted(self) -> list[Accepted]:
         """What the sources accepted, in order. A batch that was sealed as power went may be missing."""
-        if not self.ledger.exists():
-            return []
-        rows = []
-        for line in self.ledger.read_text().split("\n")[:-1]:
-            source, inc, *numbers = line.split()
-            rows.append(Accepted(source, int(inc, 16), *map(int, numbers)))
-        return rows
+        return read_ledger(self.ledger)
 
     def wait_for(self, words: str, timeout_s: float = 30, after: int = 0) -> str:
         """The first console line from the `after`-th of those kept on that contains `words`."""
