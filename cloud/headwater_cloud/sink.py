@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -123,6 +123,7 @@ class Sink:
         self._failure: BaseException | None = None
         self._maintained_at = time.monotonic()
         self._written_since = False
+        self._renewed = False  # whether a checkpoint was given up, and no batch done since
         self._looked_at = -LOOK_S
         self._large: set[str] = set()  # files that are too large, and told so
         self._elements = lake / "elements"
@@ -164,7 +165,6 @@ class Sink:
         self.spark.streams.addListener(listener)
         try:
             while not self._round(once):
-                self._say("the lake was taken back to an older version: beginning anew from what it holds")
                 self._recover()
         finally:
             self.spark.streams.removeListener(listener)
@@ -182,7 +182,7 @@ class Sink:
         if (
             progress.elements + len(behind) != commits.version(self._elements)
             or any(commit.operation in recovery.TAKEN_BACK for commit in behind)
-            or (new and any(commit.added and not _is_first(commit) for commit in behind))
+            or (new and not self._cut_off_at_first(behind))
         ):
             self._rebuild()
         if self._seen_bytes() > CHECKPOINT_BYTES_MAX:
@@ -192,6 +192,13 @@ class Sink:
         self._streams = Streams(self.lake)
         self._acks = Acknowledgements(self._files, self.lake)
         self._acks.write(self.progress, [])
+
+    def _cut_off_at_first(self, behind: list[Commit]) -> bool:
+        """Whether there are rows only because the very first batch was cut off before its progress."""
+        rows = [commit for commit in behind if commit.added]
+        if any(c.stamp is None or (c.stamp.generation, c.stamp.batch) != (0, 0) for c in rows):
+            return False
+        return not rows or not self._files.exists(self.lake / "checkpoint" / "commits" / "0")
 
     def _rebuild(self) -> None:
         """The tables do not follow from what progress names: take what is there; all else comes again."""
@@ -252,17 +259,29 @@ class Sink:
                         query.stop()
                         return True
         except StreamingQueryException as error:
-            if isinstance(self._failure, LakeRestored):
-                return False
-            if self._failure is not None and not isinstance(self._failure, Py4JError):
-                raise self._failure
-            raise LakeError("a batch failed: %s" % _reason(error))
+            return self._after(error)
         except BaseException:
             query.stop()
             raise
         with self._busy:
             self._housekeeping()
         return True
+
+    def _after(self, error: StreamingQueryException) -> bool:
+        """What a query that failed leaves to do: False where a new one may do better."""
+        failure = self._failure
+        if isinstance(failure, LakeRestored):
+            self._say("the lake was taken back to an older version: going on from what it holds")
+            return False
+        if failure is None and not self._renewed:
+            # Not in a batch, so in Spark's own files, or before them: they can be done without, once.
+            self._say("Spark cannot go on from its checkpoint (%s): a new one begins" % _sentence(error))
+            self._files.remove(self.lake / "checkpoint")
+            self._renewed = True
+            return False
+        if failure is None or isinstance(failure, (Py4JError, PySparkException, OSError)):
+            raise LakeError("a batch failed: %s" % _sentence(failure or error))
+        raise failure
 
     def _stream(self) -> DataFrame:
         """Files of the landing zone, however old; the largest are left to `_refuse_large`."""
@@ -479,6 +498,7 @@ class Sink:
     def _tell(self, batch: int, decision: Decision, files: int, bad: int, seconds: float) -> None:
         report, metrics, progress = self.report, self._metrics, self.progress
         report.batches += 1
+        self._renewed = False
         report.files += files
         report.unreadable += bad
         report.rows_kept += decision.rows_kept
@@ -511,13 +531,9 @@ class Sink:
         )
 
 
-def _is_first(commit: Commit) -> bool:
-    """Whether this is of the first batch that a lake ever had."""
-    return commit.stamp is not None and (commit.stamp.generation, commit.stamp.batch) == (0, 0)
-
-
-def _reason(error: StreamingQueryException) -> str:
-    """The sentence that matters of what Spark says, and where the rest may be found."""
+def _sentence(error: BaseException) -> str:
+    """What matters of what Java or Spark says: the innermost cause, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith(("Caused by:", "java.io.", "OSError", "org.apache."))]
-    return (causes or lines or ["Spark gave no reason"])[-1][:500]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    told = [line for line in lines if not line.startswith(("at ", ":", "An error occurred while calling"))]
+    return (causes or told or [type(error).__name__])[-1 if causes else 0].removeprefix("Caused by: ")[:400]
