@@ -39,6 +39,8 @@ from .store import Database, End, Ends, signed, unsigned
 
 _log = logging.getLogger("headwater")
 
+NEXT = 0x300  # facts, + vertex: number of the last change of parameters that was made,
+GRANTED = 0x380  # ... and of the last that the operator has given its place (SPEC.md)
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is told on within this
 GRACE_S = 5.0  # nothing is made of a broker that is not there yet
@@ -590,6 +592,7 @@ class Service:
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
                     "checkpoint": _checkpoint(host, v.index) if v.kind else None,
+                    "changes": [_number(host, NEXT, v.index), _number(host, GRANTED, v.index)],
                     "parameters": {k: p for k, p in v.params.items() if isinstance(p, (int, float, str))},
                 }
                 for v in plan.vertices
@@ -661,6 +664,10 @@ def _checkpoint(host: Any, v: int) -> list[int] | None:
             if best is None or sum(pos[:-2]) > sum(best[:-2]):
                 best = pos
     return best
+
+
+def _number(host: Any, fact: int, v: int) -> int:
+    return int.from_bytes(host.store.get(fact + v) or b"", "little")
 
 
 def _check_parameters(vertex: Any, values: dict[str, Any]) -> None:

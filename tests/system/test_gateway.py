@@ -28,10 +28,10 @@ from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
 
 PROCESS = """
-from headwater.process import Average, Process
+from headwater.process import Affine, Average, Process
 p = Process("one", checkpoints="ecoc", every=100, batch=50)
 accel = p.source("accel", "x:i16 y:i16", rate_hz=100, on="wrist")
-mean = accel >> Average(field="x", count=%d)
+mean = accel >> Affine(num=2) >> Average(field="x", count=%d)
 p.lake("one/accel", accel)
 p.lake("one/mean", mean)
 %s
@@ -163,6 +163,9 @@ def test_parameters_change_and_a_process_gets_another_version_while_it_runs(site
 
     wrong = site.command("deploy", "--set", "average.cuont=5")
     assert wrong.returncode == 2 and "cuont" in wrong.stderr and "Traceback" not in wrong.stderr
+    right = site.command("deploy", "--set", "affine.num=3")
+    assert right.returncode == 0 and "change number 1" in right.stdout, right.stderr
+    until(lambda: site.state()["processes"]["one"]["vertices"][1]["changes"] == [1, 1])  # type: ignore[index]
     first = site.state()["processes"]["one"]["hash"]  # type: ignore[index]
     deploy(site, 20)
     state = until(lambda: (s := site.state()) and s["processes"]["one"]["step"] == "runs" and s)
