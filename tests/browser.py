@@ -37,6 +37,7 @@ class Browser:
             self._wait(self._open())
             for domain in ("Page", "Runtime", "Log"):
                 self.call(domain + ".enable")
+            self.call("Emulation.setScrollbarsHidden", hidden=True)
         except BaseException:
             self.close()
             raise

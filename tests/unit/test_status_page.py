@@ -48,7 +48,7 @@ def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
 def end(durable: int, cut: int, acked: int) -> dict[str, Any]:
     return {
         "stream": "p/ecg", "process": "p", "alphabet": "mV:i16", "durable": durable, "cut": cut,
-        "acked": acked, "last_ts_us": 1, "last": {"mV": float("nan")},
+        "acked": acked, "last_ts_us": 7_000_000, "last": {"mV": float("nan")},
     }  # fmt: skip
 
 
@@ -76,6 +76,12 @@ def test_view_says_where_each_element_waits() -> None:
 def test_view_is_json_that_a_browser_reads_whatever_was_measured() -> None:
     view = page.make_view(snapshot(streams=[end(1, 0, 0)]), {})
     assert json.loads(json.dumps(view, allow_nan=False))["streams"][0]["last"] == {"mV": None}
+
+
+def test_a_stamp_of_before_the_clock_was_set_is_no_time() -> None:
+    late = {**end(1, 0, 0), "stream": "p/late", "last_ts_us": 1_700_000_000_000_000}
+    view = page.make_view(snapshot(streams=[end(1, 0, 0), late]), {})
+    assert [row["clock_set"] for row in view["streams"]] == [False, True]
 
 
 def test_a_stream_without_elements_is_shown_with_nothing_waiting() -> None:
