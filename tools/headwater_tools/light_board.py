@@ -7,7 +7,6 @@ await; the flash stays, and `start` brings the board back. `VirtualBoard` is the
 from __future__ import annotations
 
 import asyncio
-import importlib
 import secrets
 from collections import deque
 from pathlib import Path
@@ -17,9 +16,8 @@ from headwater import settings
 from headwater.cutflash import CutFlash, PowerCut
 from headwater.node import Node
 
+from . import board_sensors
 from .virtual_board import Accepted, read_ledger
-
-board_sensors: Any = importlib.import_module("headwater_tools.board_sensors")
 
 
 class LightBoard:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
-import importlib
 import json
 import os
 import random
@@ -23,7 +22,7 @@ from typing import Any
 from headwater.cutflash import KINDS
 from headwater.process import Average, Process
 
-from .. import Trouble, house
+from .. import Trouble, board_sensors, house
 from ..light_board import LightBoard
 from . import Measure, at_most
 
@@ -35,8 +34,6 @@ DOWN_S_MAX = 8.0
 DRAIN_S = 120  # for what is left when the cuts have ended
 RSS_MAX_MB = 120.0
 GROWTH_MAX = 1.1  # of resident memory, from the middle of the run to its end
-
-sensors: Any = importlib.import_module("headwater_tools.board_sensors")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -200,7 +197,7 @@ class Soak:
                     accepted += 1
                     arrived = found.get((a.incarnation, a.xi + i))
                     lost += arrived is None
-                    expected = sensors.wave(a.first + i, 0, int(name[1:]))
+                    expected = board_sensors.wave(a.first + i, 0, int(name[1:]))
                     divergent += arrived is not None and arrived != expected
             means = [xi for _, xi, _ in rows.get("mean/" + name, [])]
             duplicates += len(means) - len(set(means))
