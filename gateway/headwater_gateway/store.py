@@ -626,7 +626,8 @@ class End:
             self.db.execute("UPDATE ends SET acked = ?, cut = max(cut, ?) WHERE id = ?", upto, upto, self.id)
             self.db.execute('DELETE FROM chunks WHERE "end" = ? AND last <= ?', self.id, upto)
             self.cut = max(self.cut, upto)
-            if upto > self.taken and not self._waiting:  # the lake knows more than this disk does: it was lost
+            # The lake may know more than this disk does: the database was lost.
+            if upto > self.taken and not self._waiting:
                 self.taken = self.durable = self._from = upto
 
 
