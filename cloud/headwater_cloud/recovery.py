@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from . import commits, ranges, tables
 from .commits import Commit
+from .files import Files
 from .location import Location
 from .progress import Key, Numbering, Progress
 
@@ -74,6 +75,24 @@ def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
         numbering.rows_landed = numbering.rows_kept + was.rows_duplicate + was.rows_quarantined
     progress.change(found, datetime.datetime.now(datetime.UTC))
     return progress
+
+
+def unaccounted(files: Files, lake: Location, progress: Progress) -> bool:
+    """Whether rows came, or the table was taken back, since the version that progress names."""
+    behind = commits.since(files, lake / "elements", progress.elements)
+    return any(commit.added or commit.operation in TAKEN_BACK for commit in behind)
+
+
+def advance(files: Files, lake: Location, progress: Progress) -> bool:
+    """Let progress name the newest version of `elements`, where no rows came or went since the one it names.
+
+    After maintenance: the log forgets old commits, and progress must not name one that is forgotten.
+    """
+    behind = commits.since(files, lake / "elements", progress.elements)
+    if not behind or unaccounted(files, lake, progress):
+        return False
+    progress.elements = behind[-1].version
+    return True
 
 
 def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int]]:

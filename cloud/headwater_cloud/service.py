@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from . import lock, maintenance, session, tables
+from . import lock, maintenance, recovery, session, tables
 from .errors import LakeError, LakeLocked
 from .files import Files
 from .location import Location
 from .metrics import Metrics
+from .progress import Progress
 from .sink import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S, Settings, Sink
 
 DESCRIPTION = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
@@ -143,7 +144,16 @@ def maintain(
             )
         else:
             try:
+                progress = Progress.load(lake)
+                if recovery.unaccounted(files, lake, progress):
+                    raise LakeError(
+                        "a sink was cut off in the middle of a batch on %s, or the lake was taken back: "
+                        "start `hw sink` first, which puts it right" % lake
+                    )
                 done = maintenance.maintain(spark, lake, args.keep_hours)
+                progress.reopen(lake)
+                if recovery.advance(files, lake, progress):
+                    progress.save()
             finally:
                 held.release()
     finally:

@@ -299,6 +299,8 @@ class Sink:
         if time.monotonic() - self._looked_at > LOOK_S:
             self._looked_at = time.monotonic()
             self._refuse_large()
+        if recovery.unaccounted(self._files, self.lake, self.progress):
+            return  # a batch was cut off, and comes again at once: its files must stay as they are
         maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
         every = self.settings.maintain_s
         if every and self._written_since and time.monotonic() - self._maintained_at > every:
@@ -308,6 +310,8 @@ class Sink:
         self._lock.check()
         done = maintenance.maintain(self.spark, self.lake, keep_hours)
         self.progress.reopen(self.lake)
+        if recovery.advance(self._files, self.lake, self.progress):
+            self._save()
         self._maintained_at = time.monotonic()
         self._written_since = False
         self._say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
