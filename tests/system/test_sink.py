@@ -61,7 +61,9 @@ def test_rows_land_once_and_are_acknowledged_when_they_can_be_queried(site: Site
     site.put(51, 60, alphabet="n:i32 w:u64 f:f32")
     site.put(101, 110)
     site.put(1, 5, stream="cardio/rate")
-    report = site.run()
+    with site.sink() as sink:
+        report = sink.run(once=True)
+        assert sink._metrics.registry.get_sample_value("headwater_sink_rows_total", {"fate": "kept"}) == 63
     assert (report.rows_kept, report.rows_duplicate, report.unreadable) == (63, 0, 0)
     assert site.numbers() == plain(1, 10) + plain(13, 20) + plain(31, 60) + plain(101, 110)
     assert site.high() == (60, [[101, 110]])
@@ -169,6 +171,25 @@ def test_a_row_enters_where_a_gap_was_declared(site: Site) -> None:
     assert site.numbers() == plain(1, 8) + plain(10, 20)
     (row,) = site.table("progress")
     assert row["gaps"] == [{"first": 9, "last": 9}]
+
+
+def test_a_lake_that_no_local_disk_holds_works_alike(site: Site) -> None:
+    from headwater_cloud.location import Location
+    from headwater_cloud.sink import Sink
+
+    # As on an object store: Hadoop's file systems, a lease, nothing that Python sees as a path of its own.
+    landing, lake = Location(site.landing.as_uri(), None), Location(site.lake.as_uri(), None)
+    site.put(1, 20, gaps=[gap(5, 6)])
+    (site.landing / "rubbish").write_bytes(b"rubbish")
+    with Sink(site.spark, landing, lake, say=site.said.append) as sink:
+        sink.run(once=True)
+    site.put(11, 30)
+    with Sink(site.spark, landing, lake, say=site.said.append) as sink:
+        report = sink.run(once=True)
+    assert (report.rows_kept, report.rows_duplicate) == (10, 10)
+    assert site.numbers() == plain(1, 4) + plain(7, 30)
+    assert site.high() == (30, [])
+    assert site.ack()["generation"] == 2
 
 
 @pytest.mark.parametrize("point", REACHED)
