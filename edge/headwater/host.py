@@ -228,13 +228,18 @@ class Host:
             self.beat_us = now
             for link in self.links.values():
                 link.want(wire.BEAT, 0, self._state(), self.boot_number)
-            if self.me and 0 in self.links:
-                self.links[0].want(wire.CLOCK, 0, now)
+            self._ask_time()
         self.pump()
+
+    def _ask_time(self):
+        if self.me and 0 in self.links:
+            self.links[0].want(wire.CLOCK, 0, self.now)
 
     # Say again what was not answered.
     def _retry(self):
         now = self.now
+        if not self.clock.synced:
+            self._ask_time()  # until then everything is stamped by guess
         for inst in self.instances.values():
             inst.settle_depth()
             for e in inst.inputs:

@@ -155,6 +155,8 @@ class Node:
             Log.format(flash, self.board.random())
             self.store = Log(flash)
             self.store.mount()
+            # The first floor: without it time would begin in 1970, and leap at the first exchange.
+            self.store.put(2, (self.config["issued"] * _SECOND_US).to_bytes(8, "little"))
             if not blank:
                 self._note(0, "the flash held something else, or was damaged; it was formatted: %s" % e, 0)
         data = self.store.get_blob(_CRASH)
