@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,16 @@ from site_lake import Site, plain
 LARGEST_FILE = 400_000  # bytes: what a full disk is stood in for by
 
 
-def hw(*words: str, full: bool = False) -> subprocess.CompletedProcess[str]:
+ENVIRONMENT = {**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def hw(*words: str, full: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
 
     return subprocess.run(
         [sys.executable, "-m", "headwater_tools", *words],
-        env={**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+        env={**ENVIRONMENT, **environment},
         capture_output=True,
         text=True,
         timeout=300,
@@ -49,8 +55,36 @@ def test_a_full_disk_stops_the_sink_and_space_lets_it_go_on(tmp_path: Path) -> N
     assert "batch 0: 1 files, 200,000 rows; acknowledged after" in done.stderr
     assert site.numbers() == plain(1, 200_000)
     assert site.high() == (200_000, [])
-    maintained = hw("maintain", str(site.lake), "--json")
-    assert (maintained.returncode, answer(maintained)["files_after"]) == (0, 1)
+
+
+def test_a_sink_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+    site = Site(None, tmp_path)  # type: ignore[arg-type]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    words = ["sink", str(site.landing), str(site.lake), "--trigger", "0.2", "--metrics", str(port)]
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "headwater_tools", *words], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert serving.stdout is not None
+        assert serving.stdout.readline().endswith("from version 0 on\n")
+        site.put(1, 20)
+        assert serving.stdout.readline().startswith("batch 0: 1 files, 20 rows; acknowledged after")
+        assert site.high() == (20, [])
+        second = hw("sink", str(site.landing), str(site.lake), "--once")
+        assert second.returncode == 2
+        assert "in use by hw sink, process %d on" % serving.pid in second.stderr
+        maintained = hw("maintain", str(site.lake), "--json")
+        assert (maintained.returncode, answer(maintained)["files_after"]) == (0, 1)
+        with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % port) as page:
+            assert b'headwater_sink_rows_total{fate="kept"} 20.0' in page.read()
+        serving.send_signal(signal.SIGTERM)
+        rest, _ = serving.communicate(timeout=120)
+        assert serving.returncode == 0
+        assert rest.splitlines()[-1].startswith("1 batches: 20 rows kept, 0 duplicates")
+    finally:
+        serving.kill()
+        serving.wait()
 
 
 @pytest.mark.parametrize(
@@ -71,8 +105,7 @@ def test_bad_use_ends_with_one_sentence(tmp_path: Path, words: list[str], why: s
 
 
 def test_without_java_the_sink_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    done = hw("sink", str(tmp_path), str(tmp_path / "lake"), "--once")
+    monkeypatch.delitem(ENVIRONMENT, "JAVA_HOME", raising=False)
+    done = hw("sink", str(tmp_path), str(tmp_path / "lake"), "--once", PATH=os.path.dirname(sys.executable))
     assert done.returncode == 2
     assert "Spark needs Java 17" in done.stderr
