@@ -123,6 +123,7 @@ class Soak:
         self.random = random.Random(args.seed)
         self.cuts = 0
         self.down: dict[LightBoard, asyncio.Task[None]] = {}  # those whose power goes or has gone
+        self.seen: dict[LightBoard, int] = {}  # which of its lives we have met
         self.rss: list[float] = []  # of the gateway, a reading a second, MiB
 
     async def play(self) -> None:
@@ -142,17 +143,21 @@ class Soak:
         await watch
         await self._until(lambda: not self.down, DRAIN_S, "a board stays without power")
         self.say("%d power cuts; what is left drains" % self.cuts)
-        for board in boards:
-            board.node.draining = True  # no samples from here on
         await self._until(lambda: not any(self._unsafe(b) for b in boards), DRAIN_S, "boards do not drain")
         for board in boards:
             await board.kill()
         await asyncio.sleep(3)  # the last segment is cut when it is a second old
 
     def _unsafe(self, board: LightBoard) -> int:
-        """Entries that only this board has; a boundary of averages asks for a checkpoint, as in a switch."""
-        board.node._press()
-        return int(board.node.unsafe())
+        """Entries that only this board has. It takes no samples any more and asks for checkpoints, as before
+        a switch; a life that has just begun is told so too."""
+        node = board.node
+        if node is None or node.host is None or board.starts != self.seen.get(board):
+            self.seen[board] = board.starts
+            return 1
+        node.draining = True
+        node._press()
+        return int(node.unsafe())
 
     async def _cut(self, board: LightBoard) -> None:
         self.cuts += 1
