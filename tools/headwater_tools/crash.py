@@ -1,8 +1,8 @@
 """Kills the sink, JVM and Python, with SIGKILL, again and again, and judges the lake after each death.
 
 A stand-in for the gateway sends all along, and lets go of what is acknowledged: whatever is acknowledged too
-early is gone for good. One lake a crash point; each life but the last is killed, and is the recovery of the one
-before it.
+early is gone for good. One lake a crash point; each life but the last is killed, and is the recovery of the
+one before it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Life:
         env.pop(points.VARIABLE, None)
         if crash_at:
             env[points.VARIABLE] = crash_at
-        self.output = lake.parent / "output.txt"
+        self.output = lake.parent / ("output-%d.txt" % len(list(lake.parent.glob("output-*.txt"))))
         self.began = time.monotonic()
         with open(self.output, "w") as output:
             self.process = subprocess.Popen(
