@@ -96,7 +96,7 @@ def sink(
             metrics.serve(args.metrics, args.metrics_host)
         except OSError as error:
             raise LakeError("cannot serve metrics on port %d: %s" % (args.metrics, error.strerror))
-    spark = session.start(master, jars, _pairs(args.conf, "--conf"), "hw sink", args.spark_log)
+    spark = session.start(master, jars, _pairs(args.conf, "--conf"), "hw sink", args.spark_log, args.once)
     settings = Settings(
         files_per_trigger=args.files_per_trigger,
         trigger_s=args.trigger,
@@ -132,7 +132,7 @@ def maintain(
     lake = Location.of(args.lake, _pairs(args.storage, "--storage"))
     if not tables.exists(lake / "elements"):
         raise LakeError("there is no lake at %s: it has no table `elements`" % lake)
-    spark = session.start(master, jars, None, "hw maintain")
+    spark = session.start(master, jars, None, "hw maintain", brief=True)
     try:
         files = Files(spark)
         try:
