@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from headwater_tools import house, link, micropython
+from headwater_tools import Trouble, house, link, micropython
 
 BOARD_TESTS = house.ROOT / "tests" / "micropython"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
@@ -41,7 +43,8 @@ def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) 
     names = [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
     entries = [n for n in names if n.startswith("test_")]
     script = "import gc, promises\n" + "".join("promises.%s()\ngc.collect()\n" % n for n in entries)
-    extra = micropython.build({"script.py": script, "promises.py": path})
+    promises = micropython.linked().satellite(path.read_text())
+    extra = micropython.build({"script.py": script, "promises.py": promises})
     done = micropython.start((image, extra), "script", heap="512k")
     assert done.returncode == 0, micropython.linked().told(done.stdout + done.stderr)
 
@@ -79,9 +82,88 @@ def test_constants_are_their_values_where_nothing_local_has_their_name() -> None
 def test_modules_outside_take_from_the_core() -> None:
     text = "from headwater.plan import OUTSIDE, loads\nfrom headwater.log import Log\n\n"
     text += "x = loads, OUTSIDE, Log\n"
+    names = micropython.linked().names.globals
     space = micropython.linked().satellite(text)
-    assert "from headwater.core import plan_loads as loads" in space
+    assert "from headwater.core import %s as loads\n" % names["plan_loads"] in space
+    assert "from headwater.core import %s as Log\n" % names["Log"] in space
     assert "x = loads, -1, Log" in space
+
+
+NAMED = """
+FAR = 7
+MANY = ("inside",)
+
+
+class Near:
+    STATE = "packed:i16"
+
+    def __init__(self, size_us, other_us):
+        self.kept_us = self.packed = size_us
+        self.inside = [other_us for other_us in range(FAR)]
+
+    def doubled_us(self, *more_us):
+        return [k + self.kept_us + len(more_us) for k in self.inside]
+
+
+def near_us(size_us, scale_us=2):
+    return Near(size_us, scale_us).doubled_us(size_us)
+
+
+class NearError(ValueError):
+    pass
+"""
+
+
+def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> None:
+    short = linked(near=NAMED).names
+    text = short.inside(NAMED)
+    for gone in ("kept_us", "doubled_us", "more_us", "near_us", "size_us", "FAR", "Near:", "Near("):
+        assert gone not in text, gone
+    for stays in ("self.packed", "self.inside", "class NearError(ValueError)", "STATE = ", "__init__"):
+        assert stays in text, stays
+    told: dict[str, Any] = {}
+    exec(text, told)
+    assert told[short.globals["near_us"]](3) == [4, 5, 6, 7, 8, 9, 10]
+
+
+def test_no_two_attributes_and_no_two_globals_have_one_name() -> None:
+    short = micropython.linked().names
+    for names in (short.attributes, short.globals):
+        assert len(set(names.values())) == len(names) > 100
+    assert not {"timer", "outs", "at_mem", "run"} & set(short.attributes)
+
+
+def test_what_a_module_outside_calls_like_a_short_name_is_refused() -> None:
+    taken = micropython.linked().names.attributes["sealed"]
+    with pytest.raises(Trouble, match="class Mine: call %s something else" % taken):
+        micropython.linked().satellite("class Mine:\n    def %s(self):\n        pass\n" % taken)
+
+
+def test_the_interpreter_has_every_short_name_already() -> None:
+    """Looking each of them up makes no new name."""
+    short = micropython.linked().names
+    words = sorted({*short.attributes.values(), *short.globals.values()})
+    script = "import micropython\nwords = b'%s'.split()\n" % " ".join(words)
+    script += "for _ in range(2):\n micropython.qstr_info()\n"
+    script += " for w in words:\n  hasattr(0, str(w, 'ascii'))\nmicropython.qstr_info()\n"
+    done = micropython.run(script)
+    counts = re.findall(r"n_qstr=(\d+)", done.stdout)
+    assert len(counts) == 3 and len(set(counts)) == 1, done.stdout + done.stderr
+
+
+def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:
+    script = "import sys\nfrom headwater.pack import loads\nfrom headwater.host import Host\n"
+    script += "for f in (lambda: loads(None), lambda: Host(None, 1, 2, 3, 4, 5, 6)):\n"
+    script += " try:\n  f()\n except Exception as e:\n  sys.print_exception(e, sys.stdout)\n"
+    extra = micropython.build({"script.py": micropython.linked().satellite(script)})
+    done = micropython.start((micropython.image(False), extra), "script")
+    told = micropython.linked().told(done.stdout)
+    assert "'NoneType' object has no attribute 'vertices'" in told, told + done.stderr
+    for name, function in (("pack", "loads"), ("host", "__init__")):
+        lines = (micropython.EDGE / (name + ".py")).read_text().split("\n")
+        found = re.search(r'File "headwater/%s.py", line (\d+), in %s\n' % (name, function), told)
+        assert found, told
+        assert lines[int(found[1]) - 1].strip(), told
 
 
 def test_the_core_is_python_that_runs_anywhere(tmp_path: Path) -> None:

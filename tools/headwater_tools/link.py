@@ -12,18 +12,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import Trouble
+from . import names as short
 
-PACKAGE = "headwater"
+PACKAGE = short.PACKAGE
 CORE = "core"
 # What every board that runs an operator has loaded, for all of its life.
 PARTS = (
     "alphabet batch block checkpoint clock host inputs instance log machine once operator pack plan ports "
     "position ring seal source wire"
 ).split()
+
+# What most boards load besides, for long or for a moment.
+OFTEN = "node mqtt starting restoring wiring planread arriving once operators/__init__ settings".split()
 
 SMALL = 1 << 30
 TEXTS = "_TEXTS"
@@ -94,7 +98,7 @@ def _constant(node: ast.stmt, known: Mapping[str, int]) -> dict[str, int]:
 def _bound(node: ast.AST) -> Iterator[str]:
     """Names that a scope's body binds; the bodies of inner scopes are not looked into."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.ClassDef)):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name
             continue
         if isinstance(child, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
@@ -133,8 +137,8 @@ class _Globals(ast.NodeVisitor):
         self.scopes.pop()
         self.classes.pop()
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if not self.scopes:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if not self.scopes and isinstance(node, ast.FunctionDef):
             self.found.append(node)
         arguments = node.args
         for each in [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults]:
@@ -146,6 +150,8 @@ class _Globals(ast.NodeVisitor):
             if isinstance(inner, (ast.Global, ast.Nonlocal)):
                 raise Trouble("line %d: the linker does not know `global`" % inner.lineno)
         self._inside(names | set(_bound(node)), list(node.body))
+
+    visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Try(self, node: ast.Try) -> None:
         if not _is_const_import(node):
@@ -207,21 +213,36 @@ def _globals(part: Part) -> _Globals:
 class Linked:
     """The core of these modules (path inside the package's folder without .py -> source)."""
 
-    def __init__(self, sources: Mapping[str, str]) -> None:
+    def __init__(self, sources: Mapping[str, str], kept: Iterable[str] = ()) -> None:
+        """`kept`: names by which something outside knows what is in these modules."""
         self.sources = sources
         self.parts: dict[str, Part] = {}
         for name in PARTS:
             self._take(name)
-        self.names = self._named()
+        self.called = self._named()
         self.starts: list[tuple[int, str]] = []
         self.text = self._core()
+        self.long = {CORE: self.text}
+        for name, text in sources.items():
+            if name not in self.parts:
+                self.long[name] = self._around(text, name)
+        known = set(kept)
+        for name in short.OPEN:
+            known |= short.spoken(sources[name])
+        often = [n for n in OFTEN if n in self.long]
+        self.names = short.Names(self.long, [CORE, *often], known)
 
     def files(self) -> dict[str, str]:
         """Path inside the package's folder -> source: the core, stubs for its parts, all other modules."""
-        out = {CORE: self.text}
-        for name, text in self.sources.items():
-            out[name] = self._stub(self.parts[name]) if name in self.parts else self.satellite(text, name)
+        out = {name: self.names.inside(text) for name, text in self.long.items()}
+        for part in self.parts.values():
+            out[part.name] = self.names.outside(self._stub(part))
         return out
+
+    def satellite(self, text: str, name: str = "") -> str:
+        """A module that is not of the package, or was not when it was linked, taking from the core what
+        it took from its parts."""
+        return self.names.outside(self._around(text, name))
 
     def origin(self, line: int) -> tuple[str, int]:
         """The module and line that a line of the core comes from."""
@@ -229,23 +250,37 @@ class Linked:
         return name, line - start
 
     def told(self, text: str) -> str:
-        """A traceback with the lines of the core told back."""
+        """What a board printed, with the lines of the core and its short names told back."""
 
         def origin(match: re.Match[str]) -> str:
-            return '"%s/%s.py", line %d' % (PACKAGE, *self.origin(int(match[1])))
+            name, line = match[1], int(match[2])
+            if name == CORE:
+                name, line = self.origin(line)
+            function = self._function(name, line) or match[3]
+            return '"%s/%s.py", line %d, in %s' % (PACKAGE, name, line, function)
 
-        return re.sub(r'"%s/%s\.py", line (\d+)' % (PACKAGE, CORE), origin, text)
+        text = re.sub(r'"%s/([\w/]+)\.py", line (\d+), in ([\w<>]+)' % PACKAGE, origin, text)
+        return self.names.told(text)
 
-    def satellite(self, text: str, name: str = "") -> str:
-        """A module outside the core, taking from the core what it took from its parts.
+    def _function(self, name: str, line: int) -> str:
+        """The function in which a line of a module stands."""
+        found = ""
+        for node in ast.walk(ast.parse(self.sources.get(name, ""))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                assert node.end_lineno is not None
+                if node.lineno <= line <= node.end_lineno:
+                    found = node.name
+        return found
 
-        What it imports inside functions it finds under the old names, at the price of a stub.
-        """
+    def _around(self, text: str, name: str = "") -> str:
+        """A module outside the core, taking from the core what it took from its parts. The parts
+        themselves, imported inside functions, it finds under the old names, at the price of a stub."""
         part = self._read(name, text)
         edits = self._renamed(part)
-        for node in part.tree.body:
+        for node in ast.walk(part.tree):
             target = self._target(part, node)
-            if target is None:
+            top = node in part.tree.body
+            if target is None or not (top or target):
                 continue
             assert isinstance(node, ast.ImportFrom)
             dots = "." * node.level if name else PACKAGE
@@ -253,8 +288,10 @@ class Linked:
                 wanted = []
                 for alias in node.names:
                     if alias.name not in self.parts[target].constants:
-                        final = self._final(target, alias.name)
-                        wanted.append(final if final == alias.name else "%s as %s" % (final, alias.name))
+                        final, known = self._final(target, alias.name), alias.asname or alias.name
+                        wanted.append(final if final == known else "%s as %s" % (final, known))
+                    elif not top:
+                        raise Trouble("line %d: take %s at the top of the module" % (node.lineno, alias.name))
                 if not name:
                     dots += "."
                 new = "from %s%s import %s" % (dots, CORE, ", ".join(wanted)) if wanted else "pass"
@@ -264,7 +301,7 @@ class Linked:
                     continue
                 new = "from %s import %s" % (dots, ", ".join([*others, CORE]))
             edits.append((_place(node), new))
-        return _edited(text, edits)
+        return short.edited(text, edits)
 
     # ---- reading
 
@@ -302,7 +339,7 @@ class Linked:
             part.constants = {}
         return part
 
-    def _target(self, part: Part, node: ast.stmt) -> str | None:
+    def _target(self, part: Part, node: ast.AST) -> str | None:
         """The part of the core that an import takes from; "" for the package itself; None for others."""
         if not isinstance(node, ast.ImportFrom):
             return None
@@ -348,7 +385,7 @@ class Linked:
         key = self._key(self.parts[part], name)
         if key is None:
             raise Trouble("%s has no %s" % (part, name))
-        return self.names[key]
+        return self.called[key]
 
     def _renamed(self, part: Part) -> list[tuple[tuple[int, int, int, int], str]]:
         """Edits: constants become their values, names of the core what they are called there."""
@@ -369,7 +406,7 @@ class Linked:
                 key = part.taken.get(node.id, (part.name, node.id))
                 owner, name, before = key[0], key[1], ""
                 if owner not in self.parts or (owner == part.name and node.id not in part.own):
-                    final = self.names.get(("", part.outside.get(node.id, ""))) if inside else None
+                    final = self.called.get(("", part.outside.get(node.id, ""))) if inside else None
                     if final and final != node.id:
                         edits.append((_place(node), final))
                     continue
@@ -388,7 +425,7 @@ class Linked:
         outside: dict[str, str] = {}
         for part in self.parts.values():
             for name, statement in part.outside.items():
-                final = self.names["", statement]
+                final = self.called["", statement]
                 outside[statement] = final if final != name else statement.split()[-1]
         lines = [
             statement if statement.split()[-1] == final else "%s as %s" % (statement, final)
@@ -411,7 +448,7 @@ class Linked:
             cut = [place for place, _ in gone]
             edits = [e for e in edits if not any(p[0] <= e[0][0] <= p[2] for p in cut)] + gone
             self.starts.append((len(lines), part.name))
-            lines += _edited(part.text, edits).rstrip("\n").split("\n")
+            lines += short.edited(part.text, edits).rstrip("\n").split("\n")
         lines.append("%s = %r" % (TEXTS, texts))
         return "\n".join(lines) + "\n"
 
@@ -430,15 +467,3 @@ def _stores(node: ast.Name) -> bool:
 def _place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
     assert node.end_lineno is not None and node.end_col_offset is not None
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
-
-
-def _edited(text: str, edits: list[tuple[tuple[int, int, int, int], str]]) -> str:
-    """The text with each place replaced; every line stays where it was."""
-    lines = text.split("\n")
-    for (line, col, end, end_col), new in sorted(edits, reverse=True):
-        first = lines[line - 1].encode()
-        last = lines[end - 1].encode()
-        lines[line - 1] = (first[:col] + new.encode() + last[end_col:]).decode()
-        for k in range(line, end):
-            lines[k] = ""
-    return "\n".join(lines)

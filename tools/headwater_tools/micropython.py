@@ -16,9 +16,10 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from . import Trouble, house, link
+from . import Trouble, house, link, names
 
 EDGE = house.ROOT / "edge" / "headwater"
+FIRMWARE = house.ROOT / "firmware"
 START = Path(__file__).with_name("board_start.py")
 HEAP = "64k"
 
@@ -51,7 +52,10 @@ def modules(tests: bool = True) -> dict[str, Path]:
 def linked() -> link.Linked:
     """The board's modules, linked."""
     sources = {inside: path.read_text() for inside, path in modules(False).items()}
-    return link.Linked({_inner(inside): text for inside, text in sources.items()})
+    kept = set()
+    for path in sorted(FIRMWARE.glob("*.py")):
+        kept |= names.spoken(path.read_text())
+    return link.Linked({_inner(inside): text for inside, text in sources.items()}, kept)
 
 
 def image(tests: bool = True) -> Path:

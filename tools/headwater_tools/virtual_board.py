@@ -8,6 +8,7 @@ Everything is in one folder: config.json, keys, flash.bin, console.log.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -165,8 +166,7 @@ class VirtualBoard:
 
     def _spawn(self) -> None:
         (self.folder / "cut").unlink(missing_ok=True)
-        modules: dict[str, Path | str] = {name: HERE / name for name in ("board_node.py", "board_sensors.py")}
-        images = (micropython.image(tests=False), micropython.build(modules))
+        images = (micropython.image(tests=False), micropython.build(_program()))
         command = [
             *house.micropython(), "-X", "heapsize=" + self.heap, str(START),
             ",".join(map(str, images)), "board_node:run", str(self.sectors),
@@ -190,6 +190,7 @@ class VirtualBoard:
                 assert process is not None and process.stdout is not None
                 with process.stdout:
                     for line in process.stdout:
+                        line = micropython.linked().told(line)
                         self.lines.append(line.rstrip("\n"))
                         log.write(line)
                         log.flush()
@@ -204,6 +205,15 @@ class VirtualBoard:
                         self.lines.append("(ended with %d)" % code)
                         return
                     self._spawn()
+
+
+@functools.cache
+def _program() -> dict[str, Path | str]:
+    """What runs on the board beside package `headwater`."""
+    linked = micropython.linked()
+    return {
+        name: linked.satellite((HERE / name).read_text()) for name in ("board_node.py", "board_sensors.py")
+    }
 
 
 def _die_with_parent() -> None:

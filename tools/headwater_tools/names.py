@@ -1,0 +1,361 @@
+"""Names that cost a board no RAM: what our code calls its own is called by words that MicroPython has in ROM.
+
+Each name that MicroPython does not know takes about nine bytes of a board's heap, and the table of
+names doubles when it is full; it never shrinks, so names of modules that went again stay as well. So
+in a board's image attributes and globals of the package get names from `rom_names.txt` that its
+sources do not use; an attribute and a global may share one, and so may the arguments of all
+functions. Nothing else changes, and no line moves.
+
+What keeps its name: what MicroPython knows anyway; what a text names (states and parameters of
+operators, generated code, getattr); exceptions; what an operator or a driver of somebody else may
+use: every attribute of `operator`, `batch` and `alphabet`, and whatever `firmware/` says.
+"""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from . import Trouble
+
+PACKAGE = "headwater"
+ROM = frozenset(Path(__file__).with_name("rom_names.txt").read_text().split())
+# Words of the language to the compiler, and attributes that an exception has.
+SPECIAL = frozenset(
+    "super print const locals globals property setter getter deleter staticmethod classmethod micropython "
+    "native viper ptr ptr8 ptr16 ptr32 uint errno uctypes args value match type".split()
+)
+OPEN = ("operator", "batch", "alphabet")  # modules whose attributes anybody's operator may use
+Place = tuple[int, int, int, int]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+
+
+def words_of(text: str, all_of_them: bool) -> set[str]:
+    """What the texts of a module name: whole texts that are one word; words of generated code."""
+    out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            found = WORD.findall(value)
+            if all_of_them or "\n" in value or value[:1] == " " or value in found or ":" in value:
+                out.update(found)
+    return out
+
+
+def spoken(text: str) -> set[str]:
+    """Attributes, methods, classes and what is imported: what a module may share with another one."""
+    out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Attribute):
+            out.add(node.attr)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            out.add(node.name)
+        elif isinstance(node, ast.alias):
+            out.update(node.name.split("."))
+        elif isinstance(node, ast.keyword) and node.arg:
+            out.add(node.arg)
+        if isinstance(node, ast.ClassDef):
+            out |= {t.id for b in node.body for t in _targets(b)}
+    return out
+
+
+def _targets(node: ast.stmt) -> Iterator[ast.Name]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from (n for n in ast.walk(target) if isinstance(n, ast.Name))
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """What a function or a module binds itself, not what its inner scopes do."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield child.name
+            continue
+        if isinstance(child, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+            continue
+        if isinstance(child, ast.Name) and not isinstance(child.ctx, ast.Load):
+            yield child.id
+        elif isinstance(child, ast.alias):
+            yield (child.asname or child.name).partition(".")[0]
+        elif isinstance(child, ast.ExceptHandler) and child.name:
+            yield child.name
+        yield from _bound(child)
+
+
+def _arguments(node: Scope) -> list[ast.arg]:
+    a = node.args
+    return [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
+
+
+class Roles(ast.NodeVisitor):
+    """Where a module names attributes, globals and arguments."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.attributes: list[tuple[str, Place]] = []
+        self.globals: list[tuple[str, Place]] = []
+        self.of_modules: list[tuple[str, Place]] = []  # globals, by a module of the package
+        self.arguments: list[tuple[int, str, Place]] = []  # number of the outermost function first
+        self.imports: list[tuple[ast.ImportFrom, bool]] = []  # of the package; True: at the top
+        self.keywords: set[str] = set()
+        self.used: set[str] = set()
+        self.top = set(_bound(tree))
+        self.functions = 0
+        self.scopes: list[tuple[str, set[str]]] = []  # kind ("function", "class"), names
+        self.given: list[set[str]] = []  # arguments of each function around
+        self.modules: set[str] = set()  # names by which modules of the package are known
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and ours(node) and not (node.module or "").strip("."):
+                self.modules |= {a.asname or a.name for a in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == PACKAGE:
+                self.modules |= {a.asname or a.name for a in node.names}
+        self.visit(tree)
+
+    def _name(self, name: str, place: Place) -> None:
+        self.used.add(name)
+        inner = len(self.scopes) - 1
+        for k in range(inner, -1, -1):
+            kind, names = self.scopes[k]
+            if name in names and (kind == "function" or k == inner):
+                if kind == "class":
+                    self.attributes.append((name, place))
+                elif any(name in given for given in self.given):
+                    self.arguments.append((self.functions, name, place))
+                return
+        self.globals.append((name, place))
+
+    def _scope(self, node: Scope, names: set[str], body: Iterable[ast.AST]) -> None:
+        outermost = not self.given
+        self.functions += outermost
+        given = _arguments(node)
+        self.scopes.append(("function", names | {a.arg for a in given}))
+        self.given.append({a.arg for a in given})
+        for a in given:
+            self._name(a.arg, (a.lineno, a.col_offset, a.lineno, a.col_offset + len(a.arg)))
+        for each in body:
+            self.visit(each)
+        self.scopes.pop()
+        self.given.pop()
+
+    def visit_FunctionDef(self, node: Function) -> None:
+        for each in [*node.decorator_list, *node.args.defaults, *node.args.kw_defaults]:
+            if each is not None:
+                self.visit(each)
+        at = node.col_offset + (4 if isinstance(node, ast.FunctionDef) else 10)
+        self._name(node.name, (node.lineno, at, node.lineno, at + len(node.name)))
+        self._scope(node, set(_bound(node)), node.body)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_Lambda(self, node: ast.Lambda) -> None:
+        for each in node.args.defaults:
+            self.visit(each)
+        self._scope(node, set(), [node.body])
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        for base in node.bases:
+            self.visit(base)
+        at = node.col_offset + 6
+        self._name(node.name, (node.lineno, at, node.lineno, at + len(node.name)))
+        self.scopes.append(("class", set(_bound(node))))
+        for each in node.body:
+            self.visit(each)
+        self.scopes.pop()
+
+    def _comprehension(self, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) -> None:
+        names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        self.scopes.append(("function", names))
+        self.given.append(set())
+        self.generic_visit(node)
+        self.scopes.pop()
+        self.given.pop()
+
+    visit_ListComp = visit_GeneratorExp = visit_SetComp = visit_DictComp = _comprehension
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        place = (node.end_lineno, node.end_col_offset - len(node.attr), node.end_lineno, node.end_col_offset)
+        self.used.add(node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id in self.modules:
+            self.of_modules.append((node.attr, place))
+        else:
+            self.attributes.append((node.attr, place))
+        self.visit(node.value)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self._name(node.id, (node.lineno, node.col_offset, node.lineno, node.col_offset + len(node.id)))
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg:
+            self.keywords.add(node.arg)
+            self.used.add(node.arg)
+        self.visit(node.value)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
+        if node.name:
+            self.used.add(node.name)
+        self.generic_visit(node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self.used |= {alias.name, alias.asname or alias.name}
+        if ours(node):
+            self.imports.append((node, not self.scopes))
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            self.used |= {*alias.name.split("."), alias.asname or ""}
+
+
+def ours(node: ast.ImportFrom) -> bool:
+    return node.level > 0 or (node.module or "").split(".")[0] == PACKAGE
+
+
+class Names:
+    """Short names for the modules of a package: path -> source; `first` are those that matter most;
+    `kept` are names that are known elsewhere."""
+
+    def __init__(self, texts: Mapping[str, str], first: Iterable[str], kept: set[str]) -> None:
+        self.modules = {part for name in texts for part in name.split("/")}
+        order = [*first, *sorted(set(texts) - set(first))]
+        roles = {name: Roles(ast.parse(texts[name])) for name in order}
+        kept = kept | ROM | self.modules
+        used: set[str] = set(SPECIAL)
+        keywords: set[str] = set()
+        for name in order:
+            kept |= words_of(texts[name], name.startswith("operators/") or name == "expr")
+            used |= roles[name].used | set(WORD.findall(texts[name]))
+            keywords |= roles[name].keywords
+            kept |= _exceptions(texts[name]) | _outside(texts[name])
+        self.keywords = keywords
+        plain = (n for n in ROM - used if not keyword.iskeyword(n) and not n.startswith("__"))
+        no_type = (n for n in plain if not n.endswith(("Error", "Type", "Exit", "Exception", "Interrupt")))
+        # Those first that hardly anybody calls something of his own.
+        pool = sorted(no_type, key=lambda n: (n.islower(), n))
+        attributes: dict[str, None] = {}
+        own: dict[str, None] = {}
+        for name in order:
+            attributes |= dict.fromkeys(n for n, _ in roles[name].attributes if n not in kept)
+            top = roles[name].top
+            own |= dict.fromkeys(n for n, _ in roles[name].globals if n in top and n not in kept)
+        both = [n for n in attributes if n in own]
+        self.attributes = dict(zip(both, pool, strict=False))
+        self.globals = dict(self.attributes)
+        rest = pool[len(both) :]
+        self.attributes.update(zip([n for n in attributes if n not in self.attributes], rest, strict=False))
+        self.globals.update(zip([n for n in own if n not in self.globals], rest, strict=False))
+        self.kept = kept
+        self.for_arguments = [n for n in reversed(pool) if n not in self.globals.values()]
+
+    def inside(self, text: str) -> str:
+        """A module of the package."""
+        roles = Roles(ast.parse(text))
+        edits = [(place, self.attributes[n]) for n, place in roles.attributes if n in self.attributes]
+        for n, place in roles.globals + roles.of_modules:
+            if n in self.globals:
+                edits.append((place, self.globals[n]))
+        called: dict[tuple[int, str], str] = {}
+        count: dict[int, int] = {}
+        for function, name, place in roles.arguments:
+            if name in self.keywords or name in ROM:
+                continue
+            if (function, name) not in called:
+                k = count.get(function, 0)
+                if k == len(self.for_arguments):
+                    continue
+                count[function] = k + 1
+                called[function, name] = self.for_arguments[k]
+            edits.append((place, called[function, name]))
+        for node, top in roles.imports:
+            if node.module:
+                edits += [(_place(a), self._alias(a, top)) for a in node.names]
+        return edited(text, edits)
+
+    def outside(self, text: str) -> str:
+        """A module that uses the package: its own globals and arguments keep their names."""
+        roles = Roles(ast.parse(text))
+        taken = set(self.attributes.values())
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and _made(node) & taken:
+                mine = ", ".join(sorted(_made(node) & taken))
+                raise Trouble("class %s: call %s something else" % (node.name, mine))
+        edits = [(place, self.attributes[n]) for n, place in roles.attributes if n in self.attributes]
+        edits += [(place, self.globals[n]) for n, place in roles.of_modules if n in self.globals]
+        for node, _ in roles.imports:
+            if node.module and node.module != PACKAGE:
+                edits += [(_place(a), self._alias(a, False)) for a in node.names]
+        return edited(text, edits)
+
+    def told(self, text: str) -> str:
+        """What MicroPython says of an object, a name or an attribute, with what they are called."""
+        long = {
+            "attribute": {short: n for n, short in self.attributes.items()},
+            "name": {short: n for n, short in self.globals.items()},
+        }
+
+        def name(match: re.Match[str]) -> str:
+            return "%s '%s'" % (match[1], long[match[1]].get(match[2], match[2]))
+
+        def kind(match: re.Match[str]) -> str:
+            return "'%s' object" % long["name"].get(match[1], match[1])
+
+        return re.sub(r"'(\w+)' object", kind, re.sub(r"\b(attribute|name) '(\w+)'", name, text))
+
+    def _alias(self, alias: ast.alias, top: bool) -> str:
+        final = self.globals.get(alias.name, alias.name)
+        known = alias.asname or alias.name
+        if top:
+            known = self.globals.get(known, known)
+        return final if final == known else "%s as %s" % (final, known)
+
+
+def _made(node: ast.ClassDef) -> set[str]:
+    """Attributes that a class gives itself."""
+    out = {n.name for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    out |= {t.id for b in node.body for t in _targets(b)}
+    for n in ast.walk(node):
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store):
+            out.add(n.attr)
+    return out
+
+
+def _exceptions(text: str) -> set[str]:
+    """Classes of exceptions: people read their names."""
+    out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            bases = {b.id for b in node.bases if isinstance(b, ast.Name)}
+            if any(b.endswith(("Error", "Exception")) for b in bases):
+                out.add(node.name)
+    return out
+
+
+def _outside(text: str) -> set[str]:
+    """What comes from outside the package."""
+    out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import) or (isinstance(node, ast.ImportFrom) and not ours(node)):
+            for alias in node.names:
+                out |= {*alias.name.split("."), alias.asname or alias.name}
+    return out
+
+
+def _place(node: ast.alias) -> Place:
+    assert node.end_lineno is not None and node.end_col_offset is not None
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+
+
+def edited(text: str, edits: Iterable[tuple[Place, str]]) -> str:
+    """The text with each place replaced; every line stays where it was."""
+    lines = text.split("\n")
+    for (line, col, end, end_col), new in sorted(edits, reverse=True):
+        first = lines[line - 1].encode()
+        last = lines[end - 1].encode()
+        lines[line - 1] = (first[:col] + new.encode() + last[end_col:]).decode()
+        for k in range(line, end):
+            lines[k] = ""
+    return "\n".join(lines)
