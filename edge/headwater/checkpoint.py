@@ -28,7 +28,7 @@ from .position import further, rank
 
 WAIT = 0
 NOWAIT = 1
-_SEEN = 16  # ids of requests remembered
+_SEEN = 16  # ids of requests remembered, by the extended strategy
 FORMAT = 1  # of a stored checkpoint
 
 
@@ -104,7 +104,7 @@ class Checkpoints:
         self.plan(cid)
 
     def plan(self, cid):
-        if cid not in self.seen:
+        if self.strategy == EXTENDED and cid not in self.seen:
             self.seen.append(cid)
             if len(self.seen) > _SEEN:
                 self.seen.pop(0)

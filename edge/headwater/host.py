@@ -72,8 +72,11 @@ class Host:
         self.now = 0
         self.writer = wire.Writer(mtu)
         self.boot_number = 0
-        widest = max([block.bound(a, plan.batch) for v in plan.vertices for a in v.outs])
-        self.scratch = bytearray(max(widest, 256))
+        widest = 256
+        for v in plan.vertices:
+            if not v.kind and v.hosts[0] == me:
+                widest = max(widest, block.bound(v.outs[0], plan.batch))
+        self.scratch = bytearray(widest)
         self.packed = None  # (port, xi, n, end): the entries whose block lies in scratch
         self.batches = {}  # alphabet text -> batch to decode into
         self.ports = {}  # (vertex, port) -> OutPort
@@ -111,10 +114,12 @@ class Host:
         starting.start(self, now, site_us, made)
         let_go("starting", "restoring", "wiring")
         for inst in self.instances.values():
-            for y in inst.op.outs:
+            for p in inst.ports:
+                y = inst.op.outs[p.number]
                 self.batch(y.alphabet)
                 if not inst.op.ONE_TO_ONE:
                     y.at = y.at  # made now, while there is room in one piece
+                    p.ring.make_at()
         self.pump()
 
     # Run operator v here from now on, under a new epoch.
@@ -169,6 +174,15 @@ class Host:
         if b is None:
             b = self.batches[alphabet.text] = Batch(alphabet, self.plan.batch)
         return b
+
+    # The scratch buffer, with room for a block of n entries. What sources log always fits; of the rest
+    # a block is hardly ever as long as a batch may be.
+    def room(self, alphabet, n):
+        size = block.bound(alphabet, n)
+        if size > len(self.scratch):
+            self.packed = None
+            self.scratch = bytearray(size)
+        return self.scratch
 
     # ---- samples
 

@@ -403,7 +403,7 @@ class Instance:
             else:
                 y.dt = -1
                 if dt != 1:
-                    _place(y.at, x.at, m, dt)
+                    _place(y.at, x.at if dt < 0 else y.at, m, dt)  # what is regular has no offsets
             if p.logged or self.bounded:
                 p.append(y, m)
             else:

@@ -67,7 +67,7 @@ class OutPort:
         if self.source:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
-        self.ring = Ring(self.alphabet, cap, 8 + cap // 32)
+        self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
         self.readers = [Reader(e) for e in edges]
         self.inside = any([e.dst != OUTSIDE for e in edges])
         self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
@@ -164,8 +164,8 @@ class OutPort:
             # What lies between was safe and is gone: the log goes on at the present place.
             store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
             i0 = 0
-        body = self.host.scratch
         self.host.packed = None
+        body = self.host.room(self.alphabet, n - i0)
         end = block.encode(batch, i0, n - i0, body, 0)
         if not i0:
             self.host.packed = (self, batch.xi, n, end)  # the frame that follows takes the same bytes
@@ -233,8 +233,8 @@ class OutPort:
         if cur.xi >= ring.first:
             return ring.read(cur, batch, limit)
         b = self._batch()
-        body = self.host.scratch
         self.host.packed = None
+        body = self.host.room(self.alphabet, b.size)
         size = self.host.store.read_run(self.stream, cur.xi + 1, body)
         if not size:
             return 0
@@ -258,8 +258,9 @@ class OutPort:
         while cur.xi < end:
             n = self.read(cur, b, min(b.size, end - cur.xi))
             assert n, "transfer state: entries missing"
-            size = block.encode(b, 0, n, self.host.scratch, 0)
-            out.append(bytes(memoryview(self.host.scratch)[:size]))
+            body = self.host.room(self.alphabet, n)
+            size = block.encode(b, 0, n, body, 0)
+            out.append(bytes(memoryview(body)[:size]))
             cur.xi += n
         return out
 

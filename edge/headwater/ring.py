@@ -24,11 +24,16 @@ class Ring:
         self.cap = cap
         self.cols = alphabet.arrays(cap)
         self.mem = tuple([memoryview(c) for c in self.cols])
-        self.at = None  # offsets, made when the first irregular batch comes
+        self.at = None  # offsets, made at the start or when the first irregular batch comes
         self.k0 = self.k1 = 0
         self._slots(min(cap, chunks))
         self.tail = None  # the batch that was appended last, if it is still as it was
         self.reset(0)
+
+    def make_at(self):
+        if self.at is None:
+            self.at = array("i", bytes(4 * self.cap))
+            self.at_mem = memoryview(self.at)
 
     # Room for n chunks; those there are move to their new places.
     def _slots(self, n):
@@ -88,8 +93,7 @@ class Ring:
                 _copy_in(self.mem, batch.mem, tail, i0, n, cap)
             if dt < 0:
                 if self.at is None:
-                    self.at = array("i", bytes(4 * cap))
-                    self.at_mem = memoryview(self.at)
+                    self.make_at()
                 if end <= cap and not i0:
                     self.at_mem[tail:end] = batch.at_mem[:n]
                 else:

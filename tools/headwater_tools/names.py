@@ -36,13 +36,19 @@ WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 def words_of(text: str, all_of_them: bool) -> set[str]:
-    """What the texts of a module name: whole texts that are one word; words of generated code."""
+    """What the texts of a module name: whole texts that are one word; words of generated code. Texts of
+    errors name nothing."""
     out = set()
-    for node in ast.walk(ast.parse(text)):
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Raise, ast.Assert)):
+            continue
+        waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
             found = WORD.findall(value)
-            if all_of_them or "\n" in value or value[:1] == " " or value in found or ":" in value:
+            if all_of_them or "\n" in value or value[:1] == " " or value in found:
                 out.update(found)
     return out
 
