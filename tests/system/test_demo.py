@@ -50,11 +50,11 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
         "sink",
         "wrist",
     ]
-    assert answer["accepted"] > 8000
+    assert answer["accepted"] > 2000
     assert (folder / "timeline.png").read_bytes()[:4] == b"\x89PNG"
     assert of_folder(folder) == []
     # Read by somebody who has nothing to do with how it was written.
-    rows = DeltaTable(str(folder / "lake" / "elements")).to_pyarrow_table(["stream", "incarnation", "xi"])
+    rows = DeltaTable(str(folder / "lake" / "elements")).to_pyarrow_table(columns=["stream", "incarnation", "xi"])
     keys = list(zip(*rows.to_pydict().values(), strict=True))
     assert len(keys) == len(set(keys))
     sources = [key for key in keys if key[0] in ("cardio/ecg", "cardio/accel")]
@@ -68,13 +68,14 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
         env=house.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert demo.stdout is not None
-    for line in demo.stdout:
-        if line.startswith("boards:"):
-            break
-    assert len(of_folder(folder)) >= 5
-    time.sleep(1)
-    demo.send_signal(signal.SIGINT)
-    rest = demo.stdout.read()
+    with demo.stdout:
+        for line in demo.stdout:
+            if line.startswith("boards:"):
+                break
+        assert len(of_folder(folder)) >= 5
+        time.sleep(1)
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
     assert demo.wait(60) == 130, rest
     assert "interrupted" in rest
     assert of_folder(folder) == []

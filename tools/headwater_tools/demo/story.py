@@ -19,7 +19,7 @@ from .watch import Seen, Spell, Watch
 LOOK_S = 0.5
 TELL_S = 5.0
 DRAIN_S = 120.0  # until the lake must have everything after the sensors have stopped
-BATCH_OF_DEATH = 2  # the sink dies between the commit of this batch and its progress
+BATCH_OF_DEATH = 1  # the sink dies between the Delta commit of this batch and its progress
 
 
 @dataclass
