@@ -54,7 +54,8 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
     assert (folder / "timeline.png").read_bytes()[:4] == b"\x89PNG"
     assert of_folder(folder) == []
     # Read by somebody who has nothing to do with how it was written.
-    rows = DeltaTable(str(folder / "lake" / "elements")).to_pyarrow_table(columns=["stream", "incarnation", "xi"])
+    elements = DeltaTable(str(folder / "lake" / "elements"))
+    rows = elements.to_pyarrow_table(columns=["stream", "incarnation", "xi"])
     keys = list(zip(*rows.to_pydict().values(), strict=True))
     assert len(keys) == len(set(keys))
     sources = [key for key in keys if key[0] in ("cardio/ecg", "cardio/accel")]
