@@ -95,12 +95,16 @@ class Node:
 
     def begin(self):
         from . import deploy
+        from .secure import context
 
         config = self.config
         with open(config["key"], "rb") as f:
             self.key = f.read()
         if len(self.key) != 32:
             raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(self.key)))
+        # First of all: it needs the largest pieces.
+        tls = context(config["broker"]) if config["broker"]["tls"] else None
+        let_go("secure")
         self._mount()
         gc.collect()
         store = self.store
@@ -124,17 +128,16 @@ class Node:
         self.peer = Peer(key, 1, store.log_number, self.boot, 0, bytes(8), self.board.random)
         if draining:
             self.drain(True)
-        self._client()
+        self._client(tls)
 
     # The link comes last: starting a process takes more of the heap for a moment than running it.
-    def _client(self):
-        from .mqtt import Client, context
+    def _client(self, tls):
+        from .mqtt import Client
 
         config = self.config
         broker = config["broker"]
         if not broker["user"] and not broker["cert"]:
             broker["user"] = self.name
-        tls = context(broker) if broker["tls"] else None
         size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
         board = self.board
         self.client = Client(
