@@ -115,7 +115,7 @@ class NearError(ValueError):
 
 
 def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> None:
-    short = linked(near=NAMED).names
+    short = linked(**{"operators/near": NAMED}).names
     text = short.inside(NAMED)
     for gone in ("kept_us", "doubled_us", "more_us", "near_us", "size_us", "FAR", "Near:", "Near("):
         assert gone not in text, gone
@@ -191,3 +191,16 @@ def test_an_error_says_the_same_in_the_core_as_in_its_part() -> None:
     with pytest.raises(names["PackError"]) as same:  # type: ignore[call-overload]
         names["pack_loads"](b"\xc1")  # type: ignore[operator]
     assert str(same.value) == str(error.value) == "unknown code 193 at byte 0"
+
+
+# How many entries MicroPython gives a table that has become too small.
+TABLES = (17, 23, 29, 37, 47, 59, 73, 97, 127, 167, 223, 293, 389, 521)
+
+
+def test_the_table_of_the_core_is_not_full() -> None:
+    """In a full table the interpreter looks at every entry before it looks further for `len`."""
+    extra = micropython.build({"script.py": "import headwater.core as c\nprint(len(c.__dict__))\n"})
+    done = micropython.start((micropython.image(False), extra), "script")
+    count = int(done.stdout)
+    size = next(n for n in TABLES if n >= count)
+    assert count <= size * 0.95, (count, size, done.stderr)

@@ -27,10 +27,15 @@ PARTS = (
 ).split()
 
 # What most boards load besides, for long or for a moment.
-OFTEN = "node mqtt starting restoring wiring planread arriving once operators/__init__ settings".split()
+OFTEN = (
+    "node mqtt secure starting restoring wiring planread arriving once operators/__init__ settings".split()
+)
 
 SMALL = 1 << 30
 TEXTS = "_TEXTS"
+# A name that a module's table has not costs a search through most of it before the interpreter looks
+# further: what the parts use for each batch is in the table of the core.
+BUILT_IN = "bytearray bytes int len list max memoryview min tuple type".split()
 TEXT_LEAST = 11  # characters; shorter ones are names on a board, and no objects
 Key = tuple[str, str]  # (part, name); ("", "import ...") for what comes from outside the package
 
@@ -431,6 +436,7 @@ class Linked:
             statement if statement.split()[-1] == final else "%s as %s" % (statement, final)
             for statement, final in outside.items()
         ]
+        lines.append("; ".join("%s = %s" % (name, name) for name in BUILT_IN))
         texts = ""
         for part in self.parts.values():
             edits = self._renamed(part)
