@@ -37,6 +37,8 @@ SUMMARY = "rows a second of the sink beside a plain append, MERGE and a watermar
 FILES = 20  # a batch
 SMALL, LARGE = 10_000, 50_000  # rows of a file
 TRIGGER_S = 1.0
+A_HOUR = 720  # commits: a trigger of 5 s
+CHECKPOINT_EVERY = 100  # commits of `elements`
 MILLION = 1_000_000
 SECTIONS = ("small", "large", "flat", "commits", "latency", "first")
 
@@ -254,7 +256,12 @@ class _Bench:
         ]
 
     def _commits(self) -> list[Measure]:
-        """Batches into a table with thousands of commits behind it, beside a new one."""
+        """Batches into a table with thousands of commits behind it, beside a new one.
+
+        Maintenance came an hour ago, as the sink's own schedule has it.
+        """
+        from headwater_cloud.maintenance import maintain
+
         from ..lanes import SinkLane, opened
         from ..supply import Supply
 
@@ -264,18 +271,21 @@ class _Bench:
         old = lanes[0]
         with opened([old]):
             old.drain(self.times, supplies[0].next(FILES))
-        _many_commits(Path(old.table), self.size.commits)
+        hour = min(A_HOUR, self.size.commits // 4)
+        made = _many_commits(Path(old.table), 1, self.size.commits - hour)
         with opened([old]):
             # The sink takes up what came behind its back; then `progress` gets as many commits of its own.
             old.drain(self.times, supplies[0].next(FILES))
             for _ in range(self.size.commits):
                 old.sink.progress.save()
+            maintain(self.spark, old.lake)
+        last = _many_commits(Path(old.table), made + 1, made + hour)
         self.say("tables of %s commits beside new ones" % f"{self.size.commits:,}")
         longer = self._pair(old, lanes[1], supplies)
         title = "batch after %s commits, after few" % f"{self.size.commits:,}"
         return [
             at_most(title, round(longer, 3), "times", 1.1),
-            self._right(old, sum(supplies[0].last.values()) + self.size.commits),
+            self._right(old, sum(supplies[0].last.values()) + last),
         ]
 
     def _latency(self) -> list[Measure]:
@@ -345,8 +355,11 @@ def _half_again(supply: Supply) -> list[Path]:
     ]
 
 
-def _many_commits(table: Path, number: int) -> None:
-    """Commits of one row each behind the newest one: files and entries of the log, without Delta's help."""
+def _many_commits(table: Path, first: int, last: int) -> int:
+    """Commits of one row each behind the newest one: files and entries of the log, without Delta's help.
+
+    A few more than asked for, up to where the next one brings a checkpoint of the log; the last one's number.
+    """
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -355,8 +368,9 @@ def _many_commits(table: Path, number: int) -> None:
     from ..supply import ALPHABET, BEGIN_US, INCARNATION
 
     log = table / "_delta_log"
-    version = max(int(path.stem) for path in log.glob("*.json"))
-    for i in range(1, number + 1):
+    version = max(int(path.stem) for path in log.glob("*.json")) - first + 1
+    last += CHECKPOINT_EVERY - 1 - (version + last) % CHECKPOINT_EVERY
+    for i in range(first, last + 1):
         when = pa.array(np.array([BEGIN_US + i])).cast(pa.timestamp("us", "UTC"))
         row = pa.table(
             [["filler"], [INCARNATION], [i], when, [False], when, [ALPHABET], [[0]], [[]], when],
@@ -374,6 +388,7 @@ def _many_commits(table: Path, number: int) -> None:
         }  # fmt: skip
         lines = [json.dumps({"commitInfo": info}), json.dumps({"add": add})]
         (log / ("%020d.json" % (version + i))).write_text("\n".join(lines) + "\n")
+    return last
 
 
 def _serve(sink: Any, failed: list[BaseException]) -> None:
