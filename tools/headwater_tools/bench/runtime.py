@@ -52,7 +52,9 @@ HEAP = 64
 HEAP_LEAST, HEAP_MOST = 32, 160  # KiB between which the smallest heap that works is looked for
 TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
 PARTS = ("heap", "speed", "chain", "code", "bytewax")
-NETWORK = 5_100  # asyncio with a loop and five tasks; the buffers of TLS lie outside this heap
+# What a virtual board that runs SP1 through MQTT over TLS needs beyond this bench: 73 KiB instead of 60.
+# The program, asyncio, the link, the objects of TLS (2.5 KB; its buffers lie elsewhere), configuration.
+NODE = 13 * 1024
 
 
 class Outbox:
@@ -247,7 +249,7 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
         Measure("free heap", number["free"], "B"),
         Measure("largest free block", number["largest"], "B"),
         at_least(
-            "free beside asyncio for MQTT (TLS buffers lie elsewhere)", number["free"] - NETWORK, "B", 3000
+            "free beside what MQTT over TLS and the board's program take", number["free"] - NODE, "B", 0
         ),
         Measure(
             "time in the host, an element, batches of 60", round(number["us"] / number["taken"], 3), "us"
