@@ -36,10 +36,9 @@ LOCKS = {
 # Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
 SOURCE_ONLY = "pyspark"
 
-# Delta's jars come with the group `lake`. Maven Central, or a mirror that a site sets.
+# Delta's jars come with the group `lake`.
 JARS_LOCK = ROOT / "requirements-jars.lock"
 JARS = CACHE / "jars"
-MAVEN = "https://repo1.maven.org/maven2"
 
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
@@ -444,45 +443,84 @@ def _suitable(command: list[str]) -> bool:
 
 
 def _jars_wanted() -> list[tuple[str, str, str]]:
-    """(file name, path in a Maven repository, SHA-256) of each jar of the lock file."""
+    """(file name, group:artifact:version, SHA-256) of each jar of the lock file."""
     wanted = []
     for line in JARS_LOCK.read_text().splitlines():
         if line and not line.startswith("#"):
             coordinate, digest = line.split()
-            group, artifact, version = coordinate.split(":")
-            name = "%s-%s.jar" % (artifact, version)
-            wanted.append((name, "/".join((group.replace(".", "/"), artifact, version, name)), digest))
+            _, artifact, version = coordinate.split(":")
+            wanted.append(("%s-%s.jar" % (artifact, version), coordinate, digest))
     return wanted
 
 
 def _fetch_jars() -> None:
-    import urllib.request
+    """By Ivy, which Spark brings; from the mirror of Maven Central in this user's Maven settings, if any."""
+    import shutil
+    import tempfile
+    from xml.sax.saxutils import quoteattr
 
-    missing = [jar for jar in _jars_wanted() if not (JARS / jar[0]).exists()]
-    if not missing:
+    wanted = _jars_wanted()
+    if all((JARS / name).exists() for name, _, _ in wanted):
         return
-    source = os.environ.get("HEADWATER_MAVEN", MAVEN).rstrip("/")
-    say("fetching %d jars of Delta from %s" % (len(missing), source))
+    if shutil.which("java", path=environment()["PATH"]) is None:
+        raise Trouble("java is missing: Spark needs Java 17 (on Debian, package openjdk-17-jre-headless)")
+    say("fetching %d jars of Delta from the Maven repository of this machine" % len(wanted))
     JARS.mkdir(parents=True, exist_ok=True)
-    for name, path, digest in missing:
-        url = source + "/" + path
-        try:
-            with urllib.request.urlopen(url, timeout=120) as answer:
-                data = answer.read()
-        except (OSError, ValueError) as error:
-            raise Trouble(
-                "fetching %s failed (%s): check that this machine reaches %s, or name another Maven "
-                "repository in HEADWATER_MAVEN, then run hw again"
-                % (name, getattr(error, "reason", error), source)
+    with tempfile.TemporaryDirectory(dir=CACHE, prefix="jars-") as folder:
+        home = Path(folder)
+        dependencies = "".join(
+            '<dependency org="%s" name="%s" rev="%s" transitive="false" conf="default->master"/>'
+            % tuple(coordinate.split(":"))
+            for _, coordinate, _ in wanted
+        )
+        (home / "ivy.xml").write_text(
+            '<ivy-module version="2.0"><info organisation="headwater" module="jars"/>'
+            '<configurations><conf name="default"/></configurations>'
+            "<dependencies>%s</dependencies></ivy-module>" % dependencies
+        )
+        settings = []
+        mirror = _maven_mirror()
+        if mirror:
+            (home / "settings.xml").write_text(
+                '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+                '<ibiblio name="mirror" m2compatible="true" root=%s/></resolvers></ivysettings>'
+                % quoteattr(mirror)
             )
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise Trouble(
-                "%s is not the jar that %s names (its SHA-256 differs): name another Maven repository in "
-                "HEADWATER_MAVEN" % (url, JARS_LOCK.name)
-            )
-        part = JARS / (name + ".part")
-        part.write_bytes(data)
-        part.rename(JARS / name)
+            settings = ["-settings", str(home / "settings.xml")]
+        (spark,) = VENV.glob("lib/python*/site-packages/pyspark/jars")
+        _run(
+            [
+                "java", "-cp", str(spark / "*"), "org.apache.ivy.Main", *settings,
+                "-cache", str(home / "cache"), "-ivy", str(home / "ivy.xml"),
+                "-retrieve", str(home / "got" / "[artifact]-[revision].[ext]"),
+            ],
+            "fetching the jars of Delta",
+            "check that this machine reaches Maven Central, or name a mirror of it in ~/.m2/settings.xml",
+        )  # fmt: skip
+        for name, _, digest in wanted:
+            found = home / "got" / name
+            if not found.exists() or hashlib.sha256(found.read_bytes()).hexdigest() != digest:
+                raise Trouble(
+                    "%s did not come, or is not the jar that %s names (by its SHA-256): look at the Maven "
+                    "mirror of this machine, then run hw again" % (name, JARS_LOCK.name)
+                )
+            found.rename(JARS / name)
+
+
+def _maven_mirror() -> str | None:
+    """The mirror of Maven Central in this user's settings for Maven."""
+    from xml.etree import ElementTree
+
+    try:
+        root = ElementTree.parse(Path.home() / ".m2" / "settings.xml").getroot()
+    except (OSError, ElementTree.ParseError):
+        return None
+    for mirror in root.iter():
+        if mirror.tag.rpartition("}")[2] == "mirror":
+            said = {part.tag.rpartition("}")[2]: (part.text or "").strip() for part in mirror}
+            if {"*", "central"} & set(said.get("mirrorOf", "").split(",")) and said.get("url"):
+                return said["url"]
+    return None
 
 
 # Debian packages without installing them: apt with lists and cache of its own
