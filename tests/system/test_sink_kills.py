@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from headwater_tools import house
+from headwater_tools import cli, house
 
 house.ensure("lake")
 
@@ -97,3 +97,21 @@ def run_out(lease: Path) -> None:
 
 def newest(table: Path) -> int:
     return max(int(path.stem) for path in (table / "_delta_log").glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--point", "nowhere"], "no crash point 'nowhere': there are received, appending"),
+        (["--kills", "0"], "--kills 0: give at least 1"),
+        (["--report", "README.md"], "README.md is no report of `hw crash`"),
+    ],
+)
+def test_bad_use_of_the_harness_ends_with_one_sentence(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["crash", *words])
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert why in said.err and said.err.count("\n") == 1
