@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
-        words = ["-n", str(workers), *words]
+        words = ["-n", str(workers), "--dist", "worksteal", *words]
     counter = Counter()
     code = int(pytest.main(["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), *words], [counter]))
     if counter.interrupted:
