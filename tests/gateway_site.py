@@ -11,8 +11,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from headwater_gateway.config import read
 from headwater_tools import house
 from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
+from site_gateway import free_port, until
 
 SETTINGS = """
 [lake]
@@ -37,24 +36,6 @@ reconnect_max_s = 1
 [boards]
 silent_s = 3
 """
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
-
-
-def until(what: Callable[[], Any], timeout_s: float = 30, why: str = "") -> Any:
-    """Wait until `what` is true; what it gave."""
-    end = time.monotonic() + timeout_s
-    while True:
-        found = what()
-        if found:
-            return found
-        assert time.monotonic() < end, why or "it did not happen in %g s" % timeout_s
-        time.sleep(0.05)
 
 
 class Site:
@@ -152,6 +133,17 @@ class Site:
         state = self.state()
         found = [s for s in state["streams"] if s["stream"] == name] if state else []
         return found[-1] if found else {"durable": 0, "cut": 0, "acked": 0}
+
+    def consoles(self) -> str:
+        """What the boards said last, and the gateway."""
+        parts = [
+            "board %s, %s, start %d:\n  %s"
+            % (b.name, "runs" if b.running() else "off", b.starts, "\n  ".join(list(b.lines)[-12:]))
+            for b in self.boards.values()
+        ]
+        for log in (self.log, self.folder / "mosquitto.log"):
+            parts.append("%s:\n%s" % (log.name, log.read_text()[-1500:]))
+        return "\n".join(parts)
 
     def segments(self) -> list[Path]:
         return sorted((self.folder / "landing").glob("[!._]*.parquet"))

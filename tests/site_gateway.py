@@ -28,6 +28,7 @@ from headwater.host import Host
 from headwater.log import Log
 from headwater.seal import Peer, hmac, pair_key
 from headwater_tools import house
+from headwater_tools.demo.parts import free_port
 
 MASTER = bytes(range(32))
 MTU = 512
@@ -37,13 +38,6 @@ ACL += "topic write hw/+/g\ntopic write hw/+/s\n"
 
 def mono_us() -> int:
     return time.monotonic_ns() // 1000
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
 
 
 def until(what: Callable[[], Any], timeout_s: float = 30, why: str = "") -> Any:

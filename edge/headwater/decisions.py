@@ -31,8 +31,9 @@ def handle(host, sender, m):
                 content = pack.loads(bytes(m[3]))
             except pack.PackError:
                 content = ()
-            if len(content) == 4 and content[0] == "open" and content[1] < len(host.plan.ins(m[1])):
-                _on_other(host, m[1], content)
+            if isinstance(content, list) and len(content) == 4 and content[0] == "open":
+                if content[1] in range(len(host.plan.ins(m[1]))):
+                    _on_other(host, m[1], content)
     elif kind == wire.GRANT:
         _on_grant(host, m[1], m[2], m[3], m[4])
     elif kind == wire.TOLD:
@@ -49,8 +50,7 @@ def handle(host, sender, m):
 
 
 def config(host, v, content):
-    data = host.store.get(_F_NEXT + v)
-    number = (int.from_bytes(data, "little") if data else 0) + 1
+    number = _number(host, _F_NEXT + v) + 1
     if number - _granted_upto(host, v) > 60:
         raise ValueError("%s has 60 changes to take yet" % host.plan.vertices[v].name)
     _grant(host, v, number, None, content)
@@ -63,10 +63,10 @@ def config(host, v, content):
 # Offer config elements that no operator has proposed a position for yet.
 def offer(host):
     for v in range(len(host.plan.vertices)):
-        data = host.store.get(_F_NEXT + v)
-        if data:
+        last = _number(host, _F_NEXT + v)
+        if last:
             number, pos, content = granted(host, v, _granted_upto(host, v) + 1)
-            if number and number <= int.from_bytes(data, "little"):
+            if number and number <= last:
                 _say(host, host.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
 
 
@@ -83,15 +83,18 @@ def _grant(host, v, number, pos, content):
 
 # Number of the last decision that has its position.
 def _granted_upto(host, v):
-    data = host.store.get(_F_GRANTED + v)
+    return _number(host, _F_GRANTED + v)
+
+
+def _number(host, key):
+    data = host.store.get(key)
     return int.from_bytes(data, "little") if data else 0
 
 
 # The producer of an input is in another incarnation: it is taken back by decision, once for all who
 # ask, and they ask until it is.
 def _on_other(host, v, content):
-    data = host.store.get(_F_NEXT + v)
-    last = int.from_bytes(data, "little") if data else 0
+    last = _number(host, _F_NEXT + v)
     for number in range(last, max(0, last - 64), -1):
         what = granted(host, v, number)[2]
         if what and what[0] != "set" and what[1] == content[1]:

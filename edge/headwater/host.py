@@ -346,9 +346,7 @@ class Host:
         else:
             link = self.links.get(e.producer)
             if link:
-                link.want(
-                    wire.SAFE, e.edge.index, e.edge.index, e.inc, e.sink.epoch, xi, name, holders, load
-                )
+                link.want(wire.SAFE, e.edge.index, e.edge.index, e.inc, e.sink.epoch, xi, name, holders, load)
 
     def tell_extend(self, e, cid, mode, base):
         if e.port:

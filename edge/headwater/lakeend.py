@@ -83,8 +83,15 @@ class LakeEnd:
         # A few in one, as long as the producer has room, and all ends at once: one frame for each host.
         host = self.host
         waited_us = host.now - host.safe_us
-        if again or xi > self.told and (
-            self.told < 0 or waited_us >= self.wait_us or not waited_us or 4 * (xi - self.told) >= e.edge.cap
+        if (
+            again
+            or xi > self.told
+            and (
+                self.told < 0
+                or waited_us >= self.wait_us
+                or not waited_us
+                or 4 * (xi - self.told) >= e.edge.cap
+            )
         ):
             self.told = xi
             host.safe_us = host.now

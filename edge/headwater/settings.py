@@ -61,7 +61,7 @@ def load(path):
 
 def _check(where, found, keys):
     if not isinstance(found, dict):
-        raise SettingsError("%s: give an object with keys, like {\"name\": \"chest\"}" % where)
+        raise SettingsError('%s: give an object with keys, like {"name": "chest"}' % where)
     for key in sorted(found):
         if key not in keys:
             raise SettingsError("%s: unknown key '%s': there are %s" % (where, key, ", ".join(sorted(keys))))

@@ -63,9 +63,7 @@ def test_board_may_come_with_user_and_password(site: Site) -> None:
     assert until(lambda: site.gateway.status.get("wrist"))
 
 
-def test_what_does_not_check_is_no_link_and_the_reason_is_on_the_console(
-    site: Site, tmp_path: Path
-) -> None:
+def test_what_does_not_check_is_no_link_and_the_reason_is_on_the_console(site: Site, tmp_path: Path) -> None:
     Authority(tmp_path / "other", "site").make("x")
     strange = site.board("chest")
     shutil.copyfile(tmp_path / "other" / "ca.der", strange.folder / "ca.der")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,16 +14,11 @@ import numpy as np
 import pytest
 from deltalake import DeltaTable
 from headwater_tools import house
+from headwater_tools.demo.parts import free_port
 from headwater_tools.house import ROOT
 
 FILES, ROWS = 12, 80_000
 WAIT_S = 240
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def spark_home() -> Path:

@@ -75,7 +75,10 @@ def page(site: Site, browser: Browser) -> Browser:
     """The page, when both boards run their process and are shown so."""
     browser.size(1200, 900)
     browser.goto(address(site))
-    browser.until("document.querySelectorAll('#hosts .chip.good').length === 2", 40)
+    try:
+        browser.until("document.querySelectorAll('#hosts .chip.good').length === 2", 40)
+    except AssertionError as error:
+        raise AssertionError(site.consoles()) from error
     return browser
 
 

@@ -219,9 +219,7 @@ def test_unfit_plan_is_refused_with_a_sentence(site: Site) -> None:
     p.lake("other/x", p.source("pulse", "x:i16", rate_hz=10, on="chest"))
     site.gateway.want("chest", bytes(p.encode()))
     until(lambda: site.gateway.state("chest") == 5)
-    assert site.gateway.planned["chest"][3] == (
-        "source pulse: the configuration of chest has no such sensor"
-    )
+    assert site.gateway.planned["chest"][3] == ("source pulse: the configuration of chest has no such sensor")
     q = Process("far", batch=10)
     q.lake("far/x", q.source("ecg", "mV:i16", rate_hz=10, on="wrist"))
     site.gateway.want("chest", bytes(q.encode()))

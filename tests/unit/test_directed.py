@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from headwater import decisions, pack, wire
 from headwater_tools.sim.directed import SCHEDULES, Asleep
 
 
@@ -51,3 +52,22 @@ def test_a_join_does_not_wait_for_a_board_that_said_it_sleeps(seed: int) -> None
     result = scenario.run()
     assert result.errors == []
     assert scenario.heard_us > 13_000_000  # entries of the other board, nine seconds into the sleep
+
+
+def test_a_gateway_asked_for_no_input_at_all_decides_nothing() -> None:
+    scenario = SCHEDULES["erased"](1)
+    scenario.world.boot(scenario.node(0))
+    host = scenario.node(0).host
+    for content in (
+        7,
+        None,
+        "open",
+        [],
+        ["open", 1, 5, 0],
+        ["open", -1, 5, 0],
+        ["open", "x", 5, 0],
+        ["set", 0, 5, 0],
+    ):
+        decisions.handle(host, 1, (wire.CONFIG, 1, 0, pack.dumps(content)))
+    decisions.handle(host, 1, (wire.CONFIG, 1, 0, b"\xc1"))
+    assert decisions.granted(host, 1, 1) == [0, None, None]

@@ -248,5 +248,3 @@ def _ask_for_maintenance(lake: Path) -> None:
     hidden = requests / ".crash.json"
     hidden.write_text(json.dumps({"maintain": {"keep_hours": 0}}))
     hidden.rename(requests / "crash.json")
-
-
