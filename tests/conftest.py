@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,9 @@ settings.load_profile("headwater")
 
 def pytest_configure(config: pytest.Config) -> None:
     os.chdir(ROOT)
+    # Who runs in the background of a shell is told to ignore it, and would pass that on to what it starts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -40,7 +40,7 @@ from pyspark.sql import functions as F
 from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, tables
 from .acks import Acknowledgements
 from .commits import Commit, Stamp
-from .decide import Decision, decide
+from .decide import Decision, Part, decide
 from .errors import Fenced, LakeError, LakeRestored
 from .files import Files
 from .location import Location
@@ -124,6 +124,7 @@ class Sink:
         self._maintained_at = time.monotonic()
         self._written_since = False
         self._renewed = False  # whether a checkpoint was given up, and no batch done since
+        self._tried = False  # whether a batch failed, and none was done since
         self._looked_at = -LOOK_S
         self._large: set[str] = set()  # files that are too large, and told so
         self._elements = lake / "elements"
@@ -280,7 +281,12 @@ class Sink:
             self._renewed = True
             return False
         if failure is None or isinstance(failure, (Py4JError, PySparkException, OSError)):
-            raise LakeError("a batch failed: %s" % _sentence(failure or error))
+            # A file that the gateway took away after it was listed, a store that did not answer: once more.
+            if self._tried:
+                raise LakeError("a batch failed: %s" % _sentence(failure or error))
+            self._tried = True
+            self._say("a batch failed (%s): trying it once more" % _sentence(failure or error))
+            return False
         raise failure
 
     def _stream(self) -> DataFrame:
@@ -337,9 +343,12 @@ class Sink:
         with self._busy:
             try:
                 self._do(frame, batch)
+                self._renewed = self._tried = False
             except BaseException as error:
                 self._failure = error  # Spark would give its text only
-                raise
+                if isinstance(error, Exception):
+                    raise
+                raise RuntimeError(repr(error)) from error  # Py4J answers for nothing else, and Spark waits
 
     def _do(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
@@ -427,9 +436,7 @@ class Sink:
                 spark.read.schema(tables.SEGMENT_DDL).parquet(*(path_of[s.file] for s in decision.whole))
             )
         if decision.parts:
-            paths = sorted({path_of[part.file] for part in decision.parts})
-            columns = [name for name in segment.ARROW_SCHEMA.names]
-            frames.append(compare.rows_of(spark, paths, decision.parts).select(*columns))
+            frames.append(compare.new_rows(spark, _files(good, decision.parts), decision.parts))
         if not frames:
             frames.append(spark.createDataFrame([], tables.SEGMENT_DDL))
         return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
@@ -449,9 +456,8 @@ class Sink:
         """Divergent rows, and their number moved from the duplicates in what the batch changes."""
         if not decision.overlaps:
             return None
-        files = {part.file for part in decision.overlaps}
-        paths = sorted(path for path, s in good.items() if s.file in files)
-        divergent = compare.divergent(spark, self.lake, paths, decision.overlaps)
+        files = _files(good, decision.overlaps)
+        divergent = compare.divergent(spark, self.lake, files, decision.overlaps)
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
@@ -502,7 +508,6 @@ class Sink:
     def _tell(self, batch: int, decision: Decision, files: int, bad: int, seconds: float) -> None:
         report, metrics, progress = self.report, self._metrics, self.progress
         report.batches += 1
-        self._renewed = False
         report.files += files
         report.unreadable += bad
         report.rows_kept += decision.rows_kept
@@ -533,6 +538,12 @@ class Sink:
             "batch %d: %d files, %s rows%s; acknowledged after %.2f s"
             % (batch, files + bad, f"{decision.rows_kept:,}", extra, seconds)
         )
+
+
+def _files(good: dict[str, Segment], parts: Iterable[Part]) -> dict[str, Segment]:
+    """The segments that these parts are of."""
+    names = {part.file for part in parts}
+    return {path: segment for path, segment in good.items() if segment.file in names}
 
 
 def _sentence(error: BaseException) -> str:

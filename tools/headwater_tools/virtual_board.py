@@ -99,6 +99,7 @@ class VirtualBoard:
             if self._reader:
                 self._reader.join()
             self._off = False
+            _images()  # linked in this thread: CPython 3.11 parses Python in one thread at a time only
             self._spawn()
             self._reader = threading.Thread(target=self._read, name="board " + self.name, daemon=True)
             self._reader.start()
@@ -166,10 +167,9 @@ class VirtualBoard:
 
     def _spawn(self) -> None:
         (self.folder / "cut").unlink(missing_ok=True)
-        images = (micropython.image(tests=False), micropython.build(_program()))
         command = [
             *house.micropython(), "-X", "heapsize=" + self.heap, str(START),
-            ",".join(map(str, images)), "board_node:run", str(self.sectors),
+            ",".join(map(str, _images())), "board_node:run", str(self.sectors),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command,
@@ -208,12 +208,13 @@ class VirtualBoard:
 
 
 @functools.cache
-def _program() -> dict[str, Path | str]:
-    """What runs on the board beside package `headwater`."""
+def _images() -> tuple[Path, Path]:
+    """Package `headwater`, and what runs on the board beside it."""
     linked = micropython.linked()
-    return {
+    program: dict[str, Path | str] = {
         name: linked.satellite((HERE / name).read_text()) for name in ("board_node.py", "board_sensors.py")
     }
+    return micropython.image(tests=False), micropython.build(program)
 
 
 def _die_with_parent() -> None:
