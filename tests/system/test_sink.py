@@ -146,15 +146,26 @@ def test_whatever_comes_twice_or_damaged_changes_nothing(site: Site) -> None:
     assert sorted(site.ack()["unreadable"]) == sorted([short.name, flipped.name, lying.name])
 
 
-def test_a_known_row_with_another_payload_is_divergent(site: Site) -> None:
+@pytest.mark.parametrize("terms", (64, 1, 0))
+def test_a_known_row_with_another_payload_is_divergent(
+    site: Site, monkeypatch: pytest.MonkeyPatch, terms: int
+) -> None:
+    from headwater_cloud import compare
+
+    monkeypatch.setattr(compare, "TERMS_MAX", terms)  # fewer than are needed: rows are found by a join
     site.put(1, 20, gaps=[hole(5, 5)])
+    site.put(1, 9, incarnation=-(1 << 63))
     site.run()
+    site.put(1, 9, incarnation=-(1 << 63), cut=1)  # the same once more
     other = site.put(1, 30, change=1)  # rows 1 to 4 and 6 to 20 differ, and 5 was a hole
+    site.run()
     site.put(6, 8, gaps=[hole(7, 7)])  # 7 is a row
     report = site.run()
     assert site.numbers() == plain(1, 4) + plain(6, 20) + [(xi, xi + 1) for xi in range(21, 31)]
-    assert (report.rows_kept, report.rows_duplicate, report.rows_quarantined) == (10, 2, 20)
+    assert (report.rows_kept, report.rows_duplicate, report.rows_quarantined) == (0, 2, 0)
     assert site.counts() == {"landed": 51, "kept": 29, "duplicate": 2, "quarantined": 20}
+    again = site.counts(incarnation=-(1 << 63))
+    assert again == {"landed": 18, "kept": 9, "duplicate": 9, "quarantined": 0}
     rows = [r for r in quarantined(site) if r[4] == other.name]
     assert rows == [("divergent", xi, xi, 1, other.name) for xi in range(1, 21)]
     assert [r[1:4] for r in quarantined(site) if r[4] != other.name] == [(7, 7, 0)]
@@ -261,6 +272,26 @@ def test_rows_whose_files_are_gone_when_the_batch_is_replayed_are_known(
     site.run()
     assert site.numbers() == plain(1, 60)
     assert site.high() == (60, [])
+
+
+@pytest.mark.parametrize("point", ("received", "appending"))
+def test_a_file_that_goes_after_it_was_listed_costs_another_try(
+    site: Site, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    from headwater_cloud import points
+
+    site.put(1, 20)
+    gone = site.put(21, 40)
+
+    def reach(name: str) -> None:
+        if name == point and gone.exists():
+            gone.unlink()
+            site.put(21, 40, cut=1)
+
+    monkeypatch.setattr(points, "reach", reach)
+    site.run()
+    assert site.numbers() == plain(1, 40)
+    assert [line for line in site.said if "trying it once more" in line]
 
 
 def test_a_lake_taken_back_to_an_older_version_takes_again_what_still_waits(site: Site) -> None:
