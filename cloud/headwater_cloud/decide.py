@@ -32,6 +32,7 @@ class Decision:
     whole: list[Segment] = field(default_factory=list)  # all rows of the file are new
     parts: list[Part] = field(default_factory=list)  # these rows of the file are new
     overlaps: list[Part] = field(default_factory=list)  # these are known: to be compared
+    within: bool = False  # some of them with what this very batch brings
     gaps: list[dict[str, Any]] = field(default_factory=list)  # for the table, without `landed`
     changed: dict[Key, Numbering] = field(default_factory=dict)
     rows_landed: int = 0
@@ -59,11 +60,12 @@ def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> 
         if numbering is None:
             before = numberings.get(segment.key)
             numbering = decision.changed[segment.key] = Numbering() if before is None else before.copy()
-        _take(decision, segment, numbering)
+        known_before = numberings[segment.key].known if segment.key in numberings else []
+        _take(decision, segment, numbering, known_before)
     return decision
 
 
-def _take(decision: Decision, segment: Segment, numbering: Numbering) -> None:
+def _take(decision: Decision, segment: Segment, numbering: Numbering, known_before: ranges.Ranges) -> None:
     rows = segment.row_ranges()
     holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
     gaps = ranges.normal((gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap")
@@ -73,7 +75,9 @@ def _take(decision: Decision, segment: Segment, numbering: Numbering) -> None:
         decision.whole.append(segment)
     else:
         decision.parts += _parts(segment, new)
-    decision.overlaps += _parts(segment, ranges.intersect(entries, numbering.known))
+    known = ranges.intersect(entries, numbering.known)
+    decision.overlaps += _parts(segment, known)
+    decision.within = decision.within or bool(ranges.subtract(known, known_before))
     for gap in segment.gaps:
         _declare(decision, segment, gap, numbering)
     numbering.known = ranges.union(numbering.known, entries)

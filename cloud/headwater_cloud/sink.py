@@ -12,6 +12,9 @@ and then, in this order, each step done again without harm when a kill came behi
     progress      one small commit
     acknowledge   after all that lies on the disk
 
+What was known before the batch is compared while the append runs, for neither needs what the other does.
+Files of a batch that overlap each other are compared behind it: what is in question is there only then.
+
 The truth is in `progress`; Spark's checkpoint only says which files a batch has. What a batch does therefore
 depends on nothing that the checkpoint remembers, but for the list of files, which is compared by its hash:
 
@@ -29,10 +32,12 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,7 +45,7 @@ from pyspark.sql import functions as F
 from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, tables
 from .acks import Acknowledgements
 from .commits import Commit, Stamp
-from .decide import Decision, Part, decide
+from .decide import Decision, decide
 from .errors import Fenced, LakeError, LakeRestored
 from .files import Files
 from .location import Location
@@ -365,10 +370,11 @@ class Sink:
             self._lock.check()
             self._absorb(behind)
         landed_us = time.time_ns() // 1000
-        decision, behind, stamp = self._append(spark, good, batch, files, landed_us)
+        decision, divergent, behind, stamp = self._append(spark, good, batch, files, landed_us)
         points.reach("appended")
         commits.sync(self._elements, behind)
-        divergent = self._compare(spark, good, decision)
+        if decision.within:
+            divergent = self._compare(spark, good, decision)
         self._quarantine(spark, bad, divergent, landed_us)
         points.reach("quarantined")
         now = datetime.datetime.fromtimestamp(landed_us / 1e6, datetime.UTC)
@@ -409,21 +415,30 @@ class Sink:
 
     def _append(
         self, spark: SparkSession, good: dict[str, Segment], batch: int, files: int, landed_us: int
-    ) -> tuple[Decision, list[Commit], Stamp]:
-        """Append what is new, until a commit says so; decision, commits that progress lacks, our stamp."""
+    ) -> tuple[Decision, DataFrame | None, list[Commit], Stamp]:
+        """Append what is new, until a commit says so; decision, divergent rows of what was known before,
+        commits that progress lacks, our stamp."""
         while True:
             stamp = Stamp(self.progress.generation, batch, files)
             decision = decide(good.values(), self.progress.numberings)
             points.reach("appending")
-            if not decision.rows_kept and not self._lock.fenced:
-                return decision, self._behind(), stamp
-            # With a lease, an append even of nothing shows that nobody has raised the fence.
-            with points.during("writing", self._elements.local):
-                self._write(self._new_rows(spark, good, decision), stamp, landed_us)
+            with ThreadPoolExecutor(1) as beside:
+                comparing = None
+                if decision.overlaps and not decision.within:
+                    look = inheritable_thread_target(spark)(self._compare)
+                    comparing = beside.submit(look, spark, good, decision)
+                # With a lease, an append even of nothing shows that nobody has raised the fence.
+                append = bool(decision.rows_kept) or self._lock.fenced
+                if append:
+                    with points.during("writing", self._elements.local):
+                        self._write(self._new_rows(spark, good, decision), stamp, landed_us)
+                divergent = comparing.result() if comparing else None
             behind = self._behind()
+            if not append:
+                return decision, divergent, behind, stamp
             if any(commit.stamp == stamp for commit in behind):
                 self._written_since = True
-                return decision, behind, stamp
+                return decision, divergent, behind, stamp
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
             self._absorb(behind)
@@ -436,7 +451,9 @@ class Sink:
                 spark.read.schema(tables.SEGMENT_DDL).parquet(*(path_of[s.file] for s in decision.whole))
             )
         if decision.parts:
-            frames.append(compare.new_rows(spark, _files(good, decision.parts), decision.parts))
+            paths = sorted({path_of[part.file] for part in decision.parts})
+            columns = [name for name in segment.ARROW_SCHEMA.names]
+            frames.append(compare.rows_of(spark, paths, decision.parts).select(*columns))
         if not frames:
             frames.append(spark.createDataFrame([], tables.SEGMENT_DDL))
         return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
@@ -456,8 +473,9 @@ class Sink:
         """Divergent rows, and their number moved from the duplicates in what the batch changes."""
         if not decision.overlaps:
             return None
-        files = _files(good, decision.overlaps)
-        divergent = compare.divergent(spark, self.lake, files, decision.overlaps)
+        files = {part.file for part in decision.overlaps}
+        paths = sorted(path for path, s in good.items() if s.file in files)
+        divergent = compare.divergent(spark, self.lake, paths, decision.overlaps)
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
@@ -538,12 +556,6 @@ class Sink:
             "batch %d: %d files, %s rows%s; acknowledged after %.2f s"
             % (batch, files + bad, f"{decision.rows_kept:,}", extra, seconds)
         )
-
-
-def _files(good: dict[str, Segment], parts: Iterable[Part]) -> dict[str, Segment]:
-    """The segments that these parts are of."""
-    names = {part.file for part in parts}
-    return {path: segment for path, segment in good.items() if segment.file in names}
 
 
 def _sentence(error: BaseException) -> str:

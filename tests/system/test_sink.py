@@ -146,13 +146,13 @@ def test_whatever_comes_twice_or_damaged_changes_nothing(site: Site) -> None:
     assert sorted(site.ack()["unreadable"]) == sorted([short.name, flipped.name, lying.name])
 
 
-@pytest.mark.parametrize("terms", (64, 1, 0))
+@pytest.mark.parametrize("predicates", (100, 1))
 def test_a_known_row_with_another_payload_is_divergent(
-    site: Site, monkeypatch: pytest.MonkeyPatch, terms: int
+    site: Site, monkeypatch: pytest.MonkeyPatch, predicates: int
 ) -> None:
     from headwater_cloud import compare
 
-    monkeypatch.setattr(compare, "TERMS_MAX", terms)  # fewer than are needed: rows are found by a join
+    monkeypatch.setattr(compare, "PREDICATES_MAX", predicates)  # fewer than are needed: a coarse filter
     site.put(1, 20, gaps=[hole(5, 5)])
     site.put(1, 9, incarnation=-(1 << 63))
     site.run()
