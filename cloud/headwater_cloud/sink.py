@@ -179,7 +179,8 @@ class Sink:
     # Recovery
 
     def _recover(self) -> None:
-        """Read where the lake stands, and make it agree with itself."""
+        """Read where the lake stands, and make it agree with itself, if it is ours still."""
+        self._lock.check()
         self.progress = progress = Progress.load(self.lake)
         new = progress.elements < 0
         if new:
