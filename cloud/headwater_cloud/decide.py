@@ -56,12 +56,11 @@ class Decision:
 def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> Decision:
     decision = Decision()
     for segment in sorted(segments, key=lambda s: (s.stream, s.incarnation, s.first, s.last, s.file)):
+        before = numberings.get(segment.key) or Numbering()
         numbering = decision.changed.get(segment.key)
         if numbering is None:
-            before = numberings.get(segment.key)
-            numbering = decision.changed[segment.key] = Numbering() if before is None else before.copy()
-        known_before = numberings[segment.key].known if segment.key in numberings else []
-        _take(decision, segment, numbering, known_before)
+            numbering = decision.changed[segment.key] = before.copy()
+        _take(decision, segment, numbering, before.known)
     return decision
 
 

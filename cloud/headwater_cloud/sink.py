@@ -286,13 +286,14 @@ class Sink:
             self._files.remove(self.lake / "checkpoint")
             self._renewed = True
             return False
-        if failure is None or isinstance(failure, (Py4JError, PySparkException, OSError)):
-            # A file that the gateway took away after it was listed, a store that did not answer: once more.
-            if self._tried:
-                raise LakeError("a batch failed: %s" % _sentence(failure or error))
-            self._tried = True
+        passing = isinstance(failure, (Py4JError, PySparkException, OSError))
+        if passing and not self._tried:
+            # A file that the gateway took away after it was listed, a store that did not answer.
             self._say("a batch failed (%s): trying it once more" % _sentence(failure or error))
+            self._tried = True
             return False
+        if failure is None or passing:
+            raise LakeError("a batch failed: %s" % _sentence(failure or error))
         raise failure
 
     def _stream(self) -> DataFrame:

@@ -37,8 +37,6 @@ SUMMARY = "rows a second of the sink beside a plain append, MERGE and a watermar
 FILES = 20  # a batch
 SMALL, LARGE = 10_000, 50_000  # rows of a file
 TRIGGER_S = 1.0
-A_HOUR = 720  # commits: a trigger of 5 s
-CHECKPOINT_EVERY = 100  # commits of `elements`
 MILLION = 1_000_000
 SECTIONS = ("small", "large", "flat", "commits", "latency", "first")
 
@@ -261,6 +259,8 @@ class _Bench:
         Maintenance came an hour ago, as the sink's own schedule has it.
         """
         from headwater_cloud.maintenance import maintain
+        from headwater_cloud.sink import MAINTAIN_S
+        from headwater_cloud.sink import TRIGGER_S as SERVING_S
 
         from ..lanes import SinkLane, opened
         from ..supply import Supply
@@ -271,7 +271,7 @@ class _Bench:
         old = lanes[0]
         with opened([old]):
             old.drain(self.times, supplies[0].next(FILES))
-        hour = min(A_HOUR, self.size.commits // 4)
+        hour = min(round(MAINTAIN_S / SERVING_S), self.size.commits // 4)
         made = _many_commits(Path(old.table), 1, self.size.commits - hour)
         with opened([old]):
             # The sink takes up what came behind its back; then `progress` gets as many commits of its own.
@@ -363,13 +363,14 @@ def _many_commits(table: Path, first: int, last: int) -> int:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
-    from headwater_cloud.tables import ELEMENTS_ARROW
+    from headwater_cloud.tables import ELEMENTS_ARROW, ELEMENTS_PROPERTIES
 
     from ..supply import ALPHABET, BEGIN_US, INCARNATION
 
     log = table / "_delta_log"
     version = max(int(path.stem) for path in log.glob("*.json")) - first + 1
-    last += CHECKPOINT_EVERY - 1 - (version + last) % CHECKPOINT_EVERY
+    interval = int(ELEMENTS_PROPERTIES["delta.checkpointInterval"])
+    last += interval - 1 - (version + last) % interval
     for i in range(first, last + 1):
         when = pa.array(np.array([BEGIN_US + i])).cast(pa.timestamp("us", "UTC"))
         row = pa.table(
