@@ -1,18 +1,19 @@
 """Random processes from a seed: valid ones, of every shape that the simulator should see.
 
-A process of one to three sources and one to eight operators: chains, diamonds, joins, unions,
-windows, feedback, several hosts, any strategy, level and durability, buffers near their minimum and
-intervals so short that a simulation of seconds sees many checkpoints.
+A process of one to three sources and one to eight operators, or many on one board: chains, diamonds,
+joins, unions, windows, feedback, several hosts, any strategy, level and durability, buffers near their
+minimum and intervals so short that a simulation of seconds sees many checkpoints.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
 
 from headwater.alphabet import TYPES, Alphabet
-from headwater.check import Needs, outputs
+from headwater.check import Needs, check, outputs
 from headwater.process import Process, Spec, Stream, operator
 
 Make = Callable[[random.Random], Spec]
@@ -66,10 +67,11 @@ FIELDS_MAX = 4
 
 
 class _Graph:
-    def __init__(self, seed: int) -> None:
-        self.rng = rng = random.Random("headwater process %d" % seed)
+    def __init__(self, seed: int, attempt: int) -> None:
+        self.rng = rng = random.Random("headwater process %d%s" % (seed, " again" * attempt))
         boards = rng.randint(1, 4)
         self.cyclic = rng.random() < 0.3
+        self.crowded = rng.random() < 0.12  # many operators, most of them on one board
         every = rng.randint(20, 60)
         self.process = Process(
             "random%d" % seed,
@@ -95,13 +97,17 @@ class _Graph:
     def sources(self) -> None:
         rng = self.rng
         for i in range(rng.randint(1, 3)):
-            text = rng.choice(("v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"))
+            texts = ["v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"]
+            if not (self.cyclic or self.crowded):
+                texts.append("a:i32 b:i32 c:u32 d:i32")  # fills a log; round a loop it would be too much
+            text = rng.choice(texts)
             regular = rng.random() < 0.75
+            rates = (5, 10, 20, 30, 50) if self.cyclic or self.crowded else (5, 10, 20, 30, 50, 100)
             self.streams.append(
                 self.process.source(
                     "s%d" % (i + 1),
                     text,
-                    rate_hz=rng.choice((5, 10, 20, 30, 50)) if regular else None,
+                    rate_hz=rng.choice(rates) if regular else None,
                     most_hz=None if regular else 10,
                     on=rng.choice(self.hosts),
                 )
@@ -126,6 +132,8 @@ class _Graph:
     def operators(self) -> None:
         rng = self.rng
         wanted = rng.randint(2 if self.cyclic else 1, 8)
+        if self.crowded:
+            wanted = rng.randint(14, 26)
         if self.cyclic:
             self.attenuate()
         while sum(1 for v in self.process.vertices if v.kind) < wanted:
@@ -144,6 +152,8 @@ class _Graph:
     def place(self, spec: Spec) -> Spec:
         """Most stay where their input is produced; the rest go anywhere, some with backups of their own."""
         rng = self.rng
+        if self.crowded and rng.random() < 0.9:
+            return spec.on(self.hosts[0])
         if rng.random() < 0.5:
             return spec
         host = rng.choice([*self.hosts, "gateway"])
@@ -238,7 +248,11 @@ class _Graph:
                 "random/o%d" % (i + 1),
                 stream,
                 durable=rng.choice(("flash", "gateway", "gateway", "lake")),
-                on_full=rng.choice(("block", "block", "spill")) if stream.vertex.kind else None,
+                on_full=rng.choice(
+                    ("block", "block", "spill", "drop_oldest")
+                    if stream.vertex.kind
+                    else ("block", "block", "drop_oldest", "drop_newest")
+                ),
                 accept_loss=True,
             )
 
@@ -273,11 +287,14 @@ def _single(a: Alphabet) -> bool:
 
 
 def random_process(seed: int) -> Process:
-    """The process of a seed: always the same, always valid."""
-    graph = _Graph(seed)
-    graph.sources()
-    graph.operators()
-    graph.feedback()
-    graph.lakes()
-    graph.sizes()
-    return graph.process
+    """The process of a seed: always the same, always valid. What the check refuses is drawn again."""
+    for attempt in itertools.count():
+        graph = _Graph(seed, attempt)
+        graph.sources()
+        graph.operators()
+        graph.feedback()
+        graph.lakes()
+        graph.sizes()
+        if not check(graph.process).errors():
+            return graph.process
+    raise AssertionError("unreachable")
