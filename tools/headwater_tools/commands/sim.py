@@ -40,7 +40,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="an example in variants, a random process a seed, or `mix` of all (default)",
     )
     parser.add_argument(
-        "--seconds", type=int, default=SECONDS, metavar="S", help="simulated time with faults (default: 25)"
+        "--seconds",
+        type=int,
+        metavar="S",
+        help="simulated time with faults (default: 25 to 300, by the seed)",
     )
     parser.add_argument("--no-faults", action="store_true", help="nothing fails")
     parser.add_argument("--trace", action="store_true", help="print all that happens")
@@ -96,7 +99,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _jobs(args: argparse.Namespace) -> list[Job]:
     if args.file and args.process:
         raise Trouble("a file and --process %s: give one of them" % args.process)
-    if not 1 <= args.seconds <= SECONDS_MAX:
+    if args.seconds is not None and not 1 <= args.seconds <= SECONDS_MAX:
         raise Trouble("--seconds %d: give 1 to %d" % (args.seconds, SECONDS_MAX))
     if args.jobs is not None and not 1 <= args.jobs <= 256:
         raise Trouble("--jobs %d: give 1 to 256" % args.jobs)
@@ -110,7 +113,8 @@ def _jobs(args: argparse.Namespace) -> list[Job]:
     if args.seed is not None:
         seeds = range(args.seed, args.seed + 1)
     kind = "" if args.file else args.process or "mix"
-    return [Job(seed, kind, args.file or "", args.seconds, not args.no_faults) for seed in seeds]
+    seconds = args.seconds or SECONDS
+    return [Job(seed, kind, args.file or "", seconds, not args.no_faults) for seed in seeds]
 
 
 @contextmanager

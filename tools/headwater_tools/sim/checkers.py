@@ -6,16 +6,18 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import RESTART, Batch
-from headwater.plan import BLOCK, FLASH, LOCAL, OUTSIDE, PEERS2, SPILL, UNSAFE
+from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.planread import reach
+from headwater.ports import GAP_FULL, GAP_GIVEN_UP
 from headwater.position import further
 from headwater.ring import Cursor
 
-from .ideal import Ideal
+from .ideal import Ends, Ideal
 from .world import SECOND, SITE_US, Entry, Node, World, entry
 
 _F_FLOOR = 2
 _F_GRANTED = 0x380
+_GAP_DATABASE = 3  # the gateway's database was lost
 
 
 class Sameness:
@@ -26,9 +28,10 @@ class Sameness:
     newer epoch has superseded. What anybody took is held to, and the lake is compared in any case.
     """
 
-    def __init__(self, world: World, epochs: dict[int, int]) -> None:
+    def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
         self.world = world
         self.epochs = epochs  # operator -> number of its newest epoch
+        self.place = place  # operator -> the host of it
         self.granted: dict[int, bytes] = {}
         edges = world.plan.edges
         self.below = {v: reach(edges, v) for v in epochs}
@@ -49,7 +52,7 @@ class Sameness:
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
             inst = host.instances.get(v)
-            if inst is not None and inst.epoch[0] < self.epochs[v]:
+            if inst is not None and inst.epoch < (self.epochs[v], self.place[v]):
                 continue
             life, seen = self.seen.get(key, (-1, 0))
             ring = port.ring
@@ -203,7 +206,7 @@ class Held:
     def safe_outside(self, e: Any, inc: int, r: Any) -> int:
         s = self.world.outbox.streams.get((e.index, inc))
         told = max([g[1] for g in r.gaps] or [0])
-        return max(s.durable if s else 0, told)
+        return max(s.ever if s else 0, told)
 
     def name(self, port: Any, r: Any) -> None:
         world = self.world
@@ -215,8 +218,7 @@ class Held:
                 holding.append(h.number)
         living = [n for n in holding if not world.nodes[n].dead]
         need = 1 if world.plan.level == LOCAL else 3 if world.plan.level == PEERS2 else 2
-        deaths = len([n for n in world.nodes if n.dead])
-        if len(living) < need - deaths:
+        if len(living) < need - world.losses:
             world.error(
                 "%s: edge to %s names %r, held only by %r of %r"
                 % (port.vertex.name, world.plan.vertices[v].name, r.name, living, r.holders)
@@ -241,47 +243,129 @@ def accepted(world: World) -> tuple[dict[int, dict[int, list[Entry]]], dict[int,
     return entries, bounds
 
 
-def wanted(world: World) -> dict[int, int]:
-    """How many entries every edge to the lake must deliver in the end."""
+def instance(world: World, place: dict[int, int], v: int) -> Any:
+    """The operator where it runs now, or None."""
+    host = world.nodes[place[v]].host
+    return host.instances.get(v) if host else None
+
+
+def stuck(world: World, inst: Any) -> bool:
+    """It needs samples of a log that is gone to put out again what others have of it already: so it waits
+    for good, and nothing new may be decided of it."""
+    plan = world.plan
+    above = {v.index for v in plan.vertices if not v.kind and inst.vertex.index in reach(plan.edges, v.index)}
+    return inst.depth < len(plan.vertices) and any(v in above for v, _ in world.lost)
+
+
+def ends(world: World, place: dict[int, int]) -> Ends:
+    """Streams of sources that end, as far as an operator is concerned: their log is gone, and it has this
+    much of them. Edge -> (incarnation or 0, entries)."""
+    found: Ends = {}
+    for e in world.plan.edges:
+        v = world.plan.vertices[e.src]
+        if v.kind or e.dst == OUTSIDE:
+            continue
+        inst = instance(world, place, e.dst)
+        i = next((i for i in inst.inputs if i.edge is e), None) if inst else None
+        if i is None or (world.nodes[v.hosts[0]].dead and not i.inc):
+            found[e.index] = (0, 0)
+        elif i.inc and world.past(e.src, i.inc):
+            found[e.index] = (i.inc, i.cur.xi)
+    return found
+
+
+def least(world: World, place: dict[int, int]) -> Ideal:
+    """The ideal run with what is known for certain: the boundaries that the sources gave, and of a stream
+    whose log is lost what its consumers have."""
     entries, bounds = accepted(world)
-    least = Ideal(world.plan, entries, bounds, world.decisions())
-    return {e.index: len(least.lines[(e.src, e.sport)].entries) for e in world.lake_edges()}
+    return Ideal(
+        world.plan, entries, bounds, world.decisions(), ends(world, place), set(world.taken.furthest)
+    )
 
 
-def at_the_end(world: World, complete: bool) -> dict[str, int]:
+def wanted(world: World, place: dict[int, int]) -> dict[int, int]:
+    """How many entries every edge to the lake must deliver in the end."""
+    run = least(world, place)
+    return {e.index: must(world, run, e, world.current(e.index)) for e in world.lake_edges()}
+
+
+def must(world: World, run: Ideal, e: Any, inc: int) -> int:
+    """How many entries of an incarnation the lake must have in the end."""
+    if world.plan.vertices[e.src].kind:
+        return len(run.lines[(e.src, e.sport)].entries)
+    return 0 if world.past(e.src, inc) else len(world.accepted.get((e.src, inc), ()))
+
+
+def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str, int]:
     """Compare the lake with the ideal run. Counts; errors go to the world."""
     plan = world.plan
-    entries, bounds = accepted(world)
-    decisions = world.decisions()
+    entries, _ = accepted(world)
     far = {v: SITE_US + world.now + 1000 * SECOND for v in entries}
-    ideal = Ideal(plan, entries, far, decisions)
-    least = Ideal(plan, entries, bounds, decisions)
+    ideal = Ideal(plan, entries, far, world.decisions(), {}, set(world.taken.furthest))
+    run = least(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
     for lines in entries.values():
         counts["accepted"] += sum(len(line) for line in lines.values())
     for e in world.lake_edges():
-        stream = world.outbox.streams.get((e.index, world.current(e.index)))
-        rows = stream.rows if stream else {}
-        want = ideal.lines[(e.src, e.sport)].entries
-        must = len(least.lines[(e.src, e.sport)].entries)
-        gaps = stream.gaps if stream else []
-        declared = {xi for first, last, _ in gaps for xi in range(first, last + 1)}
-        if gaps and e.policy in (BLOCK, SPILL) and e.durable != FLASH:
-            world.error("%s: declared gaps %r, which its author never allowed" % (e.lake, gaps))
-        counts["delivered"] += len(rows)
-        counts["gaps_declared"] += len(gaps)
-        for xi, row in rows.items():
-            if xi > len(want):
-                world.error("%s xi %d: a row that the ideal run does not have" % (e.lake, xi))
-                counts["divergent"] += 1
-                break
-            if row != want[xi - 1]:
-                world.error("%s xi %d: %r, ideal %r" % (e.lake, xi, row, want[xi - 1]))
-                counts["divergent"] += 1
-                break
-        end = must if complete else max(rows, default=0)
-        missing = [xi for xi in range(1, end + 1) if xi not in rows and xi not in declared]
-        if missing:
-            counts["lost"] += len(missing)
-            world.error("%s: %d of %d missing, the first is xi %d" % (e.lake, len(missing), end, missing[0]))
+        source = not plan.vertices[e.src].kind
+        for inc in entries[e.src] if source else [0]:
+            want = entries[e.src][inc] if source else ideal.lines[(e.src, e.sport)].entries
+            least_many = must(world, run, e, inc) if complete else 0
+            compare(world, e, inc, want, least_many, counts)
+    for edge, inc in world.outbox.streams:
+        if inc and plan.vertices[plan.edges[edge].src].kind:
+            world.error("%s: incarnation %d of an operator" % (plan.edges[edge].lake, inc))
+    if complete:
+        positions(world, place, run)
     return counts
+
+
+def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts: dict[str, int]) -> None:
+    """One stream of the lake, in one incarnation, with what the ideal run has of it."""
+    stream = world.outbox.streams.get((e.index, inc))
+    rows = stream.rows if stream else {}
+    gaps = stream.gaps if stream else []
+    declared = {xi for first, last, _ in gaps for xi in range(first, last + 1)}
+    for gap in gaps:
+        if not may_declare(world, e, gap[2]):
+            world.error("%s: declared gap %r, which its author never allowed" % (e.lake, gap))
+    counts["delivered"] += len(rows)
+    counts["gaps_declared"] += len(gaps)
+    for xi, row in rows.items():
+        if xi > len(want):
+            world.error("%s xi %d: a row that the ideal run does not have" % (e.lake, xi))
+            counts["divergent"] += 1
+            break
+        if row != want[xi - 1]:
+            world.error("%s xi %d: %r, ideal %r" % (e.lake, xi, row, want[xi - 1]))
+            counts["divergent"] += 1
+            break
+    end = max(must, max(rows, default=0))
+    missing = [xi for xi in range(1, end + 1) if xi not in rows and xi not in declared]
+    if missing:
+        counts["lost"] += len(missing)
+        world.error("%s: %d of %d missing, the first is xi %d" % (e.lake, len(missing), end, missing[0]))
+
+
+def may_declare(world: World, e: Any, reason: int) -> bool:
+    """Whether the lake may be told of a gap for this reason: see headwater.ports."""
+    if reason == _GAP_DATABASE:
+        return world.databases_lost > 0
+    return e.policy == DROP_OLDEST if reason == GAP_FULL else reason == GAP_GIVEN_UP and e.durable == FLASH
+
+
+def positions(world: World, place: dict[int, int], run: Ideal) -> None:
+    """Every operator stands where the ideal run stands at least: none lags behind its producers for ever."""
+    for v, machine in run.machines.items():
+        inst = instance(world, place, v)
+        name = world.plan.vertices[v].name
+        if inst is None:
+            world.error("%s runs nowhere" % name)
+            continue
+        if stuck(world, inst):
+            world.draw("operator that waits for samples that are lost", name)
+        for p, e in enumerate(inst.inputs):
+            same = world.plan.vertices[e.edge.src].kind or e.inc == machine.incs[p]
+            if same and e.cur.xi < machine.taken[p]:
+                text = "%s: stands at xi %d of input %d, the ideal run at xi %d"
+                world.error(text % (name, e.cur.xi, p, machine.taken[p]))

@@ -12,11 +12,13 @@ from typing import Any
 from headwater import operators
 from headwater.batch import Batch
 from headwater.instance import Merged
+from headwater.operator import OperatorError
 from headwater.plan import Plan
 
 from .world import Entry
 
 FAR = 1 << 62
+Ends = dict[int, tuple[int, int]]  # edge -> (incarnation, or 0: any; entries of it that can be had)
 
 
 class Line:
@@ -37,7 +39,7 @@ class Machine:
         self.taken = [0] * len(self.edges)
         self.closed = [False] * len(self.edges)
         self.from_ts = [0] * len(self.edges)
-        self.incs = [run.first(v.index, p, e.src) for p, e in enumerate(self.edges)]
+        self.incs = [run.first(v.index, p, e) for p, e in enumerate(self.edges)]
         self.fired = 0
         self.decided = 0
         self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
@@ -49,11 +51,26 @@ class Machine:
     def head(self, p: int) -> Entry | None:
         e = self.edges[p]
         line = self.run.entries(e.src, e.sport, self.incs[p])
-        return line[self.taken[p]] if self.taken[p] < len(line) and not self.closed[p] else None
+        end = self.end(p)
+        if self.closed[p] or self.taken[p] >= (len(line) if end < 0 else end):
+            return None
+        return line[self.taken[p]]
+
+    def end(self, p: int) -> int:
+        """How many entries of an input there are where its producer's log is gone, else -1."""
+        inc, end = self.run.ends.get(self.edges[p].index, (-1, 0))
+        return end if inc in (0, self.incs[p]) else -1
+
+    def produced(self, p: int) -> int:
+        """Nothing below this follows on input p, delays left aside."""
+        e = self.edges[p]
+        end = self.end(p)
+        if end < 0:
+            return self.run.bound(e.src)
+        return self.run.entries(e.src, e.sport, self.incs[p])[end - 1][0] if end else 0
 
     def bound(self, p: int) -> int:
-        e = self.edges[p]
-        return FAR if self.closed[p] else self.run.bound(e.src) + e.delay_us
+        return FAR if self.closed[p] else self.produced(p) + self.edges[p].delay_us
 
     def frontier(self) -> int:
         low = FAR
@@ -67,7 +84,7 @@ class Machine:
         for p, e in enumerate(self.edges):
             if not e.delay_us and not self.closed[p]:
                 h = self.head(p)
-                low = min(low, h[0] if h else self.run.bound(e.src))
+                low = min(low, h[0] if h else self.produced(p))
         if self.op.timer:
             low = min(low, self.op.timer)
         return low
@@ -100,7 +117,7 @@ class Machine:
 
     def decide(self, content: list[Any]) -> None:
         if content[0] == "set":
-            self.op.configure(content[1])
+            self.configure(content[1])
         elif content[0] == "close":
             self.closed[content[1]] = True
         elif content[0] == "open":
@@ -111,6 +128,13 @@ class Machine:
                 if self.incs[p] != content[2]:
                     self.incs[p] = content[2]
                     self.taken[p] = 0
+
+    def configure(self, params: Any) -> None:
+        """What the type refuses changes nothing."""
+        try:
+            self.op.configure(params)
+        except OperatorError:
+            pass
 
     def fire(self) -> None:
         due = self.op.timer
@@ -160,12 +184,21 @@ class Machine:
 
 class Ideal:
     """Run `plan` over what the sources accepted: `accepted` by source vertex, each of its incarnations in
-    their order, with its entries; `bounds` by source vertex."""
+    their order, with its entries; `bounds` by source vertex; `ends` of streams whose source was lost;
+    `taken`: (edge, incarnation) of which anything was ever taken."""
 
     def __init__(
-        self, plan: Plan, accepted: dict[int, dict[int, list[Entry]]], bounds: dict[int, int], decisions: Any
+        self,
+        plan: Plan,
+        accepted: dict[int, dict[int, list[Entry]]],
+        bounds: dict[int, int],
+        decisions: Any,
+        ends: Ends,
+        taken: set[tuple[int, int]],
     ) -> None:
         self.plan = plan
+        self.ends = ends
+        self.taken = taken
         self.accepted = accepted
         self.bounds = bounds
         self.decisions = decisions
@@ -190,13 +223,15 @@ class Ideal:
                     self.known.clear()
                     busy = True
 
-    def first(self, v: int, port: int, src: int) -> int:
+    def first(self, v: int, port: int, e: Any) -> int:
         """The incarnation that an input begins with: the one before that to which it changes by decision."""
-        incs = list(self.accepted.get(src, {}))
+        incs = list(self.accepted.get(e.src, {}))
+        took = [inc for inc in incs if (e.index, inc) in self.taken]
         for _, content in self.decisions.get(v, ()):
-            if content[0] == "open" and content[1] == port and content[2] in incs[1:]:
-                return incs[incs.index(content[2]) - 1]
-        return incs[-1] if incs else 0
+            if content[0] == "open" and content[1] == port and content[2] in incs:
+                before = incs[: incs.index(content[2])]
+                return ([inc for inc in before if inc in took] or before or [content[2]])[-1]
+        return ([0, *incs] if not took else took)[-1]
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:
         return self.accepted[src].get(inc, []) if src in self.accepted else self.lines[src, port].entries

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.check import check
+from headwater.check import Needs, check
 from headwater.plan import Plan
 from headwater.planread import LEVELS, STRATEGIES
 from headwater.process import Process
@@ -26,9 +26,9 @@ from .. import Trouble
 from ..examples import diamond, sp1, sp2, sp3, sp4
 from ..graphs import random_process
 from ..processes import ProcessFileError, load
-from .scenario import Scenario
+from .scenario import Scenario, hardware
 
-SECONDS = 25  # of a history, until its faults stop
+SECONDS = 0  # of a history, until its faults stop: its seed says how many
 HANG_S = 60  # a history of this size takes below two
 TRACE_LINES = 15
 
@@ -111,17 +111,42 @@ def process(kind: str, seed: int) -> Process:
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
 
 
+def storm_s(seed: int) -> int:
+    """How long faults last under a seed: a minute on average, mostly less, or a sweep costs too much."""
+    r = random.Random("storm %d" % seed)
+    low, high = r.choices(((25, 40), (40, 90), (90, 300)), (60, 25, 15))[0]
+    return r.randint(low, high)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A plan, and the flash of its hosts by name: the least that the check accepts, and what is declared."""
+
+    plan: Plan
+    least_kb: dict[str, int]
+    declared_kb: dict[str, int]
+
+
+def made(declared: Process) -> Made:
+    plan: Plan = declared.plan()
+    return Made(plan, Needs(declared).flash_kb, {host.name: host.flash_kb for host in declared.hosts})
+
+
 @functools.lru_cache(maxsize=4)
-def plan_of_file(path: str) -> Plan:
-    """The plan of a user's process file, as `hw check` passes it."""
+def made_of_file(path: str) -> Made:
+    """What a user's process file says, as `hw check` passes it."""
     try:
-        report = check(load(path))
+        declared = load(path)
+        report = check(declared)
     except ProcessFileError as error:
         raise Trouble(str(error.problem)) from None
     if report.decoded is None:
         raise Trouble("\n".join(str(problem) for problem in report.problems))
-    plan: Plan = report.decoded
-    return plan
+    return made(declared)
+
+
+def plan_of_file(path: str) -> Plan:
+    return made_of_file(path).plan
 
 
 @dataclass(frozen=True)
@@ -137,11 +162,14 @@ class Job:
     def concrete(self) -> str:
         return kind_of(self.seed) if self.kind == "mix" else self.kind
 
+    def length(self) -> int:
+        return self.seconds or storm_s(self.seed)
+
+    def made(self) -> Made:
+        return made_of_file(self.file) if self.file else made(process(self.concrete(), self.seed))
+
     def plan(self) -> Plan:
-        if self.file:
-            return plan_of_file(self.file)
-        plan: Plan = process(self.concrete(), self.seed).plan()
-        return plan
+        return self.made().plan
 
     def replay(self) -> str:
         words = ["hw sim", shlex.quote(self.file) if self.file else "--process %s" % self.concrete()]
@@ -162,6 +190,7 @@ class Outcome:
     errors: list[str]
     counts: dict[str, int]
     trace: list[str] = field(default_factory=list)
+    drawn: dict[str, int] = field(default_factory=dict)  # kind of fault -> times drawn
 
     @property
     def ok(self) -> bool:
@@ -203,25 +232,31 @@ def play(job: Job) -> Outcome:
     """Play one history to its end, whatever happens in it."""
     title = job.file or job.concrete()
     scenario: Scenario | None = None
+    seconds = job.length()
+    limit = max(HANG_S, 2 * seconds)
     try:
-        with _within(max(HANG_S, 2 * job.seconds)):
-            plan = job.plan()
+        with _within(limit):
+            made = job.made()
+            plan = made.plan
             title = "%s (%s, level %s, every %d)" % (
                 plan.name,
                 STRATEGIES[plan.strategy],
                 LEVELS[plan.level],
                 plan.every,
             )
-            scenario = Scenario(plan, job.seed, job.seconds, job.faults)
+            made_of = hardware(plan, job.seed, made.least_kb, made.declared_kb) if job.faults else None
+            scenario = Scenario(plan, job.seed, seconds, job.faults, made_of)
             result = scenario.run()
-            return Outcome(job, title, result.errors, {**result.stats, **result.counts}, result.trace)
+            counts = {**result.stats, **result.counts}
+            return Outcome(job, title, result.errors, counts, result.trace, result.drawn)
     except _Hangs:
-        errors = ["hangs: no end after %d s" % max(HANG_S, 2 * job.seconds)]
+        errors = ["hangs: no end after %d s" % limit]
     except Trouble:
         raise
     except Exception as error:
         errors = [_last_line(error)]
-    return Outcome(job, title, errors, {}, scenario.world.trace if scenario else [])
+    world = scenario.world if scenario else None
+    return Outcome(job, title, errors, {}, world.trace if world else [], dict(world.drawn) if world else {})
 
 
 def _last_line(error: Exception) -> str:

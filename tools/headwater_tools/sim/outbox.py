@@ -21,6 +21,8 @@ class Stream:
         self.taken = 0  # in memory
         self.durable = 0
         self.lake = 0
+        self.ever = 0  # the most that was durable, before the database was lost perhaps
+        self.lost = 0  # rows up to this may have been lost with the database
 
 
 class Outbox:
@@ -29,6 +31,7 @@ class Outbox:
         self.streams: dict[tuple[int, int], Stream] = {}
         self.last: dict[int, int] = {}
         self.lake_open = True
+        self.full = False  # no room: the lake's ends take nothing
         self.life = 0
         self.duplicates = 0  # rows given while they are there
         self.out_of_order = 0  # rows given before an earlier one, or whose ts falls
@@ -47,7 +50,7 @@ class Outbox:
         for i in range(n):
             xi = batch.xi + i
             row = entry(batch, i)
-            self.duplicates += xi in s.rows
+            self.duplicates += xi in s.rows and xi > s.lost
             self.out_of_order += xi - 1 in s.rows and row[0] < s.rows[xi - 1][0]
             if xi in s.rows and s.rows[xi] != row:
                 self.world.error("edge %d xi %d: divergent rows %r and %r" % (edge, xi, s.rows[xi], row))
@@ -72,6 +75,7 @@ class Outbox:
         s = self._stream(edge, inc)
         if life == self.life and upto > s.durable:
             s.durable = upto
+            s.ever = max(s.ever, upto)
             self.last[edge] = inc
             self.world.after(LAKE_US, lambda: self._lake(edge, inc))
 
@@ -80,7 +84,7 @@ class Outbox:
             self.world.after(LAKE_US, lambda: self._lake(edge, inc))
             return
         s = self._stream(edge, inc)
-        s.lake = s.durable
+        s.lake = max(s.lake, s.durable)
 
     def latest(self, edge: int) -> int:
         return self.last.get(edge, 0)
@@ -89,7 +93,8 @@ class Outbox:
         return self._stream(edge, inc).durable
 
     def lake(self, edge: int, inc: int) -> int:
-        return self._stream(edge, inc).lake
+        s = self._stream(edge, inc)
+        return min(s.lake, s.durable)
 
     def lost_power(self) -> None:
         """What was not committed is gone."""
@@ -99,3 +104,15 @@ class Outbox:
                 s.rows.pop(xi, None)
             s.gaps = [g for g in s.gaps if g[1] <= s.durable]
             s.taken = s.durable
+
+    def lost_database(self) -> None:
+        """A new and empty one: what the lake has is in the lake, the rest is gone, and nobody here knows
+        how far the lake is."""
+        self.lost_power()
+        self.last.clear()
+        for s in self.streams.values():
+            for xi in [xi for xi in s.rows if xi > s.lake]:
+                del s.rows[xi]
+            s.gaps = [g for g in s.gaps if g[1] <= s.lake]
+            s.lost = max(s.lost, s.lake)
+            s.taken = s.durable = 0

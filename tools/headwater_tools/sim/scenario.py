@@ -5,22 +5,28 @@ The same seed gives the same history, always; `Result.trace` tells it.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from headwater.cutflash import KINDS
-from headwater.plan import OUTSIDE, PEER, PEERS2, UNSAFE, Plan
+from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, wanted
-from .world import SECOND, SITE_US, Node, World
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, stuck, wanted
+from .storm import SHARE, Storm
+from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait for ever for a board whose ts lag behind.
 AFTERWARDS_US = 8 * SECOND
 # When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
 CALM_US = 240 * SECOND
+SECTOR_BYTES = 4096
+SECTORS_MIN = 5  # of a log: see headwater.log
+SMALL_KB = 160  # a log that is declared so small is simulated as declared
+DRIFT_PPM_MAX = 100  # the worst clock that headwater.clock promises to bear
+MTUS = (256, 512, 1400)
 
 
 @dataclass
@@ -31,6 +37,7 @@ class Result:
     trace: list[str]
     counts: dict[str, int]
     stats: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)  # kind of fault -> times drawn
 
     @property
     def ok(self) -> bool:
@@ -43,14 +50,43 @@ class Result:
             "ok": self.ok,
             **self.counts,
             **self.stats,
+            "drawn": self.drawn,
             "errors": self.errors,
         }
 
 
+def hardware(plan: Plan, seed: int, least_kb: dict[str, int], declared_kb: dict[str, int]) -> Hardware:
+    """What the boards of a seed are made of. least_kb: the least flash that the check accepts, by name of
+    host; declared_kb: what the process file says."""
+    r = random.Random("hardware %d" % seed)
+    sectors: dict[int, int] = {}
+    kind = r.choice(("least", "declared", "plenty", "plenty"))
+    for number, name in enumerate(plan.hosts):
+        least, declared = least_kb.get(name, 0), declared_kb.get(name, 0)
+        if kind == "least" and least:
+            sectors[number] = max(SECTORS_MIN, -(-least // (SECTOR_BYTES // 1024)))
+        elif kind == "declared" and least <= declared <= SMALL_KB:
+            sectors[number] = max(SECTORS_MIN, declared * 1024 // SECTOR_BYTES)
+    bad_clocks = r.random() < SHARE
+    return Hardware(
+        sectors,
+        r.choice((*MTUS, MTUS[-1])),
+        DRIFT_PPM_MAX if bad_clocks else 60,
+        bool(sectors) or r.random() < 0.1,
+    )
+
+
 class Scenario:
-    def __init__(self, plan: Plan, seed: int, seconds: int = 25, faults: bool = True) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        seed: int,
+        seconds: int = 25,
+        faults: bool = True,
+        made_of: Hardware | None = None,
+    ) -> None:
         self.plan = plan
-        self.world = World(plan, seed)
+        self.world = World(plan, seed, hardware=made_of)
         self.seed = seed
         self.random = self.world.random
         self.storm_us = seconds * SECOND
@@ -60,9 +96,12 @@ class Scenario:
         self.unplanned = 0
         self.epochs = {v.index: 1 for v in plan.vertices if v.kind}
         self.place = {v.index: v.hosts[0] for v in plan.vertices if v.kind}
+        self.ran = {v: {host} for v, host in self.place.items()}  # every host that it ever ran on
+        self.closed: set[tuple[int, int]] = set()  # inputs that a decision closed, to be reopened
+        self.ended: set[tuple[int, int]] = set()  # inputs whose producer is lost
         self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
         world = self.world
-        self.sameness = Sameness(world, self.epochs)
+        self.sameness = Sameness(world, self.epochs, self.place)
         world.checks = [self.sameness, Bounds(world), Held(world), Holes(world)]
 
     def run(self) -> Result:
@@ -71,18 +110,24 @@ class Scenario:
             world.after(self.random.randrange(SECOND // 2), partial(world.boot, node))
         world.start_sensors()
         if self.faults:
-            world.after(self.random.randrange(SECOND, 3 * SECOND), self.next_fault)
+            self.told_hardware()
+            Storm(self).start()
         world.run(self.storm_us)
         self.peace()
-        world.run(self.storm_us + AFTERWARDS_US)
-        world.sampling = False
         end = self.storm_us + CALM_US
+        world.run(self.storm_us + AFTERWARDS_US)
+        while world.now < end and not world.errors and world.refusing:
+            world.run(world.now + SECOND)
+        self.all_accept()
+        world.sampling = False
         while world.now < end and not world.errors and not self.arrived():
             world.run(world.now + SECOND)
         counts = {}
         if not world.errors:
-            counts = at_the_end(world, True)
-        return Result(self.seed, str(self.plan.name), world.errors, world.trace, counts, self.stats())
+            self.nothing_open()
+            counts = at_the_end(world, self.place, True)
+        drawn = dict(sorted(world.drawn.items()))
+        return Result(self.seed, str(self.plan.name), world.errors, world.trace, counts, self.stats(), drawn)
 
     def stats(self) -> dict[str, int]:
         hosts = [n.host for n in self.world.nodes if n.host]
@@ -98,148 +143,83 @@ class Scenario:
             "checkpoints": sum(i.ck.committed for i in instances),
         }
 
-    # ---- faults
-
-    def next_fault(self) -> None:
-        if self.world.now >= self.storm_us:
-            return
-        r = self.random
-        choices: list[Any] = (
-            [self.crash] * 3 + [self.cut_power] * 4 + [self.partition] * 3 + [self.weather] * 3
-        )
-        choices += [self.close_lake, self.decide, self.decide]
-        if self.kills_max:
-            choices += [self.kill, self.isolate]
-        r.choice(choices)()
-        self.world.after(int(r.expovariate(1.0) * 2 * SECOND), self.next_fault)
-
-    def any_node(self) -> Node:
-        return self.random.choice(self.world.nodes)
-
-    def crash(self) -> None:
-        node = self.any_node()
-        if node.up:
-            self.world.note("%s loses power" % self.world.name(node.number))
-            self.world.crash(node)
-            self.world.after(self.random.randrange(SECOND // 10, 5 * SECOND), lambda: self.world.boot(node))
-
-    def cut_power(self) -> None:
-        node = self.any_node()
-        if node.up:
-            op = node.flash.op + self.random.randrange(12)
-            kind = self.random.randrange(len(KINDS))
-            byte = self.random.choice((0, 1, 5, 20, 40, 100, 300, self.random.randrange(4096)))
-            self.world.note(
-                "%s: power will go in flash operation %d, byte %d (%s)"
-                % (self.world.name(node.number), op, byte, KINDS[kind])
+    def told_hardware(self) -> None:
+        world, made_of = self.world, self.world.hardware
+        for number, sectors in sorted(made_of.sectors.items()):
+            world.draw(
+                "log as small as declared", "the log of %s has %d sectors" % (world.name(number), sectors)
             )
-            node.flash.arm(op, byte, kind)
-
-    def partition(self) -> None:
-        world = self.world
-        a, b = self.any_node().number, self.any_node().number
-        if a == b:
-            return
-        ways = self.random.choice(([(a, b), (b, a)], [(a, b)], [(b, a)]))
-        world.note(
-            "no link from %s" % " nor ".join("%s to %s" % (world.name(x), world.name(y)) for x, y in ways)
+        if made_of.mtu < MTUS[-1]:
+            world.draw("short frames", "frames have %d bytes at most" % made_of.mtu)
+        if made_of.drift_ppm == DRIFT_PPM_MAX:
+            world.draw("bad clocks", "clocks go wrong by up to %d ppm" % DRIFT_PPM_MAX)
+        crowd = max(
+            sum(1 for v in self.plan.vertices if v.kind and v.hosts[0] == h) for h in range(len(world.nodes))
         )
-        for way in ways:
-            world.cut.add(way)
-        world.after(
-            self.random.randrange(SECOND // 2, 12 * SECOND), lambda: world.cut.difference_update(ways)
-        )
+        if crowd >= 12:
+            world.draw("many operators on a host", "%d operators on one host" % crowd)
 
-    def weather(self) -> None:
-        world = self.world
-        world.loss = self.random.choice((0.0, 0.02, 0.1, 0.3))
-        world.duplication = self.random.choice((0.0, 0.05, 0.3))
-        top = self.random.choice((5_000, 30_000, 400_000))
-        world.delay_us = (1_000, top)
-        world.note(
-            "links: loss %.2f, duplication %.2f, delay up to %d ms"
-            % (world.loss, world.duplication, top // 1000)
-        )
+    # ---- hosts that are lost
 
-    def close_lake(self) -> None:
-        box = self.world.outbox
-        box.lake_open = False
-        self.world.note("the lake does not answer")
+    def spare(self, node: Node | None = None) -> bool:
+        """A host may die: enough remain to hold checkpoints at the level, and to run things."""
+        living = len([n for n in self.world.nodes if not n.dead])
+        if self.plan.level == LOCAL:
+            return living > 2 and node is not None
+        return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
 
-        def again() -> None:
-            box.lake_open = True
+    def may_lose(self, node: Node) -> bool:
+        """What its flash holds may go within the level."""
+        if self.plan.level == LOCAL:
+            return node.number not in self.place.values()
+        return self.kills < self.kills_max
 
-        self.world.after(self.random.randrange(SECOND, 15 * SECOND), again)
+    def lose(self, node: Node) -> None:
+        if self.plan.level != LOCAL:
+            self.kills += 1
 
-    def decide(self) -> None:
-        world = self.world
-        gateway = world.nodes[0]
-        targets = [v for v in self.plan.vertices if v.kind and PARAMETERS.get(v.kind)]
-        if gateway.up and targets:
-            v = self.random.choice(targets)
-            params = PARAMETERS[v.kind](self.random)
-            world.note("%s: parameters %r" % (v.name, params))
-            world.call(gateway, lambda host: host.configure(v.index, params))
-
-    # A host that carries no sensor dies for good; its operators start elsewhere.
-    def kill(self) -> None:
-        world = self.world
-        sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
-        nodes = [n for n in world.nodes[1:] if not n.dead and n.number not in sensors]
-        if self.kills >= self.kills_max or not nodes:
-            return
-        living = len([n for n in world.nodes if not n.dead])
-        if living - 1 < 1 + self.kills_max:
-            return
-        self.kills += 1
-        node = self.random.choice(nodes)
-        world.kill(node)
-        self.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
-
-    # A host is cut off for so long that it is taken for dead; then it comes back.
-    def isolate(self) -> None:
-        world = self.world
-        nodes = [n for n in world.nodes[1:] if not n.dead]
-        if not nodes:
-            return
-        node = self.random.choice(nodes)
-        ways = [
-            w
-            for n in world.nodes
-            if n is not node
-            for w in ((n.number, node.number), (node.number, n.number))
-        ]
-        world.note("%s is cut off" % world.name(node.number))
-        for way in ways:
-            world.cut.add(way)
-        world.after(self.random.randrange(4 * SECOND, 14 * SECOND), lambda: world.cut.difference_update(ways))
-        self.evacuate(node, self.random.randrange(2 * SECOND, 4 * SECOND))
+    # ---- operators that start elsewhere
 
     def evacuate(self, node: Node, delay: int) -> None:
         for v in sorted(self.place):
             if self.place[v] == node.number:
                 self.world.after(delay, partial(self.activate, v, node.number))
 
-    def activate(self, v: int, away: int) -> None:
+    def activate(self, v: int, away: int, to: int = -1) -> None:
+        """Start operator v on another host than `away`, or on host `to`."""
         world = self.world
         if self.place[v] != away:
             return
-        ready = [h for h in self.plan.vertices[v].hosts if h != away and world.nodes[h].up]
-        ready += [0] if not ready and world.nodes[0].up and away else []
+        ready = self.ready(v, away)
+        if to in ready:
+            ready = [to]
         if not ready:
             world.after(SECOND // 2, lambda: self.activate(v, away))
             return
         target = world.nodes[ready[0]]
-        self.epochs[v] += 1
-        number = self.epochs[v]
-        world.note(
-            "%s starts at %s, epoch %d" % (self.plan.vertices[v].name, world.name(target.number), number)
-        )
-        self.place[v] = target.number
+        number = self.moved(v, target.number)
         self.unplanned += 1
         self.sameness.untaken(v, away)
+        self.tell(v, target, number)
+
+    def ready(self, v: int, away: int) -> list[int]:
+        up = [n.number for n in self.world.nodes if n.up and n.number != away]
+        ready = [h for h in self.plan.vertices[v].hosts if h in up]
+        return ready or ([0] if 0 in up else [])
+
+    def moved(self, v: int, to: int, number: int = 0) -> int:
+        number = number or self.epochs[v] + 1
+        self.epochs[v] = number
+        self.place[v] = to
+        self.ran[v].add(to)
+        name = self.plan.vertices[v].name
+        self.world.note("%s starts at %s, epoch %d" % (name, self.world.name(to), number))
+        return number
+
+    def tell(self, v: int, target: Node, number: int) -> None:
+        world = self.world
         boots = target.boots
-        world.call(target, lambda host: host.activate(v, number, target.mono()))
+        world.call(target, lambda host: host.activate(v, number, target.mono()), "activate")
         if not target.up or target.boots != boots:
             # Power went in the middle: whether it took the operator over, its flash knows.
             world.after(4 * SECOND, lambda: self.sure(v, target))
@@ -250,11 +230,23 @@ class Scenario:
         if not target.up:
             self.world.after(SECOND, lambda: self.sure(v, target))
         elif target.host and v not in target.host.instances:
-            self.epochs[v] += 1
-            number = self.epochs[v]
-            self.world.call(target, lambda host: host.activate(v, number, target.mono()))
-            if not target.up:
-                self.world.after(SECOND, lambda: self.sure(v, target))
+            self.tell(v, target, self.moved(v, target.number))
+
+    def clash(self, v: int) -> None:
+        """Two hosts are told to take over under one number."""
+        away = self.place[v]
+        up = {n.number for n in self.world.nodes if n.up and n.number != away}
+        both = sorted(up & {*self.plan.vertices[v].hosts, 0})[-2:]
+        if len(both) < 2:
+            return
+        number = self.epochs[v] + 1
+        self.world.draw("two activations with one number")
+        for host in both:
+            self.moved(v, host, number)
+        self.unplanned += 1
+        self.sameness.untaken(v, away)
+        for host in both:
+            self.tell(v, self.world.nodes[host], number)
 
     # ---- peace
 
@@ -264,11 +256,97 @@ class Scenario:
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
+        world.asleep.clear()
         world.outbox.lake_open = True
+        world.outbox.full = False
         for node in world.nodes:
             node.flash.disarm()
             if not node.up and not node.dead:
                 world.boot(node)
+        for v, p in sorted(self.closed):
+            world.after(SECOND, partial(self.reopen, v, p))
+        if self.faults:
+            world.after(2 * SECOND, self.close_ended)
+
+    def reopen(self, v: int, p: int) -> None:
+        """Take a closed input back, again and again until the gateway has noted it."""
+        world = self.world
+        gateway = world.nodes[0]
+        if (v, p) not in self.closed:
+            return
+        e = self.plan.ins(v)[p]
+        inc = world.current(-1, e.src)
+
+        def ask(host: Any) -> int:
+            try:
+                host.reopen(v, p, inc, host.site())
+            except ValueError:
+                return 0
+            return 1
+
+        if gateway.up and world.call(gateway, ask, "reopen"):
+            self.closed.discard((v, p))
+            world.draw("input reopened", "%s reopens its input %d" % (self.plan.vertices[v].name, p))
+        else:
+            world.after(SECOND, lambda: self.reopen(v, p))
+
+    def close_ended(self) -> None:
+        """Joins go on without the streams whose source died: somebody decides so."""
+        world = self.world
+        dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
+        for i in self.plan.order:
+            ins = [(p, e) for p, e in enumerate(self.plan.ins(i)) if not e.delay_us]
+            gone = [(p, e) for p, e in ins if e.src in dead]
+            if ins and len(gone) == len(ins):
+                dead.add(i)
+            for p, _ in gone if len(gone) < len(ins) else []:
+                if (i, p) not in self.ended:
+                    self.close_one(i, p)
+        if world.now < self.storm_us + CALM_US // 2:
+            world.after(2 * SECOND, self.close_ended)
+
+    def close_one(self, v: int, p: int) -> None:
+        world = self.world
+
+        def ask(host: Any) -> int:
+            try:
+                host.close(v, p)
+            except ValueError:
+                return 0
+            return 1
+
+        if world.nodes[0].up and world.call(world.nodes[0], ask, "close"):
+            self.ended.add((v, p))
+            world.draw(
+                "input of a dead source closed",
+                "%s goes on without input %d" % (self.plan.vertices[v].name, p),
+            )
+
+    # ---- what must hold in the calm
+
+    def all_accept(self) -> None:
+        """No source of a living board refuses samples for ever."""
+        world = self.world
+        for v, since in sorted(world.refusing.items()):
+            vertex = self.plan.vertices[v]
+            if not world.nodes[vertex.hosts[0]].dead and not world.errors:
+                age = (world.now - since) // SECOND
+                world.error("source %s refuses samples since %d s" % (vertex.name, age))
+
+    def nothing_open(self) -> None:
+        """Every change that the gateway took has its place, unless what it waits for is lost."""
+        world = self.world
+        gateway = world.nodes[0].host
+        for v, place in sorted(self.place.items()):
+            asked, granted = [
+                int.from_bytes(gateway.store.get(key + v) or b"", "little") if gateway else 0
+                for key in (NEXT, GRANTED)
+            ]
+            host = world.nodes[place].host
+            inst = host.instances.get(v) if host else None
+            if asked > granted and not (inst and stuck(world, inst)):
+                name = self.plan.vertices[v].name
+                world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
 
     def arrived(self) -> bool:
         """True once nothing is missing: a quick look before the thorough one."""
@@ -278,20 +356,13 @@ class Scenario:
         if world.now < self.storm_us + AFTERWARDS_US + 2 * SECOND:
             return False
         decided = sum(len(d) for d in world.decisions().values())
-        if self.wanted is None or self.wanted[0] != decided:
-            self.wanted = (decided, wanted(world))
+        if self.wanted is None or self.wanted[0] != decided or world.lost:
+            self.wanted = (decided, wanted(world, self.place))
         for e, n in self.wanted[1].items():
             s = world.outbox.streams.get((e, world.current(e)))
             if n and (s is None or s.durable < n):
                 return False
         return True
 
-
-PARAMETERS: dict[str, Any] = {
-    "Affine": lambda r: {"offset": r.randrange(-20, 20)},
-    "Attenuate": lambda r: {"threshold": r.randrange(0, 2000)},
-    "DeadBand": lambda r: {"width": r.randrange(1, 50)},
-    "Decimate": lambda r: {"k": r.randrange(1, 5)},
-}
 
 __all__ = ["LEVELS", "OUTSIDE", "SITE_US", "STRATEGIES", "UNSAFE", "Result", "Scenario"]

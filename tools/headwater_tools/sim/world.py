@@ -7,8 +7,13 @@ real log (headwater.log) over CutFlash; only time, links and sensors are made he
 from __future__ import annotations
 
 import heapq
+import inspect
 import random
+import traceback
+from array import array
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,6 +35,9 @@ SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
+FLOOR = 2  # fact of a host's store: no ts at or below it may follow
+NEXT = 0x300  # + vertex, facts of the gateway's store: number of the last change asked for,
+GRANTED = 0x380  # + vertex: of the last one that has its place
 
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
 
@@ -39,6 +47,16 @@ def entry(batch: Batch, i: int) -> Entry:
     if batch.hole:
         return (batch.ts, batch.unsync, "hole", batch.hole, batch.back)
     return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the hosts of a history are made of."""
+
+    sectors: dict[int, int] = field(default_factory=dict)  # of the log, by host; where missing: plenty
+    mtu: int = 1400
+    drift_ppm: float = 60.0  # clocks go wrong by this at most
+    noise: bool = False  # sensors give what no code makes shorter
 
 
 class Store(Log):
@@ -96,6 +114,7 @@ class Node:
         self.drift_ppm = 0.0
         self.mono_base = 0
         self.boots = 0
+        self.learn = False  # its database was lost: the next boot learns from the others what was
         self.blobs: dict[int, list[int]] = {}  # positions of the checkpoints in its flash
 
     def mono(self) -> int:
@@ -109,13 +128,23 @@ class Node:
 
 
 class World:
-    def __init__(self, plan: Plan, seed: int, sector_size: int = 4096) -> None:
+    def __init__(
+        self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
+    ) -> None:
         self.plan = plan
+        self.hardware = hardware or Hardware()
         self.random = random.Random(seed)
         self.now = 0
         self.events: list[tuple[int, int, Callable[[], None]]] = []
         self.serial = 0
         self.trace: list[str] = []
+        self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
+        self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
+        self.losses = 0  # hosts whose flash is gone, or was at some time
+        self.databases_lost = 0
+        self.refusing: dict[int, int] = {}  # source -> since when its log takes nothing
+        self.granted: dict[int, dict[int, tuple[list[int], Any]]] = {}  # operator -> number -> decision
+        self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.outbox = Outbox(self)
@@ -134,17 +163,18 @@ class World:
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
             sectors = 16 + (3 * reserve_bytes(plan, number)) // (2 * sector_size) + self.random.randrange(16)
+            sectors = self.hardware.sectors.get(number, sectors)
             node = Node(self, number, CutFlash(sectors, sector_size, seed * 97 + number))
             Log.format(node.flash, self.random.getrandbits(64))
             self.provision(node)
-            node.drift_ppm = self.random.uniform(-60, 60)
+            node.drift_ppm = self.random.uniform(-1, 1) * self.hardware.drift_ppm
             self.nodes.append(node)
 
     def provision(self, node: Node) -> None:
         """A board learns the time when it is provisioned: its first floor."""
         log = Log(node.flash)
         log.mount()
-        log.put(2, (SITE_US + (self.now or -20 * SECOND)).to_bytes(8, "little"))
+        log.put(FLOOR, (SITE_US + (self.now or -20 * SECOND)).to_bytes(8, "little"))
 
     # ---- events
 
@@ -165,6 +195,12 @@ class World:
     def note(self, text: str) -> None:
         self.trace.append("%9.3f s  %s" % (self.now / SECOND, text))
 
+    def draw(self, kind: str, text: str = "") -> None:
+        """A fault of this kind happens now."""
+        self.drawn[kind] += 1
+        if text:
+            self.note(text)
+
     def name(self, number: int) -> str:
         return str(self.plan.hosts[number])
 
@@ -178,55 +214,90 @@ class World:
         node.mono_base = self.random.randrange(0, 5 * SECOND)
         node.flash.revive()
         try:
-            store = Store.__new__(Store)
-            store.world = self
-            store.number = node.number
-            Log.__init__(store, node.flash)
-            store.mount()
-            self.recover(store, node)
-            node.blobs = store.checkpoints()
-            keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
-            outbox = self.outbox if node.number == 0 else None
-            host = Host(
-                self.plan,
-                node.number,
-                store,
-                keys,
-                Clock(),
-                lambda to, frame: self.send(node.number, to, frame),
-                lambda: self.random.getrandbits(64),
-                outbox,
-            )
-            host.inputs = WatchedInputs(self.taken)
-            node.host = host
-            host.start(node.mono(), SITE_US + self.now if outbox else 0)
+            host = self.started(node)
         except PowerCut:
             self.power_cut(node)
             return
+        except Exception as error:
+            self.raised(node, "start", error)
+            return
+        node.learn = False
         self.note("%s boots (%d)" % (self.name(node.number), host.boot_number))
         self.checked(node)
         life = node.boots
         self.after(self.random.randrange(TICK_US), lambda: self.tick(node, life))
 
+    def started(self, node: Node) -> Host:
+        """The host of a node, from what its flash holds."""
+        store = Store.__new__(Store)
+        store.world = self
+        store.number = node.number
+        Log.__init__(store, node.flash)
+        store.mount()
+        self.recover(store, node)
+        node.blobs = store.checkpoints()
+        keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
+        outbox = self.outbox if node.number == 0 else None
+        host = Host(
+            self.plan,
+            node.number,
+            store,
+            keys,
+            Clock(),
+            lambda to, frame: self.send(node.number, to, frame),
+            lambda: self.random.getrandbits(64),
+            outbox,
+            self.hardware.mtu,
+        )
+        host.inputs = WatchedInputs(self.taken)
+        node.host = host
+        more = {"learn": True} if node.learn and LEARNS else {}
+        host.start(node.mono(), SITE_US + self.now if outbox else 0, **more)
+        return host
+
     def tick(self, node: Node, life: int) -> None:
         if node.up and node.boots == life:
-            self.call(node, lambda host: host.tick(node.mono()))
+            self.call(node, lambda host: host.tick(node.mono()), "tick")
             self.after(TICK_US, lambda: self.tick(node, life))
 
-    def call(self, node: Node, action: Callable[[Host], Any]) -> Any:
-        """Let a host do something; a power cut in one of its flash operations ends its life."""
+    def call(self, node: Node, action: Callable[[Host], Any], what: str = "call") -> Any:
+        """Let a host do something; a power cut in one of its flash operations ends its life. It has no
+        other way to fail: whatever it raises is an error of the history."""
         assert node.host is not None
         try:
             result = action(node.host)
         except PowerCut:
             self.power_cut(node)
             return None
+        except Exception as error:
+            self.raised(node, what, error)
+            return None
         self.checked(node)
         return result
 
+    def raised(self, node: Node, what: str, error: Exception) -> None:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = "%s:%s in %s" % (frame.filename.rpartition("/")[2], frame.lineno, frame.name)
+        last = traceback.format_exception_only(error)[-1].strip()
+        self.error("%s: %s raises %s (%s)" % (self.name(node.number), what, last, where))
+        self.crash(node)
+
     def checked(self, node: Node) -> None:
+        if node.number == 0 and node.host is not None:
+            self.hear(node.host)
         for check in self.checks:
             check(node)
+
+    def hear(self, host: Host) -> None:
+        """Remember what the gateway granted: its database may be lost, the run goes on by it."""
+        for v in self.plan.vertices:
+            data = host.store.get(GRANTED + v.index) if v.kind else None
+            upto = int.from_bytes(data, "little") if data else 0
+            for number in range(self.heard.get(v.index, 0) + 1, upto + 1):
+                have, pos, content = decisions.granted(host, v.index, number)
+                if pos is not None:
+                    self.granted.setdefault(v.index, {})[number] = (list(pos), content)
+            self.heard[v.index] = upto
 
     def power_cut(self, node: Node) -> None:
         self.note("%s loses power in a flash operation" % self.name(node.number))
@@ -242,6 +313,28 @@ class World:
         self.note("%s dies for good" % self.name(node.number))
         self.crash(node)
         node.dead = True
+        self.flash_gone(node)
+
+    def erase(self, node: Node) -> None:
+        """Its flash is blank, and it has been provisioned again."""
+        self.note("the flash of %s is erased" % self.name(node.number))
+        self.crash(node)
+        self.flash_gone(node)
+        node.flash.revive()
+        Log.format(node.flash, self.random.getrandbits(64))
+        self.provision(node)
+        if node.number == 0:
+            self.databases_lost += 1
+            self.outbox.lost_database()
+            self.heard.clear()
+            node.learn = True
+
+    def flash_gone(self, node: Node) -> None:
+        self.losses += 1
+        node.blobs = {}
+        for v in self.plan.vertices:
+            if not v.kind and v.hosts[0] == node.number and self.order.get(v.index):
+                self.lost.add((v.index, self.order[v.index][-1]))
 
     # ---- links
 
@@ -257,7 +350,7 @@ class World:
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.nodes[to]
         if node.up and (sender, to) not in self.cut and not self.nodes[sender].dead:
-            self.call(node, lambda host: host.receive(frame, node.mono()))
+            self.call(node, lambda host: host.receive(frame, node.mono()), "receive")
 
     # ---- sensors
 
@@ -287,8 +380,16 @@ class World:
             batch.dt = dt
             self.fill(v, batch, taken)
             mono = node.mono() - (pause if v.rate_mhz else 0)
-            self.call(node, lambda host: host.sample(v.index, batch, max(0, mono)))
+            took = self.call(node, lambda host: host.sample(v.index, batch, max(0, mono)), "sample")
+            self.offered(v, took)
         self.after(pause, lambda: self.sample(v, taken + n))
+
+    def offered(self, v: Vertex, took: int | None) -> None:
+        if took:
+            self.refusing.pop(v.index, None)
+        elif took == 0 and v.index not in self.refusing:
+            self.refusing[v.index] = self.now
+            self.draw("logs that filled up", "%s: the log takes nothing more" % v.name)
 
     def fill(self, v: Vertex, batch: Batch, taken: int) -> None:
         pattern = self.patterns.get(v.index)
@@ -299,6 +400,9 @@ class World:
             bits = {"b": 7, "B": 8, "h": 12, "H": 12}.get(v.outs[0].codes[k], 16)
             for i in range(batch.n):
                 x = (taken + i) * 2654435761 + v.index * 97 + k * 131
+                if self.hardware.noise:
+                    column[i] = _noise(x, column.typecode)
+                    continue
                 wave = ((taken + i) * (3 + k) % 64 - 32) * ((1 << bits) // 160)
                 noise = (x >> 7) % max(2, (1 << bits) // 16)
                 value = wave + noise
@@ -365,23 +469,38 @@ class World:
     def decisions(self) -> dict[int, list[tuple[list[int], Any]]]:
         """What the gateway granted, by operator, in order."""
         out: dict[int, list[tuple[list[int], Any]]] = {}
-        host = self.nodes[0].host
-        assert host is not None
-        for v in self.plan.vertices:
-            data = host.store.get(0x300 + v.index)
-            for number in range(1, (int.from_bytes(data, "little") if data else 0) + 1):
-                have, pos, content = decisions.granted(host, v.index, number)
-                if pos is not None:
-                    out.setdefault(v.index, []).append((list(pos), content))
+        for v, known in self.granted.items():
+            number = 1
+            while number in known:
+                out.setdefault(v, []).append(known[number])
+                number += 1
         return out
 
-    def current(self, edge: int) -> int:
-        """The present incarnation of the stream on an edge to the lake."""
-        src = self.plan.edges[edge].src
+    def current(self, edge: int, src: int = -1) -> int:
+        """The present incarnation of the stream on an edge, or of a source."""
+        src = self.plan.edges[edge].src if src < 0 else src
         incs = self.order.get(src, [])
         return incs[-1] if incs and not self.plan.vertices[src].kind else 0
+
+    def past(self, src: int, inc: int) -> bool:
+        """Nothing more of this incarnation can come: it was lost, or the source has begun another."""
+        if self.plan.vertices[src].kind:
+            return False
+        incs = self.order.get(src, [])
+        return (src, inc) in self.lost or not incs or incs[-1] != inc
 
     # ---- end
 
     def lake_edges(self) -> list[Any]:
         return [e for e in self.plan.edges if e.dst == OUTSIDE]
+
+
+LEARNS = "learn" in inspect.signature(Host.start).parameters
+
+
+def _noise(x: int, code: str) -> int:
+    """A value of a column that depends on x alone, spread over all that the column holds."""
+    bits = 8 * array(code).itemsize
+    x = (x * 0x9E3779B97F4A7C15 ^ x >> 7) & (1 << 64) - 1
+    value = (x ^ x >> 29) * 0xBF58476D1CE4E5B9 >> 20 & (1 << min(bits, 48)) - 1
+    return value if code in "BHILQ" else value - (1 << min(bits, 48) - 1)
