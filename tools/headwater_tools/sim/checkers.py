@@ -283,10 +283,10 @@ def least(world: World, place: dict[int, int]) -> Ideal:
     )
 
 
-def wanted(world: World, place: dict[int, int]) -> dict[int, int]:
-    """How many entries every edge to the lake must deliver in the end."""
+def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
+    """How many entries every edge to the lake must deliver in the end, and the run that says so."""
     run = least(world, place)
-    return {e.index: must(world, run, e, world.current(e.index)) for e in world.lake_edges()}
+    return {e.index: must(world, run, e, world.current(e.index)) for e in world.lake_edges()}, run
 
 
 def must(world: World, run: Ideal, e: Any, inc: int) -> int:
@@ -356,16 +356,26 @@ def may_declare(world: World, e: Any, reason: int) -> bool:
 
 def positions(world: World, place: dict[int, int], run: Ideal) -> None:
     """Every operator stands where the ideal run stands at least: none lags behind its producers for ever."""
+    for v in run.machines:
+        inst = instance(world, place, v)
+        if inst and stuck(world, inst):
+            world.draw("operator that waits for samples that are lost", inst.vertex.name)
+    for text in behind(world, place, run):
+        world.error(text)
+
+
+def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
+    """Operators that do not stand where the ideal run stands, in words."""
+    found = []
     for v, machine in run.machines.items():
         inst = instance(world, place, v)
         name = world.plan.vertices[v].name
         if inst is None:
-            world.error("%s runs nowhere" % name)
+            found.append("%s runs nowhere" % name)
             continue
-        if stuck(world, inst):
-            world.draw("operator that waits for samples that are lost", name)
         for p, e in enumerate(inst.inputs):
             same = world.plan.vertices[e.edge.src].kind or e.inc == machine.incs[p]
             if same and e.cur.xi < machine.taken[p]:
                 text = "%s: stands at xi %d of input %d, the ideal run at xi %d"
-                world.error(text % (name, e.cur.xi, p, machine.taken[p]))
+                found.append(text % (name, e.cur.xi, p, machine.taken[p]))
+    return found

@@ -13,7 +13,8 @@ from typing import Any
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, stuck, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, instance, stuck, wanted
+from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
 
@@ -65,7 +66,7 @@ def hardware(plan: Plan, seed: int, least_kb: dict[str, int], declared_kb: dict[
         least, declared = least_kb.get(name, 0), declared_kb.get(name, 0)
         if kind == "least" and least:
             sectors[number] = max(SECTORS_MIN, -(-least // (SECTOR_BYTES // 1024)))
-        elif kind == "declared" and least <= declared <= SMALL_KB:
+        elif kind == "declared" and 0 < least <= declared <= SMALL_KB:
             sectors[number] = max(SECTORS_MIN, declared * 1024 // SECTOR_BYTES)
     bad_clocks = r.random() < SHARE
     return Hardware(
@@ -92,7 +93,7 @@ class Scenario:
         self.storm_us = seconds * SECOND
         self.faults = faults
         self.kills = 0
-        self.wanted: tuple[int, dict[int, int]] | None = None
+        self.wanted: tuple[int, dict[int, int], Ideal] | None = None
         self.unplanned = 0
         self.epochs = {v.index: 1 for v in plan.vertices if v.kind}
         self.place = {v.index: v.hosts[0] for v in plan.vertices if v.kind}
@@ -334,19 +335,26 @@ class Scenario:
                 world.error("source %s refuses samples since %d s" % (vertex.name, age))
 
     def nothing_open(self) -> None:
-        """Every change that the gateway took has its place, unless what it waits for is lost."""
+        """Every change that the gateway took has its place."""
+        for v, granted, asked in self.open():
+            name = self.plan.vertices[v].name
+            self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+
+    def open(self) -> list[tuple[int, int, int]]:
+        """Operators with changes that have no place yet, unless what they wait for is lost: how many have
+        one, and how many were asked for."""
         world = self.world
         gateway = world.nodes[0].host
-        for v, place in sorted(self.place.items()):
+        found = []
+        for v in sorted(self.place) if gateway else []:
             asked, granted = [
-                int.from_bytes(gateway.store.get(key + v) or b"", "little") if gateway else 0
-                for key in (NEXT, GRANTED)
+                int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
             ]
-            host = world.nodes[place].host
-            inst = host.instances.get(v) if host else None
-            if asked > granted and not (inst and stuck(world, inst)):
-                name = self.plan.vertices[v].name
-                world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+            if asked > granted:
+                inst = instance(world, self.place, v)
+                if not (inst and stuck(world, inst)):
+                    found.append((v, granted, asked))
+        return found
 
     def arrived(self) -> bool:
         """True once nothing is missing: a quick look before the thorough one."""
@@ -357,12 +365,12 @@ class Scenario:
             return False
         decided = sum(len(d) for d in world.decisions().values())
         if self.wanted is None or self.wanted[0] != decided or world.lost:
-            self.wanted = (decided, wanted(world, self.place))
+            self.wanted = (decided, *wanted(world, self.place))
         for e, n in self.wanted[1].items():
             s = world.outbox.streams.get((e, world.current(e)))
             if n and (s is None or s.durable < n):
                 return False
-        return True
+        return not self.open() and not behind(world, self.place, self.wanted[2])
 
 
 __all__ = ["LEVELS", "OUTSIDE", "SITE_US", "STRATEGIES", "UNSAFE", "Result", "Scenario"]
