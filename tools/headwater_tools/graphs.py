@@ -71,7 +71,7 @@ class _Graph:
         self.rng = rng = random.Random("headwater process %d%s" % (seed, " again" * attempt))
         boards = rng.randint(1, 4)
         self.cyclic = rng.random() < 0.3
-        self.crowded = rng.random() < 0.12  # many operators, most of them on one board
+        self.crowded = random.Random("crowd %d" % seed).random() < 0.2  # most operators on one board
         every = rng.randint(20, 60)
         self.process = Process(
             "random%d" % seed,
@@ -129,15 +129,17 @@ class _Graph:
             stream = stream.buffered(on_full="spill")
         return stream
 
-    def operators(self) -> None:
+    def operators(self, attempt: int) -> None:
         rng = self.rng
         wanted = rng.randint(2 if self.cyclic else 1, 8)
-        if self.crowded:
-            wanted = rng.randint(14, 26)
+        if self.crowded:  # on one board, as many as the table of its log holds
+            wanted = rng.randint(12, max(12, 24 - attempt))
         if self.cyclic:
             self.attenuate()
         while sum(1 for v in self.process.vertices if v.kind) < wanted:
             draw = rng.random()
+            if self.crowded and sum(1 for v in self.process.vertices if v.kind) >= 8:
+                draw = 1.0
             if draw < 0.15:
                 self.sum_join()
             elif draw < 0.3:
@@ -152,7 +154,7 @@ class _Graph:
     def place(self, spec: Spec) -> Spec:
         """Most stay where their input is produced; the rest go anywhere, some with backups of their own."""
         rng = self.rng
-        if self.crowded and rng.random() < 0.9:
+        if self.crowded and rng.random() < 0.97:
             return spec.on(self.hosts[0])
         if rng.random() < 0.5:
             return spec
@@ -241,13 +243,14 @@ class _Graph:
 
     def lakes(self) -> None:
         rng = self.rng
+        durable = ("flash", "gateway", "gateway", "lake")
         for i, stream in enumerate(self.streams):
             if i in self.used and rng.random() < 0.7 and i + 1 < len(self.streams):
                 continue
             self.process.lake(
                 "random/o%d" % (i + 1),
                 stream,
-                durable=rng.choice(("flash", "gateway", "gateway", "lake")),
+                durable=rng.choice(("gateway", "lake", "lake") if self.crowded else durable),
                 on_full=rng.choice(
                     ("block", "block", "spill", "drop_oldest")
                     if stream.vertex.kind
@@ -291,7 +294,7 @@ def random_process(seed: int) -> Process:
     for attempt in itertools.count():
         graph = _Graph(seed, attempt)
         graph.sources()
-        graph.operators()
+        graph.operators(attempt)
         graph.feedback()
         graph.lakes()
         graph.sizes()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.check import Needs, check
+from headwater.check import check
 from headwater.plan import Plan
 from headwater.planread import LEVELS, STRATEGIES
 from headwater.process import Process
@@ -120,16 +120,15 @@ def storm_s(seed: int) -> int:
 
 @dataclass(frozen=True)
 class Made:
-    """A plan, and the flash of its hosts by name: the least that the check accepts, and what is declared."""
+    """A plan, and the flash that is declared for its hosts, by name."""
 
     plan: Plan
-    least_kb: dict[str, int]
     declared_kb: dict[str, int]
 
 
 def made(declared: Process) -> Made:
     plan: Plan = declared.plan()
-    return Made(plan, Needs(declared).flash_kb, {host.name: host.flash_kb for host in declared.hosts})
+    return Made(plan, {host.name: host.flash_kb for host in declared.hosts})
 
 
 @functools.lru_cache(maxsize=4)
@@ -244,7 +243,7 @@ def play(job: Job) -> Outcome:
                 LEVELS[plan.level],
                 plan.every,
             )
-            made_of = hardware(plan, job.seed, made.least_kb, made.declared_kb) if job.faults else None
+            made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
             scenario = Scenario(plan, job.seed, seconds, job.faults, made_of)
             result = scenario.run()
             counts = {**result.stats, **result.counts}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from headwater import reserve
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
@@ -24,8 +25,7 @@ AFTERWARDS_US = 8 * SECOND
 # When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
 CALM_US = 240 * SECOND
 SECTOR_BYTES = 4096
-SECTORS_MIN = 5  # of a log: see headwater.log
-SMALL_KB = 160  # a log that is declared so small is simulated as declared
+SMALL_SECTORS = 48  # a log that is declared so small is simulated as declared
 DRIFT_PPM_MAX = 100  # the worst clock that headwater.clock promises to bear
 MTUS = (256, 512, 1400)
 
@@ -56,18 +56,18 @@ class Result:
         }
 
 
-def hardware(plan: Plan, seed: int, least_kb: dict[str, int], declared_kb: dict[str, int]) -> Hardware:
-    """What the boards of a seed are made of. least_kb: the least flash that the check accepts, by name of
-    host; declared_kb: what the process file says."""
+def hardware(plan: Plan, seed: int, declared_kb: dict[str, int]) -> Hardware:
+    """What the boards of a seed are made of. declared_kb: flash that the process file gives them, by name."""
     r = random.Random("hardware %d" % seed)
     sectors: dict[int, int] = {}
     kind = r.choice(("least", "declared", "plenty", "plenty"))
     for number, name in enumerate(plan.hosts):
-        least, declared = least_kb.get(name, 0), declared_kb.get(name, 0)
-        if kind == "least" and least:
-            sectors[number] = max(SECTORS_MIN, -(-least // (SECTOR_BYTES // 1024)))
-        elif kind == "declared" and 0 < least <= declared <= SMALL_KB:
-            sectors[number] = max(SECTORS_MIN, declared * 1024 // SECTOR_BYTES)
+        least = reserve.sectors(plan, number)
+        declared = declared_kb.get(name, 0) * 1024 // SECTOR_BYTES
+        if number and kind == "least":
+            sectors[number] = least
+        elif number and kind == "declared" and least <= declared <= SMALL_SECTORS:
+            sectors[number] = declared
     bad_clocks = r.random() < SHARE
     return Hardware(
         sectors,
@@ -122,7 +122,7 @@ class Scenario:
         self.all_accept()
         world.sampling = False
         while world.now < end and not world.errors and not self.arrived():
-            world.run(world.now + SECOND)
+            world.run(world.now + (SECOND if world.now < self.storm_us + 2 * AFTERWARDS_US else 8 * SECOND))
         counts = {}
         if not world.errors:
             self.nothing_open()
@@ -345,8 +345,10 @@ class Scenario:
         one, and how many were asked for."""
         world = self.world
         gateway = world.nodes[0].host
-        found = []
-        for v in sorted(self.place) if gateway else []:
+        found: list[tuple[int, int, int]] = []
+        if gateway is None:
+            return found
+        for v in sorted(self.place):
             asked, granted = [
                 int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
             ]
