@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
+from headwater import reserve
 from headwater.batch import Batch
+from headwater.check import check
 from headwater.host import Host
-from headwater.log import Log
 from headwater.plan import Plan
-from headwater.process import Affine, Process, SumJoin, Union
+from headwater.process import Affine, Average, Decimate, Process, Sliding, Spec, SumJoin, Threshold, Union
 
 from ..examples import sp4
 from .scenario import Scenario
-from .world import SECOND, SITE_US, Node
+from .world import SECOND, SITE_US, Hardware, Node
 
 
 def relay(checkpoints: str = "uncoordinated") -> Plan:
@@ -37,12 +39,16 @@ class Directed(Scenario):
     """A history in which only what its script says goes wrong, and when."""
 
     def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(self.process(), seed, seconds, faults=False)
+        plan = self.process()
+        super().__init__(plan, seed, seconds, faults=False, made_of=self.hardware(plan))
         for second, action in self.script():
             self.world.at(int(second * SECOND), action)
 
     def process(self) -> Plan:
         return relay()
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware()
 
     def script(self) -> list[tuple[float, Any]]:
         return []
@@ -295,13 +301,11 @@ class Erased(Directed):
 
     def script(self) -> list[tuple[float, Any]]:
         self.world.delay_us = (100_000, 900_000)
-        return [(6, lambda: self.crash(LEFT)), (6.2, self.erase), (6.3, lambda: self.boot(LEFT))]
-
-    def erase(self) -> None:
-        world, node = self.world, self.node(LEFT)
-        Log.format(node.flash, world.random.getrandbits(64))
-        world.provision(node)
-        node.blobs = {}
+        return [
+            (6, lambda: self.crash(LEFT)),
+            (6.2, lambda: self.world.erase(self.node(LEFT))),
+            (6.3, lambda: self.boot(LEFT)),
+        ]
 
     def arrived(self) -> bool:
         begun = self.world.order[0]
@@ -366,6 +370,374 @@ class Full(Directed):
         ]
 
 
+class StalePending(Directed):
+    """A checkpoint stays pending in the flash of a life whose outputs nobody got. The next life waits for
+    it in vain, takes a decision before it, goes past it, and loses power: the third must not restore it.
+    """
+
+    def __init__(self, seed: int, seconds: int = 45) -> None:
+        super().__init__(seed, seconds)
+        self.world.delay_us = (100_000, 100_000)
+        self.phase = 0
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("relay/some", values >> Decimate(k=4).named("some").on("spare"), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(1.7, lambda: self.cut(SPARE, GATEWAY))]
+
+    def watch(self, node: Node) -> None:
+        world, spare = self.world, self.node(SPARE)
+        inst = spare.host.instances.get(SHIFTED) if spare.host else None
+        if inst is None:
+            return
+        xi = inst.inputs[0].cur.xi
+        if self.phase == 0 and xi >= 100 and inst.ck.pending and inst.ck.pending[0].pos[0] == 100:
+            self.phase = 1
+            world.after(1, lambda: self.crash(SPARE))
+            world.after(2, lambda: self.heal(SPARE, GATEWAY))
+            world.after(SECOND, lambda: self.boot(SPARE))
+        elif self.phase == 1 and 0 < xi < 100 and spare.boots == 2:
+            self.phase = 2
+            self.cut(LEFT, SPARE)
+            world.after(3 * SECOND, lambda: self.configure(SHIFTED, k=1))
+        elif self.phase == 2 and inst.decided:
+            self.phase = 3
+            world.after(SECOND, lambda: self.heal(LEFT, SPARE))
+        elif self.phase == 3 and xi >= 50:
+            self.phase = 4
+            self.cut(LEFT, SPARE)
+            world.after(2 * SECOND, self.third)
+
+    def third(self) -> None:
+        self.crash(SPARE)
+        self.world.after(SECOND // 2, lambda: self.boot(SPARE))
+        self.world.after(4 * SECOND, lambda: self.heal(LEFT, SPARE))
+
+
+class DropMove(Dropping):
+    """The same, but the host that dropped dies, and the operator starts elsewhere: the gap goes with it."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (30, lambda: self.world.kill(self.node(SPARE))),
+            (31, lambda: self.move(SHIFTED, LEFT)),
+        ]
+
+
+class ManyDecisions(Directed):
+    """Parameters change many times while the lake is away and no checkpoint becomes permanent, then power
+    goes. The gateway may refuse what is too much; what it took has its place in every life.
+    """
+
+    CHANGES = 80
+
+    def __init__(self, seed: int, seconds: int = 50) -> None:
+        self.refused = 0
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+        p.lake("relay/shifted", shifted, cap=2000, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        end = 5 + 0.35 * self.CHANGES
+        out: list[tuple[float, Any]] = [(4, lambda: self.open_lake(False))]
+        out += [(5 + 0.35 * i, partial(self.change, i)) for i in range(self.CHANGES)]
+        out += [(end + 3.5, lambda: self.crash(SPARE)), (end + 4, lambda: self.boot(SPARE))]
+        return [*out, (end + 9, lambda: self.open_lake(True))]
+
+    def open_lake(self, open_: bool) -> None:
+        self.world.outbox.lake_open = open_
+
+    def change(self, i: int) -> None:
+        for v in [v.index for v in self.plan.vertices if v.kind]:
+            self.world.call(self.node(GATEWAY), partial(self.ask, v, i), "configure")
+
+    def ask(self, v: int, i: int, host: Host) -> None:
+        try:
+            host.configure(v, {"offset": 1 + i})
+        except ValueError:
+            self.refused += 1
+
+
+class ManyDecisionsOfTwo(ManyDecisions):
+    """The same with two operators on the board, whose changes share the table of its log."""
+
+    CHANGES = 58
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        for name in ("one", "two"):
+            shifted = values >> Affine().named(name).on("spare", backup=["gateway", "left"])
+            p.lake("relay/" + name, shifted, cap=2000, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+
+class EpochClash(Directed):
+    """Two hosts are told to take over under one number, while no link is up."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT), self.cut(LEFT, GATEWAY)]),
+            (7, lambda: self.clash(SHIFTED)),
+            (9, lambda: self.heal(LEFT, GATEWAY)),
+            (12, lambda: [self.heal(SPARE, GATEWAY), self.heal(SPARE, LEFT)]),
+        ]
+
+
+class GatewayErased(Directed):
+    """The gateway loses its database: its log is a new one, and its outbox is empty."""
+
+    def __init__(self, seed: int, seconds: int = 40) -> None:
+        super().__init__(seed, seconds)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(10, lambda: self.world.erase(self.node(GATEWAY))), (12, lambda: self.boot(GATEWAY))]
+
+
+class GatewayErasedAfterChanges(GatewayErased):
+    """The same after some changes of parameters: their numbers go on, and new ones are taken."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        changes = [(2 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
+        later = [(20 + i, lambda i=i: self.configure(SHIFTED, offset=50 + i)) for i in range(3)]
+        return [*changes, *super().script(), *later]
+
+
+class ManyOperators(Directed):
+    """So many operators on one board as the check lets be."""
+
+    OPERATORS = 45
+
+    def process(self) -> Plan:
+        plan: Plan | None = None
+        for n in range(self.OPERATORS, 0, -1):
+            p = self.chain(n)
+            if not check(p).errors():
+                plan = p.plan()
+                break
+        assert plan is not None
+        return plan
+
+    def chain(self, n: int) -> Process:
+        p = Process("chain", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
+        p.host("left", heap_kb=4096, flash_kb=2048)
+        stream = p.source("values", "v:i16", rate_hz=20, on="left")
+        for i in range(n):
+            stream = stream >> Affine().named("a%d" % i).on("left")
+        p.lake("chain/out", stream)
+        return p
+
+
+class Sized(Directed):
+    """The log of the board has the least size that the check accepts, and the way out is cut until it is
+    full: nothing raises, and the source accepts again afterwards.
+    """
+
+    OUT_S = (3, 42)
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+        self.world.patterns[0] = partial(_noise, seed)
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware({n: reserve.sectors(plan, n) for n in range(1, len(plan.hosts))})
+
+    def process(self) -> Plan:
+        p = Process("big", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
+        p.host("left", heap_kb=2048, flash_kb=4096)
+        fields = "v:i16 " + " ".join("f%d:i64" % k for k in range(8))
+        values = p.source("values", fields, rate_hz=100, on="left")
+        p.lake("big/out", values >> self.operator().named("out").on("left"))
+        plan: Plan = p.plan()
+        return plan
+
+    def operator(self) -> Spec:
+        return Average(us=20_000_000, field="v")
+
+    def script(self) -> list[tuple[float, Any]]:
+        start, end = self.OUT_S
+        return [(start, lambda: self.cut(LEFT, GATEWAY)), (end, lambda: self.heal(LEFT, GATEWAY))]
+
+
+class SizedLarge(Sized):
+    """With a state of some kilobytes."""
+
+    def operator(self) -> Spec:
+        return Average(us=20_000_000, keep=1024, field="v")
+
+
+class SizedSliding(Sized):
+    """With a state of some hundred bytes that changes with every entry."""
+
+    def operator(self) -> Spec:
+        return Sliding(count=300, step=10, field="v")
+
+
+class SizedWide(Sized):
+    """Two operators of wide elements with long buffers: the reserve is most of the log."""
+
+    def process(self) -> Plan:
+        p = Process("wide", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
+        p.host("left", heap_kb=4096, flash_kb=4096)
+        values = p.source("values", " ".join("f%d:i64" % k for k in range(8)), rate_hz=20, on="left")
+        for name in ("one", "two"):
+            p.lake("wide/" + name, values >> Affine().named(name).on("left"), cap=700)
+        plan: Plan = p.plan()
+        return plan
+
+
+class SizedGreenhouse(Sized):
+    """The process of the README, its link away until the log is full."""
+
+    OUT_S = (10, 220)
+
+    def __init__(self, seed: int, seconds: int = 260) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("greenhouse", checkpoints="ecoc", every=60)
+        p.host("vent", heap_kb=256)
+        air = p.source("air", "centi_c:i16", rate_hz=100, on="vent")
+        mean = air >> Average(seconds=20)
+        p.lake("greenhouse/air", air)
+        p.lake("greenhouse/frost", mean >> Threshold(high=400, low=200), durable="lake", within_ms=5000)
+        plan: Plan = p.plan()
+        return plan
+
+
+class DeadHolder(Directed):
+    """A board that only holds checkpoints dies; enough others live. What its operators put out goes on at
+    the rate of its source: a checkpoint does not wait for the dead one each time.
+    """
+
+    LEVEL = "peers=2"
+    BACKUP: tuple[str, ...] = ()
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("ecgs", checkpoints="ecoc", every=500, level=self.LEVEL, batch=60)
+        for host in ("chest", "wrist", "belt"):
+            p.host(host, heap_kb=256)
+        stream = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+        for name in ("a", "b"):
+            spec = Affine().named(name)
+            stream = stream >> (
+                spec.on("chest", backup=list(self.BACKUP)) if self.BACKUP else spec.on("chest")
+            )
+        p.lake("ecgs/b", stream)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        wrist = [name == "wrist" for name in self.plan.hosts].index(True)
+        return [(10, lambda: self.world.kill(self.node(wrist))), (58, self.lag)]
+
+    def lag(self) -> None:
+        """Eight checkpoint intervals are more than any operator may be behind its source."""
+        for node in self.world.nodes:
+            for inst in node.host.instances.values() if node.host else ():
+                line = next(iter(self.world.accepted.values()))
+                if len(line) - inst.inputs[0].cur.xi > 8 * 500:
+                    text = "%s stands at xi %d, its source at %d"
+                    self.world.error(text % (inst.vertex.name, inst.inputs[0].cur.xi, len(line)))
+
+
+class DeadBackup(DeadHolder):
+    """The first backup of every operator dies, the second lives."""
+
+    LEVEL = "peer"
+    BACKUP = ("wrist", "gateway")
+
+
+class DeadSource(DeadInput):
+    """A board dies with its source; the join goes on without it by decision, after a restart of the join."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (8, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+        ]
+
+
+class ErasedHome(Directed):
+    """The flash of a board with a source and its operator is erased: what the operator put out before stays
+    as it was, and the board does not begin with it from the start.
+    """
+
+    def process(self) -> Plan:
+        p = Process("home", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("left", backup=["spare", "gateway"])
+        p.lake("home/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
+
+
+class ErasedBeforeCheckpoint(Directed):
+    """The flash of a source's board is erased and its operator starts elsewhere, before anything of it was
+    permanent: what its consumer has of the old samples cannot be put out again.
+    """
+
+    def process(self) -> Plan:
+        p = Process("early", checkpoints="ecoc", every=1000, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+        p.lake("early/shifted", shifted)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (6.4, lambda: self.boot(LEFT)),
+            (7, lambda: self.boot(SPARE)),
+        ]
+
+
+def _noise(seed: int, v: int, batch: Batch, taken: int) -> None:
+    """Values that no code makes shorter."""
+    values = _NOISE.setdefault(seed, [random.Random(seed * 997 + i).getrandbits(63) for i in range(997)])
+    for k, column in enumerate(batch.cols):
+        for i in range(batch.n):
+            x = values[(taken + i) * 7 % 997] ^ k
+            column[i] = x if column.typecode == "q" else x & 0x7FFF
+
+
+_NOISE: dict[int, list[int]] = {}
+
 SCHEDULES: dict[str, type[Directed]] = {
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
@@ -380,4 +752,22 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased": Erased,
     "behind": Behind,
     "full": Full,
+    "stale pending": StalePending,
+    "drop and move": DropMove,
+    "many decisions": ManyDecisions,
+    "many decisions of two": ManyDecisionsOfTwo,
+    "epoch clash": EpochClash,
+    "gateway erased": GatewayErased,
+    "gateway erased after changes": GatewayErasedAfterChanges,
+    "many operators": ManyOperators,
+    "least log": Sized,
+    "least log, large state": SizedLarge,
+    "least log, sliding": SizedSliding,
+    "least log, wide": SizedWide,
+    "least log, greenhouse": SizedGreenhouse,
+    "dead holder": DeadHolder,
+    "dead backup": DeadBackup,
+    "dead source": DeadSource,
+    "erased home": ErasedHome,
+    "erased before a checkpoint": ErasedBeforeCheckpoint,
 }
