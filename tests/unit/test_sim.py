@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from headwater.planread import LEVELS, STRATEGIES
@@ -138,14 +139,32 @@ def test_a_history_that_raises_is_a_failure_with_its_place(monkeypatch):
     assert outcome.story()[-1] == "  replay: hw sim --process sp1 --seed 2"
 
 
-def test_a_history_without_end_is_a_failure(monkeypatch):
+@pytest.mark.parametrize(
+    ("seconds_of_sleep", "error"),
+    [(0, "hangs: no end after 2 s of CPU time"), (60, "hangs: no end after 4 s")],
+)
+def test_a_history_without_end_is_a_failure(seconds_of_sleep, error, monkeypatch):
     def endless(self):
         while True:
-            pass
+            time.sleep(seconds_of_sleep)
 
     monkeypatch.setattr(Scenario, "arrived", endless)
     monkeypatch.setattr(mix, "HANG_S", 1)
-    assert play(Job(2, "sp2", seconds=1)).errors == ["hangs: no end after 2 s"]
+    monkeypatch.setattr(mix, "WAITS", 2 if seconds_of_sleep else 100)
+    assert play(Job(2, "sp2", seconds=1)).errors == [error]
+
+
+def test_a_history_that_waits_for_a_core_is_not_a_failure(monkeypatch):
+    arrived = Scenario.arrived
+
+    def starved(self):
+        if self.wanted is None:
+            time.sleep(2.5)
+        return arrived(self)
+
+    monkeypatch.setattr(Scenario, "arrived", starved)
+    monkeypatch.setattr(mix, "HANG_S", 2)
+    assert play(Job(2, "sp2", seconds=1)).errors == []
 
 
 @pytest.mark.parametrize(
