@@ -257,6 +257,15 @@ def stuck(world: World, inst: Any) -> bool:
     return inst.depth < len(plan.vertices) and any(v in above for v, _ in world.lost)
 
 
+def blocked(world: World, place: dict[int, int]) -> set[int]:
+    """Sources above an operator that waits for good for another source, or that meet one in a join."""
+    edges = world.plan.edges
+    below = {v.index: set(reach(edges, v.index)) for v in world.plan.vertices}
+    waiting = [inst for inst in (instance(world, place, v) for v in place) if inst and stuck(world, inst)]
+    met: set[int] = set().union(*[below[inst.vertex.index] for inst in waiting])
+    return {v.index for v in world.plan.vertices if not v.kind and met & below[v.index]}
+
+
 def ends(world: World, place: dict[int, int]) -> Ends:
     """Streams of sources that end, as far as an operator is concerned: their log is gone, and it has this
     much of them. Edge -> (incarnation or 0, entries)."""

@@ -14,7 +14,7 @@ from headwater import reserve
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, instance, stuck, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, instance, stuck, wanted
 from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
@@ -122,7 +122,7 @@ class Scenario:
         self.all_accept()
         world.sampling = False
         while world.now < end and not world.errors and not self.arrived():
-            world.run(world.now + (SECOND if world.now < self.storm_us + 2 * AFTERWARDS_US else 8 * SECOND))
+            world.run(world.now + max(SECOND, (world.now - self.storm_us - 2 * AFTERWARDS_US) // 2))
         counts = {}
         if not world.errors:
             self.nothing_open()
@@ -326,11 +326,14 @@ class Scenario:
     # ---- what must hold in the calm
 
     def all_accept(self) -> None:
-        """No source of a living board refuses samples for ever."""
+        """No source of a living board refuses samples for ever, unless a join waits for what is lost."""
         world = self.world
+        waits = blocked(world, self.place)
         for v, since in sorted(world.refusing.items()):
             vertex = self.plan.vertices[v]
-            if not world.nodes[vertex.hosts[0]].dead and not world.errors:
+            if v in waits:
+                world.draw("source that waits for samples that are lost", vertex.name)
+            elif not world.nodes[vertex.hosts[0]].dead and not world.errors:
                 age = (world.now - since) // SECOND
                 world.error("source %s refuses samples since %d s" % (vertex.name, age))
 
