@@ -6,6 +6,7 @@
 from .instance import FETCHING
 from .plan import OUTSIDE
 from .position import further
+from .refusals import BEHIND
 from .ring import Cursor
 from .wire import HELLO
 
@@ -116,10 +117,13 @@ def contact(host, e, epoch, first, name, holders):
             transfer.fetch(host, sink)
         return
     if e.cur.xi < first:
-        if e.cur.xi or name or not sink.ports or sink.ck.pos:
-            host._count("a producer holds nothing from where its consumer stands")
+        if not sink.ports:
+            sink.lost(first)
+        elif e.cur.xi or name or sink.ck.pos:
+            host.count(BEHIND)
             return
-        e.reset(first)  # its source numbers on from a former version of the process
+        else:
+            e.reset(first)  # its source numbers on from a former version of the process
     e.contact = True
     e.ack = True
     e.said = -1
