@@ -341,7 +341,10 @@ class Scenario:
         """Every change that the gateway took has its place."""
         for v, granted, asked in self.open():
             name = self.plan.vertices[v].name
-            self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+            if asked:
+                self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+            else:
+                self.world.error("%s: the gateway never learned what was decided" % name)
 
     def open(self) -> list[tuple[int, int, int]]:
         """Operators with changes that have no place yet, unless what they wait for is lost: how many have
@@ -355,7 +358,9 @@ class Scenario:
             asked, granted = [
                 int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
             ]
-            if asked > granted:
+            if v in gateway.unlearned:
+                granted = asked = 0
+            if asked > granted or v in gateway.unlearned:
                 inst = instance(world, self.place, v)
                 if not (inst and stuck(world, inst)):
                     found.append((v, granted, asked))

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headwater import decisions
 from headwater.cutflash import KINDS
+from headwater.host import Host
 from headwater.plan import DROP_OLDEST, LOCAL, OUTSIDE
 
 from . import parameters
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from .scenario import Scenario
 
 SHARE = 0.3  # of the histories that have a special kind
-OPEN_MAX = 8  # changes of one operator that may be open at a time
 
 
 class Storm:
@@ -322,17 +323,25 @@ class Storm:
         found = [v for v in self.plan.vertices if parameters.changeable(v)]
         if found:
             v = self.random.choice(found)
-            refused = self.random.random() < 0.15
-            params = (parameters.odd if refused else parameters.sensible)(self.random, v)
-            self.configure(
-                v.index, params, "value that a type may refuse" if refused else "parameters changed"
-            )
+            odd = self.random.random() < 0.15
+            draw = parameters.odd if odd else parameters.sensible
+            self.configure(v.index, draw(self.random, v), odd)
 
-    def configure(self, v: int, params: dict[str, Any], kind: str) -> None:
+    def configure(self, v: int, params: dict[str, Any], odd: bool = False) -> None:
+        """Change parameters at the gateway; what no type takes goes past the gateway's own look at it, as
+        from a gateway that knows another version of the type."""
         node = self.world.nodes[0]
-        if node.up:
-            self.world.draw(kind, "%s: parameters %r" % (self.plan.vertices[v].name, params))
-            self.world.call(node, lambda host: self.asked(lambda: host.configure(v, params)), "configure")
+        if not node.up:
+            return
+
+        def ask(host: Host) -> Any:
+            if odd:
+                return decisions.config(host, v, ["set", params])
+            return host.configure(v, params)
+
+        kind = "value that a type refuses" if odd else "parameters changed"
+        self.world.draw(kind, "%s: parameters %r" % (self.plan.vertices[v].name, params))
+        self.world.call(node, lambda host: self.asked(lambda: ask(host)), "configure")
 
     def asked(self, ask: Callable[[], Any]) -> bool:
         """Ask the gateway for a change; it may refuse with a sentence."""
@@ -359,7 +368,7 @@ class Storm:
 
     def slide(self, v: Any) -> None:
         if not self.over():
-            self.configure(v.index, parameters.sensible(self.random, v), "parameters changed")
+            self.configure(v.index, parameters.sensible(self.random, v))
 
     def close(self) -> None:
         """A join goes on without one of its inputs for a while."""

@@ -7,7 +7,6 @@ real log (headwater.log) over CutFlash; only time, links and sensors are made he
 from __future__ import annotations
 
 import heapq
-import inspect
 import random
 import traceback
 from array import array
@@ -247,8 +246,7 @@ class World:
         )
         host.inputs = WatchedInputs(self.taken)
         node.host = host
-        more = {"learn": True} if node.learn and LEARNS else {}
-        host.start(node.mono(), SITE_US + self.now if outbox else 0, **more)
+        host.start(node.mono(), SITE_US + self.now if outbox else 0, node.learn)
         return host
 
     def tick(self, node: Node, life: int) -> None:
@@ -467,10 +465,18 @@ class World:
         out: dict[int, list[tuple[list[int], Any]]] = {}
         for v, known in self.granted.items():
             number = 1
-            while number in known:
+            while number in known and number <= self.remembered(v):
                 out.setdefault(v, []).append(known[number])
                 number += 1
         return out
+
+    def remembered(self, v: int) -> int:
+        """Decisions of an operator up to this number count. One that was granted just before the gateway
+        lost its database, and that no operator had heard of, is forgotten: its number is free again."""
+        gateway = self.nodes[0].host
+        if not self.databases_lost or gateway is None or v in gateway.unlearned:
+            return 1 << 30
+        return int.from_bytes(gateway.store.get(GRANTED + v) or b"", "little")
 
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""
@@ -489,9 +495,6 @@ class World:
 
     def lake_edges(self) -> list[Any]:
         return [e for e in self.plan.edges if e.dst == OUTSIDE]
-
-
-LEARNS = "learn" in inspect.signature(Host.start).parameters
 
 
 def _noise(x: int, code: str) -> int:
