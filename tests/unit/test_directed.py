@@ -4,7 +4,23 @@ from __future__ import annotations
 
 import pytest
 from headwater import decisions, pack, wire
-from headwater_tools.sim.directed import SCHEDULES, Asleep
+from headwater.check import check
+from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
+from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
+from headwater_tools.sim.scenario import Result
+
+
+def held(name: str, seed: int) -> tuple[Directed, Result]:
+    """A schedule that must hold, and what came of it."""
+    scenario = SCHEDULES[name](seed)
+    result = scenario.run()
+    assert result.errors == []
+    assert result.counts["lost"] == 0
+    return scenario, result
+
+
+def gaps(scenario: Directed) -> list[tuple[int, int, int]]:
+    return [gap for stream in scenario.world.outbox.streams.values() for gap in stream.gaps]
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
@@ -71,3 +87,88 @@ def test_a_gateway_asked_for_no_input_at_all_decides_nothing() -> None:
         decisions.handle(host, 1, (wire.CONFIG, 1, 0, pack.dumps(content)))
     decisions.handle(host, 1, (wire.CONFIG, 1, 0, b"\xc1"))
     assert decisions.granted(host, 1, 1) == [0, None, None]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_pending_checkpoint_of_a_dead_life_is_never_restored(seed: int) -> None:
+    scenario, _ = held("stale pending", seed)
+    assert [len(granted) for granted in scenario.world.decisions().values()] == [1]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_gap_goes_with_its_operator_to_another_host(seed: int) -> None:
+    scenario, result = held("drop and move", seed)
+    assert [reason for _, _, reason in gaps(scenario)] == [GAP_FULL]
+    (stream,) = scenario.world.outbox.streams.values()
+    ((first, last, _),) = stream.gaps
+    assert result.counts["delivered"] + last - first + 1 == stream.taken
+
+
+@pytest.mark.parametrize("name", ["many decisions", "many decisions of two"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_changes_that_no_checkpoint_covers_are_bounded_and_kept(name: str, seed: int) -> None:
+    scenario, _ = held(name, seed)
+    assert isinstance(scenario, ManyDecisions)
+    granted = [len(known) for known in scenario.world.decisions().values()]
+    assert scenario.refused + sum(granted) == scenario.CHANGES * len(granted)
+    assert all(granted)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_of_two_activations_with_one_number_the_higher_host_counts(seed: int) -> None:
+    scenario, _ = held("epoch clash", seed)
+    running = [node.number for node in scenario.world.nodes if node.host and node.host.instances]
+    assert running == [1]
+
+
+@pytest.mark.parametrize("name", ["gateway erased", "gateway erased after changes"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_lost_database_is_declared_and_nothing_else_is_missing(name: str, seed: int) -> None:
+    scenario, _ = held(name, seed)
+    assert {reason for _, _, reason in gaps(scenario)} == {GAP_GATEWAY_LOST}
+
+
+def test_changes_go_on_after_a_lost_database() -> None:
+    scenario, _ = held("gateway erased after changes", 1)
+    offsets = [content[1]["offset"] for known in scenario.world.decisions().values() for _, content in known]
+    assert offsets == [1, 2, 3, 4, 5, 50, 51, 52]
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_as_many_operators_as_the_check_accepts_run_on_one_board(seed: int) -> None:
+    scenario, _ = held("many operators", seed)
+    assert isinstance(scenario, ManyOperators)
+    operators = len(scenario.place)
+    assert operators >= 12
+    assert operators == scenario.OPERATORS or check(scenario.chain(operators + 1)).errors()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["least log", "least log, large state", "least log, sliding", "least log, wide", "least log, greenhouse"],
+)
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_log_of_the_least_size_fills_up_and_goes_on(name: str, seed: int) -> None:
+    _, result = held(name, seed)
+    assert result.drawn["logs that filled up"] >= 1
+
+
+@pytest.mark.parametrize("name", ["dead holder", "dead backup"])
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_a_dead_holder_costs_one_wait_and_not_one_for_each_checkpoint(name: str, seed: int) -> None:
+    held(name, seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_join_without_what_it_needs_to_catch_up_gives_nothing_wrong(seed: int) -> None:
+    scenario, _ = held("dead source", seed)
+    assert len(scenario.world.outbox.streams) == 1
+
+
+@pytest.mark.parametrize("name", ["erased home", "erased before a checkpoint"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_an_erased_board_gave_is_never_given_otherwise(name: str, seed: int) -> None:
+    scenario = SCHEDULES[name](seed)
+    result = scenario.run()
+    assert result.errors == []
+    assert scenario.world.losses == 1

@@ -8,7 +8,7 @@ from typing import Any
 from headwater.batch import RESTART, Batch
 from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.planread import reach
-from headwater.ports import GAP_FULL, GAP_GIVEN_UP
+from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.position import further
 from headwater.ring import Cursor
 
@@ -17,7 +17,6 @@ from .world import SECOND, SITE_US, Entry, Node, World, entry
 
 _F_FLOOR = 2
 _F_GRANTED = 0x380
-_GAP_DATABASE = 3  # the gateway's database was lost
 
 
 class Sameness:
@@ -358,7 +357,7 @@ def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts
 
 def may_declare(world: World, e: Any, reason: int) -> bool:
     """Whether the lake may be told of a gap for this reason: see headwater.ports."""
-    if reason == _GAP_DATABASE:
+    if reason == GAP_GATEWAY_LOST:
         return world.databases_lost > 0
     return e.policy == DROP_OLDEST if reason == GAP_FULL else reason == GAP_GIVEN_UP and e.durable == FLASH
 
