@@ -204,7 +204,9 @@ class Checkpoints:
         for c in self.pending:
             if c.cid == cid:
                 since = min(r.safe if mode == NOWAIT else base, c.outs[r.edge.sport])
-                if since >= port.first():
+                if c.outs[r.edge.sport] - since > port.ring.cap:
+                    self.host.press(port)  # more was spilled than a checkpoint may carry
+                elif since >= port.first():
                     c.since[r.edge.index] = since
         self.settle()
 

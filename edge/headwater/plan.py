@@ -122,12 +122,12 @@ class Plan:
         return host in hosts or (host == 0 and self.vertices[v].kind != "")
 
     # Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
-    # hosts of the plan, one more than the level needs beside the operator's own.
+    # hosts of the plan: so many that the level can be met after as many deaths as it covers.
     def keepers(self, v):
         hosts = list(self.vertices[v].hosts)
         if self.level != LOCAL:
             for h in range(len(self.hosts)):
-                if len(hosts) >= self.level + 2:
+                if len(hosts) > 2 * self.level:
                     break
                 if h not in hosts:
                     hosts.append(h)
