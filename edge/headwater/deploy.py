@@ -22,6 +22,7 @@ F_SWITCH = 4  # id of the deployment to drain for, and 1 where the switch is dec
 _F_INC = 0x40
 _KEEP = (1, 2, F_SWITCH)  # facts that outlive a process: boot, floor
 BYTES_MAX = 20480
+_PIECE = 400  # bytes of a deployment in one frame
 
 WANTED, STORED, RUNS, DRAINS, DRAINED, REFUSED = range(6)
 
@@ -86,14 +87,28 @@ def waiting(store):
     return ident, store.get(F_SWITCH) == ident
 
 
-# Messages PLAN and SWITCH; the answer is PLANNED.
+# Messages PLAN and SWITCH; the answer is PLANNED. A gateway that lost its database sends PLANNED itself:
+# it wants the deployment that this board has, and the answer is PLAN.
 def handle(node, m):
     ident = bytes(m[1])
+    if m[0] == wire.PLANNED:
+        _give(node, ident, m[3])
+        return
     if m[0] == wire.PLAN:
         state, offset, why = _piece(node, ident, m[2], m[3], m[4])
     else:
         state, offset, why = _switch(node, ident, m[2])
     node.say(wire.PLANNED, ident, state, offset, why.encode())
+
+
+def _give(node, ident, offset):
+    key = CURRENT if ident == node.deployed else _NEXT if ident == node.next else None
+    if key is None:
+        node.say(wire.PLANNED, ident, WANTED, 0, b"")
+        return
+    piece = bytearray(_PIECE)
+    n = node.store.read_blob(key, offset, piece)
+    node.say(wire.PLAN, ident, node.store.blob_size(key), offset, memoryview(piece)[:n])
 
 
 def _state(node):
