@@ -5,6 +5,7 @@ What leaves here waits for the commit that covers what it says: an acknowledgeme
 
 from __future__ import annotations
 
+import inspect
 import logging
 import secrets
 import time
@@ -14,6 +15,7 @@ from typing import Any
 
 from headwater import plan as plans
 from headwater.clock import Clock
+from headwater.host import Host
 from headwater.plan import Plan
 from headwater.seal import TAKEN
 
@@ -24,6 +26,7 @@ from .store import Database, Ends, Outbox
 _log = logging.getLogger("headwater.seat")
 
 FRAME_MAX = 512  # bytes of a frame to a board
+_LEARNS = "learn" in inspect.signature(Host.start).parameters  # a core that does not is given nothing
 
 
 def mono_us() -> int:
@@ -41,11 +44,14 @@ class Seat:
         publish: Callable[[str, bytes], None],
         site_us: int,
         acked: Callable[[str, str, int], int],
+        learn: bool = False,
     ) -> None:
-        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends."""
+        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends.
+        `learn`: boards run this plan already, and a lost database knew what about it."""
         self.db = db
         self.data = data
         self.plan: Plan = plans.loads(data)
+        learn = learn and not db.has_space(self.plan.name, self.plan.hash)
         self.store = db.space(self.plan.name, self.plan.hash)
         self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
         self.publish = publish
@@ -54,7 +60,7 @@ class Seat:
         self.host = Intake(
             self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
         )
-        self.host.start(mono_us(), site_us)
+        self.host.start(mono_us(), site_us, **({"learn": True} if learn and _LEARNS else {}))
 
     @property
     def name(self) -> str:
@@ -113,7 +119,7 @@ class Seat:
                 count += max(0, port.ring.last - reader.safe)
         for end in self.host.ends:
             e = end.inputs[0]
-            count += e.cur.xi - self.outbox.durable(e.edge.index, e.inc)
+            count += max(0, e.cur.xi - self.outbox.durable(e.edge.index, e.inc))
         return count
 
 

@@ -71,7 +71,7 @@ def _deploy(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if report.decoded is None:
         return 1, {"file": args.file, "problems": [str(problem) for problem in report.problems]}
     answer = _ask(args, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
-    print("process %(process)s, version %(hash)s: %(state)s" % answer)
+    print("process %(process)s, version %(version)s, deployment %(deployment)d: %(state)s" % answer)
     if args.wait:
         return _wait(args, answer)
     return 0, answer
