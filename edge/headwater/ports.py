@@ -23,6 +23,7 @@ _F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe
 
 GAP_FULL = 1  # dropped by the edge's declared policy
 GAP_GIVEN_UP = 2  # an operator gave up regenerating
+GAP_GATEWAY_LOST = 3  # only the gateway had it, and its database is lost
 
 
 class Reader:
