@@ -70,6 +70,7 @@ class Board:
         self.name = name
         self.learn = learn  # the database was lost, and what runs on this board is not known yet
         self.fetch: Fetch | None = None
+        self.fetched = b""  # id of a deployment that is here, and is not judged yet
         self.peer = Peer(key, 0, log, boot, 1, bytes(8), _nonce)
         self.log = log
         self.status: dict[str, Any] = {}
@@ -209,6 +210,16 @@ class Boards:
             board.state = None
         for listener in self.on_status:
             listener(board)
+        self._forget_other(board)
+
+    def _forget_other(self, board: Board) -> None:
+        """A deployment waits on the board that is not wanted there, now that all is known: the board would
+        drain for it for ever, and take no other."""
+        waiting = board.status.get("next")
+        if board.learn or board.fetch is not None or board.fetched or board.wanted is None:
+            return
+        if isinstance(waiting, bytes) and len(waiting) == len(board.wanted.id) and waiting != board.wanted.id:
+            self._send(board, wire.SWITCH, waiting, FORGET)
 
     # ---- a deployment that a board has, and the gateway not
 
@@ -234,6 +245,7 @@ class Boards:
         if sha256(fetch.data).digest()[:8] != ident:
             self._count("deployment damaged")
             return
+        board.fetched = ident
         for listener in self.on_deployment:
             listener(board, ident, fetch.data)
 

@@ -141,7 +141,7 @@ class Learning:
         number = board.status.get("deployment")
         asked = board.learn or isinstance(number, int) and number > numbers.given
         numbers.reported(number)
-        if not asked:
+        if not asked or board.fetched:
             return
         for key in ("plan", "next"):
             ident = board.status.get(key)
@@ -185,7 +185,8 @@ class Learning:
                 self.service.event("rebuild", text)
             except CutterGone as error:
                 _log.error("rebuild: %s; trying again", error)
-                return
+            finally:
+                board.fetched = b""
             self.on_status(board)
 
     async def _adopt(self, board: Board, ident: bytes, data: bytes) -> None:
@@ -249,20 +250,23 @@ class Learning:
 
     def waits(self, process: Process | None, hosts: list[str]) -> str:
         """Why nothing may be changed yet at a process, or on these hosts; empty where it may."""
+        boards = self.service.boards.all
+        host: Any = process.seat.host if process is not None and process.seat is not None else None
+        learning = bool(getattr(host, "learning", False))
+        if not learning and not any(board.learn for board in boards.values()):
+            return ""
         names = set(hosts[1:])
         if process is not None:
             for data in (process.plan, process.coming):
                 if data is not None:
                     names |= set(plans.loads(data).hosts[1:])
-        boards = self.service.boards.all
         silent = sorted(name for name in names if name in boards and boards[name].learn)
         if silent:
             return (
                 "the database was lost, and what runs on %s is not known yet: switch on what is off, and "
                 "wait until `hw gateway state` shows it" % ", ".join(silent)
             )
-        host: Any = process.seat.host if process is not None and process.seat is not None else None
-        if getattr(host, "learning", False):
+        if learning:
             return (
                 "the database was lost, and the boards are still telling where the operators of %s run and "
                 "with which parameters: try again in a moment" % (process.name if process else "")

@@ -28,10 +28,11 @@ accel = p.source("accel", "x:i16 y:i16", rate_hz=50, on="wrist")
 p.lake("one/accel", accel)
 p.lake("one/scaled", accel >> Affine(num=%d))
 """
-TWO = ONE + """
+OTHER = """
 other = p.source("other", "x:i16 y:i16", rate_hz=50, on="ankle")
 p.lake("one/other", other)
 """
+TWO = ONE + OTHER
 
 
 @pytest.fixture
