@@ -194,7 +194,10 @@ class Learning:
         plan, content = self._read(board, data)
         service.check_free(plan)
         service.numbers.reported(plan.deployment)
-        await service.segments.look(plan.name)
+        try:
+            await service.segments.look(plan.name)
+        except Trouble as error:
+            raise CutterGone("what the lake has of %s cannot be read: %s" % (plan.name, error))
         self._past.add(ident)
         process = service.processes.get(plan.name)
         if process is None:
