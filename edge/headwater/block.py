@@ -66,10 +66,15 @@ def get_varint(data, pos, end):
     raise BlockError("cut short")
 
 
-# Most bytes that encode() writes or touches for n entries; `irregular` adds room for offsets.
-def bound(alphabet, n, irregular=True):
-    room = _HEAD + _OVERSHOOT + 11 * len(alphabet.codes) + alphabet.width * n
+# Most bytes of a block of n entries; `irregular` adds room for offsets.
+def longest(alphabet, n, irregular=True):
+    room = _HEAD + 11 * len(alphabet.codes) + alphabet.width * n
     return room + 4 * n + 11 if irregular else room
+
+
+# Most bytes that encode() touches for n entries.
+def bound(alphabet, n, irregular=True):
+    return longest(alphabet, n, irregular) + _OVERSHOOT
 
 
 # Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position behind them, or -1 where

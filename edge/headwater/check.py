@@ -10,13 +10,14 @@ report holds the plan.
 import math
 
 from . import plan as plans
-from . import planread
+from . import planread, reserve
 from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
+from .log import table_max
 from .operator import Operator, OperatorError, fields
 from .operators.arguments import arguments
 from .process import GATEWAY, Host, near
-from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, Sizing, Vertex, is_number, kb
+from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Sizing, Vertex, is_number, kb
 
 ERROR, WARNING = "error", "warning"
 
@@ -98,7 +99,12 @@ class Needs:
             if wire.delay_ms is not None:
                 self.delay_ms[wire] = 2 * work.loop_ms(wire)
                 self.cap[wire] = work.feedback_need(wire) or self.cap[wire]
-        self.flash_kb = {host.name: kb(sum(work.flash_bytes(h))) for h, host in enumerate(work.hosts) if h}
+        self.flash_kb = {}
+        written = work.written()
+        for h, host in enumerate(work.hosts):
+            if h and written:
+                deployment = reserve.deployment_bytes(len(builder.dumps(written)), len(written.hosts))
+                self.flash_kb[host.name] = kb(reserve.sectors(written, h, deployment) * SECTOR_BYTES)
 
 
 class _Check(Sizing):
@@ -520,6 +526,7 @@ class _Check(Sizing):
         try:
             made = v.cls(v.params, v.ins, v.outs, size)
             v.state_bytes = made.state_size()
+            v.changed_bytes = _changed_bytes(v.cls)
         except Exception as e:  # the same: what a type raises on its parameters is for the author
             what = str(e) if isinstance(e, OperatorError) else "%s: %s" % (type(e).__name__, e)
             self.error(v, what, "Look up the parameters of %s" % v.declared.kind)
@@ -838,12 +845,14 @@ class _Check(Sizing):
     def resources(self):
         if not self.sized:
             return
-        for v in self.vertices:
-            if len(v.hosts) > 1 and self.checkpoint_bytes(v) > CHECKPOINT_MAX_BYTES:
+        written = self.written()
+        for v in written.vertices if written else ():
+            size = reserve.checkpoint_bytes(written, v) if v.kind else 0
+            if (len(v.hosts) > 1 or self.level) and size > CHECKPOINT_MAX_BYTES:
                 self.error(
-                    v,
+                    self.order[v.index],
                     "a checkpoint with its transfer state takes up to %d KB; a host takes in at most %d KB"
-                    % (kb(self.checkpoint_bytes(v)), CHECKPOINT_MAX_BYTES // 1024),
+                    % (kb(size), CHECKPOINT_MAX_BYTES // 1024),
                     "Lower every= or the caps of its outputs, or give it a smaller state",
                 )
         for h, host in enumerate(self.hosts):
@@ -860,14 +869,8 @@ class _Check(Sizing):
                             "log_kb=%d cannot hold one checkpoint interval" % v.declared.log_kb,
                             "Give log_kb=%d or more, or lower every=" % kb(least),
                         )
-            reserve, log = self.flash_bytes(h)
-            if reserve + log > host.flash_kb * 1024:
-                self.error(
-                    host,
-                    "flash_kb=%d; the log needs %d KB in reserve for checkpoints of %s, and %d KB for samples"
-                    % (host.flash_kb, kb(reserve), _words([v.name for v in held]), kb(log)),
-                    "Give it flash_kb=%d, move operators away, or lower every= or caps" % kb(reserve + log),
-                )
+            if written:
+                self.flash(written, h, host)
             heap = sum([self.buffer_bytes(v, h) for v in runs])
             spare = max([self.buffer_bytes(v, h) for v in held if v.host != h] or [0])
             if RUNTIME_KB * 1024 + heap + spare > host.heap_kb * 1024:
@@ -884,6 +887,30 @@ class _Check(Sizing):
                     "Give it heap_kb=%d, move operators away, or lower every=, batch= or caps"
                     % (RUNTIME_KB + kb(heap + spare)),
                 )
+
+    def flash(self, written, h, host):
+        """Whether the log of a host can hold what it must: see reserve.py."""
+        held = [v.name for v in written.vertices if v.kind and h in reserve.keepers(written, v)]
+        streams, table = reserve.table(written, h)
+        room = table_max(SECTOR_BYTES)
+        if table > room:
+            self.error(
+                host,
+                "the table of what its log holds takes up to %d bytes for %s; a sector has room for %d"
+                % (table, _words([v.name for v in written.vertices if h in v.hosts]), room),
+                "Move operators to another host, or name fewer backups",
+            )
+            return
+        deployment = reserve.deployment_bytes(len(builder.dumps(written)), len(written.hosts))
+        least = reserve.sectors(written, h, deployment) * SECTOR_BYTES
+        if least > host.flash_kb * 1024:
+            kept = reserve.reserve_sectors(written, h, deployment) * SECTOR_BYTES
+            self.error(
+                host,
+                "flash_kb=%d; the log needs %d KB in reserve for checkpoints of %s, and %d KB for the rest"
+                % (host.flash_kb, kb(kept), _words(held), kb(least - kept)),
+                "Give it flash_kb=%d, move operators away, or lower every= or caps" % kb(least),
+            )
 
     # -- what the author should know -------------------------------------------------------------------
 
@@ -909,47 +936,7 @@ class _Check(Sizing):
 
     def number(self):
         p = self.process
-        vertices = []
-        for i, v in enumerate(self.order):
-            rate = v.declared.rate_hz if v.source else None
-            vertices.append(
-                plans.Vertex(
-                    i,
-                    v.name,
-                    v.declared.kind,
-                    0 if v.source else v.cls.VERSION,
-                    v.params,
-                    v.ins,
-                    v.outs,
-                    round(rate * 1000) if rate else 0,
-                    v.hosts,
-                    (v.declared.log_kb or 0) * 1024,
-                )
-            )
-        edges = []
-        for wire in p.wires:
-            lake = wire.vertex is None
-            edges.append(
-                plans.Edge(
-                    0,
-                    self.order.index(self.producer(wire)),
-                    wire.stream.port,
-                    plans.OUTSIDE if lake else self.order.index(self.consumer(wire)),
-                    0 if lake else wire.port,
-                    0 if wire.delay_ms is None else round(wire.delay_ms * 1000),
-                    self.cap(wire),
-                    planread.POLICIES.index(wire.policy or "block"),
-                    wire.lake,
-                    planread.DURABLE.index(wire.durable) if lake else 0,
-                    wire.within_ms if lake else 0,
-                    False,
-                )
-            )
-        edges.sort(key=lambda e: (e.src, e.sport, e.dst == plans.OUTSIDE, e.dst, e.dport, e.lake))
-        names = [host.name for host in self.hosts]
-        written = plans.Plan(
-            p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
-        )
+        written = self.written()
         data = builder.dumps(written)
         try:
             decoded = plans.loads(data)
@@ -984,3 +971,11 @@ def _cycle(vertices):
 
 def _alphabets(texts):
     return tuple([Alphabet(text) for text in texts])
+
+
+def _changed_bytes(cls):
+    """Bytes of all parameters of a type as a checkpoint holds them, at most."""
+    size = 3
+    for name, kind, _, _ in fields(cls.PARAMS):
+        size += len(name) + 2 + (reserve.CONTENT_MAX if kind in ("text", "ints", "expr") else 9)
+    return size

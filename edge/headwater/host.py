@@ -39,6 +39,7 @@ F_WHERE = 0x200  # + vertex: where an operator moved to
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 PERMANENT = 0
 HELD = 3
+DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
 DECISION = 0x4000  # blob: + vertex * 64 + number % 64: decisions stored here
 
 
@@ -112,7 +113,7 @@ class Host:
         from . import starting
 
         starting.start(self, now, site_us, made)
-        let_go("starting", "restoring", "wiring")
+        let_go("starting", "restoring", "wiring", "reserve")
         for inst in self.instances.values():
             for p in inst.ports:
                 y = inst.op.outs[p.number]

@@ -19,6 +19,12 @@
 # - A sector counts once the table at its head is complete; before that its predecessor does.
 # - A sector is erased only after a table or note, itself sound, has said that it is void and up to
 #   where each stream is trimmed; it gets its header after an erase that was read back.
+# - A sector whose live content was copied elsewhere is void, and a table or note says so: or a restart
+#   would find it again and count it as live, and the log would be fuller than before the cut.
+# - Mounting needs a free sector, and so does copying. The newest sector counts as free where nothing in it
+#   lives: opening the next one costs nothing then, so facts can always be written. What pins a sector
+#   leaves the more urgent ones their part: runs leave the reserve and two sectors, blobs leave two,
+#   facts, and whatever frees room, one.
 # Records are not read back after programming: the chip verifies its programs itself, a worn sector
 # shows in the verified erase, and the reading would cost more than the append.
 
@@ -58,6 +64,8 @@ _NOTE = const(14)  # id 1 when it closes a copy: sectors
 _NEXT = const(0x4000)  # void, and the one to be used next
 _BAD = const(0x8000)  # an erase of it failed; never used again
 
+_SECTORS_MAX = const(16383)
+_WALKS = const(8)  # sectors that a run looks at, for room
 _LOW = const(0x1FFFFFFF)  # the index holds xi modulo 2**29: small integers on a board
 _HELD = const(0x20000000)  # marks an index entry that holds something
 
@@ -98,16 +106,16 @@ class _Stream:
 
 
 class Log:
-    # scratch_bytes: records up to this size are built without allocating.
-    def __init__(self, device, reserve_bytes=0, scratch_bytes=512):
+    # reserve: see ensure_reserve. scratch_bytes: records up to this size are built without allocating.
+    def __init__(self, device, reserve=(), scratch_bytes=512):
         self._dev = device
         self._n = device.ioctl(4, 0)
         self._size = device.ioctl(5, 0)
-        if self._size < 512 or not 5 <= self._n < _NEXT:
+        if self._size < 512 or not 5 <= self._n <= _SECTORS_MAX:
             raise LogError("a log needs 5 to 16383 sectors of at least 512 bytes")
         self._buf = bytearray(min(max(scratch_bytes, 256), self._size))
         self._h = bytearray(_HEADER)
-        self._reserve = reserve_bytes
+        self._reserve = reserve
         self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed
         self._cycles = 0  # most erases of a sector
         self._seq = array("I", bytes(4 * self._n))  # 0: not part of the log
@@ -459,23 +467,26 @@ class Log:
         return b"".join([pack("<H", mark) for mark in marks])
 
     # Makes room for a record; floor: free sectors that must be left.
-    def _room(self, end, floor):
+    def _room(self, end, floor, walks=_SECTORS_MAX):
         if not self._sound:
             raise LogError("not mounted, or the device failed in a program: mount the log")
-        for _ in range(2):
-            if self._pos + ((end + 15) & ~15) <= self._lim:
-                return
-            if not self._gain(floor + 1):
+        total = (end + 15) & ~15
+        if total > self._usable:
+            raise LogFull("a record of %d bytes does not fit into a sector" % end)
+        while self._pos + total > self._lim:
+            # A sector in which nothing lives is free again once the next one is open.
+            want = floor + 1 if self._holds(self._p) else floor
+            if not self._gain(want, walks):
                 raise LogFull("the log is full: %d sectors are free, %d must stay" % (self._free, floor))
             self._open()
-        raise LogError("a record of %d bytes does not fit into a sector" % end)
 
     # Opens sector p, erased, as the newest: header, table.
     def _open(self, p=-1):
         if p < 0:
             p = self._take()
+        if self._p < 0 or self._holds(self._p):
+            self._free -= 1
         self._begin(p, self._seq[self._p] + 1 if self._p >= 0 else 1, 0)
-        self._free -= 1
         self._probed = 0
         if self._next < 0:
             self._choose()
@@ -522,7 +533,7 @@ class Log:
     def _limit(self):
         self._lim = self._size - _SLACK - 16 * len(self._streams)
         self._usable = self._lim - _HEADER - self._table_size()
-        self._floor = 2 + (self._sectors(self._reserve) if self._reserve else 0)
+        self._floor = 3 + sectors_for(self._reserve, self._usable)
 
     # New sectors that so many bytes of blobs need at most.
     def _sectors(self, size):
@@ -604,14 +615,19 @@ class Log:
             self._say([p])
 
     def _is_live(self, p):
+        return p == self._p or self._holds(p)
+
+    # Does sector p hold anything that lives, or may it once a chain under way is closed? saved: with the
+    # streams trimmed as flash knows.
+    def _holds(self, p, saved=False):
         seq = self._seq[p]
         if not seq:
             return False
-        if p == self._p or self._hold and seq >= self._hold:
+        if self._hold and seq >= self._hold:
             return True
         for s in self._streams.values():
             hi = s.hi[p]
-            if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - s.first:
+            if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - (s.saved if saved else s.first):
                 return True
         for b in self._blobs.values():
             if self._touches(b, seq):
@@ -622,21 +638,31 @@ class Log:
     def _touches(self, b, seq):
         return self._seq[b[0]] <= seq <= self._seq[b[3]]
 
+    # Counts the free sectors, as a restart would: what was trimmed in RAM alone is not free yet.
     def _count(self):
         self._free = self._n - len(self._bad)
         oldest = self._seq[self._p]
         for p in range(self._n):
-            if self._is_live(p):
+            if p == self._p or self._holds(p, True):
                 self._free -= 1
                 oldest = min(oldest, self._seq[p])
         self._oldest = oldest
         self._dirty = False
 
-    # Tries to have `want` free sectors, by copying what little lives in others.
-    def _gain(self, want):
+    # Tries to have `want` free sectors, by copying what little lives in others. Runs can wait, so they
+    # look at a few sectors a call; whatever else is written looks at all of them.
+    def _gain(self, want, walks=_SECTORS_MAX):
         if self._free < want and self._dirty:
+            self._dirty = False
+            try:
+                self.sync()  # what was trimmed is free for others once flash knows of it
+            except LogFull:
+                pass
             self._count()
-        walks = 0 if self._busy else 8
+        if self._busy:
+            walks = 0
+        elif walks > _WALKS and self._free < want:
+            self._probed = 0
         while self._free < want and self._free > 1 and walks and self._probed < self._n:
             self._probe = p = (self._probe + 1) % self._n
             self._probed += 1
@@ -669,6 +695,8 @@ class Log:
             size += len(run[3]) + 42
         if size * share > self._usable:
             return False
+        if self._free < 2 + self._holds(self._p) and size + 64 > self._lim - self._pos:
+            return False  # not even for a moment
         self._busy = True
         try:
             for key in blobs:
@@ -678,6 +706,8 @@ class Log:
                 self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
             self._drop_sector(p)
+            self._out.append(p)
+            self._write(_NOTE, 0, self._marked([p]), 1)
             self._counts[5] += 1
         except (LogFull, StopIteration):  # what was copied is there twice, and equal; or a blob is damaged
             return False
@@ -711,7 +741,7 @@ class Log:
         s = self._streams.get(stream)
         if xi != (s.last + 1 if s else 1) or not 0 < n < 65536 or not body:
             raise LogError("stream %d: %d entries from %d on cannot follow its tail" % (stream, n, xi))
-        if self._free < self._floor and not self._gain(self._floor):
+        if self._free < self._floor and not self._gain(self._floor, _WALKS):
             return False
         try:
             if s is None:
@@ -720,7 +750,7 @@ class Log:
             ts = ts_last - s.ts
             start = 14 if 0 <= ts < 1 << 32 else 26
             end = start + len(body)
-            self._room(end, self._floor)
+            self._room(end, self._floor, _WALKS)
         except LogFull:
             return False
         buf = self._scratch(end)
@@ -738,17 +768,17 @@ class Log:
 
     # Whether entries of `size` bytes would be taken now.
     def takes(self, size):
-        if self._free < self._floor and not self._gain(self._floor):
+        if self._free < self._floor and not self._gain(self._floor, _WALKS):
             return False
         try:
-            self._room(min(size + 26, self._size // 2), self._floor)
+            self._room(min(size + 26, self._size // 2), self._floor, _WALKS)
         except LogFull:
             return False
         return True
 
     # The stream goes on behind xi_last; what was held of it is let go.
     def start_stream(self, stream, xi_last, ts_last):
-        self._start(stream, xi_last, ts_last, 2)
+        self._start(stream, xi_last, ts_last, 1)
 
     def _start(self, stream, xi_last, ts_last, floor):
         s = self._streams.get(stream)
@@ -851,10 +881,10 @@ class Log:
 
     # ---- facts --------------------------------------------------------------------------------
 
-    # Refuses what would make the table larger than half a sector.
+    # Refuses what would make the table larger than three quarters of a sector.
     def _fits(self, more):
-        if self._table_size() + more > self._size >> 1:
-            raise LogFull("facts, streams and blobs together need more than half a sector")
+        if self._table_size() + more > table_max(self._size):
+            raise LogFull("facts, streams and blobs together need more than three quarters of a sector")
 
     def put(self, key, value):
         old = self._facts.get(key)
@@ -863,7 +893,7 @@ class Log:
         if len(value) > 200 or not 0 <= key < 65536:
             raise LogError("fact %d: keys are below 65536, values have up to 200 bytes" % key)
         self._fits(len(value) - len(old) if old is not None else len(value) + 4)
-        self._write(_FACT, key, value, 2)
+        self._write(_FACT, key, value, 1)
         self._facts[key] = bytes(value)
 
     def get(self, key):
@@ -891,12 +921,15 @@ class Log:
 
     def _store(self, key, size, parts):
         buf = self._buf
-        floor = 1 if self._busy else 2
+        floor = 1 if self._busy else 3
         end = 8 + size
         whole = end <= len(buf) and end <= self._usable - 16
+        pinned = self._holds(self._p)
+        want = 0 if pinned or self._busy else floor
         if self._pos + size * 17 // 16 + 96 > self._lim:
-            if not self._gain(floor + (1 if whole else self._sectors(size))):
-                raise LogFull("blob %d: no room for %d bytes" % (key, size))
+            want = floor + (int(pinned) if whole else self._sectors(size))
+        if want and not self._gain(want):
+            raise LogFull("blob %d: no room for %d bytes" % (key, size))
         self._part = b""
         if whole:
             self._room(end, floor)
@@ -1023,19 +1056,21 @@ class Log:
 
     # ---- figures ------------------------------------------------------------------------------
 
-    # The reserve that streams leave alone, beside two sectors. True where it is there now.
-    def ensure_reserve(self, reserve_bytes):
-        self._reserve = reserve_bytes
+    # The sizes of all blobs that may have to be here at once, the one being written included: streams
+    # leave the sectors that these need alone, whatever is there already. True where they are free now.
+    def ensure_reserve(self, sizes):
+        self._reserve = sizes
         self._limit()
         return self._gain(self._floor)
 
     # Bytes that streams may still take.
     def free_bytes(self):
-        if self._dirty:
-            self._count()
-        if self._free < self._floor:
+        free = self._n - len(self._bad)
+        for p in range(self._n):
+            free -= self._is_live(p)
+        if free < self._floor:
             return 0
-        return (self._free - self._floor) * self._usable + max(0, self._lim - self._pos)
+        return (free - self._floor) * self._usable + max(0, self._lim - self._pos)
 
     # Bytes that streams may take of an empty log.
     def usable_bytes(self):
@@ -1050,3 +1085,22 @@ class Log:
     # Erases of every sector, as its header says; 0 where it has none.
     def cycles(self):
         return [self._cycled if self._header(p) else 0 for p in range(self._n)]
+
+
+# Bytes of a sector that its table may take at most.
+def table_max(sector_bytes):
+    return sector_bytes * 3 // 4
+
+
+# Sectors that blobs of these sizes occupy at most, each sector with room for `usable` bytes. A large one
+# lies in sectors of its own but for its ends. Small ones that leave half of a sector unused are moved
+# together when room is short; those in the newest sector are not.
+def sectors_for(sizes, usable):
+    large = small = 0
+    for size in sizes:
+        size = size * 17 // 16 + 96
+        if 2 * size <= usable:
+            small += size
+        else:
+            large += 2 + size // max(64, usable - 64)
+    return large + 1 + 2 * small // max(64, usable) + (small > 0) if sizes else 0

@@ -32,7 +32,22 @@ class Vertex:
     # hosts     host numbers, best first: hosts[0] runs it, the others hold its checkpoints and
     #           may take it over. Host 0 is the gateway.
     # log_bytes for a source: most bytes of log it may fill; 0: what there is
-    def __init__(self, index, name, kind, version, params, ins, outs, rate_mhz, hosts, log_bytes):
+    # state_bytes, changed_bytes: of an operator's state, and of all its parameters in a checkpoint, at most
+    def __init__(
+        self,
+        index,
+        name,
+        kind,
+        version,
+        params,
+        ins,
+        outs,
+        rate_mhz,
+        hosts,
+        log_bytes,
+        state_bytes=0,
+        changed_bytes=0,
+    ):
         self.index = index
         self.name = name
         self.kind = kind
@@ -43,6 +58,8 @@ class Vertex:
         self.rate_mhz = rate_mhz
         self.hosts = hosts
         self.log_bytes = log_bytes
+        self.state_bytes = state_bytes
+        self.changed_bytes = changed_bytes
 
 
 class Edge:

@@ -6,7 +6,8 @@
 #   process   [name, strategy, every, level, batch, batch_ms, [host name ..], [alphabet text ..],
 #              [vertex ..], [edge ..]]
 #   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
-#              [.. of each output port], rate_mhz, log_bytes]; -1 for a disabled input port;
+#              [.. of each output port], rate_mhz, log_bytes,
+#              state_bytes, changed_bytes]; -1 for a disabled input port;
 #              a parameter that has its default is left out. In a value that is a list, a list inside
 #              it stands as false, its length, its items: trees are deeper than msgpack lists may be
 #   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms]
@@ -41,6 +42,7 @@ DELAY_US_MAX = 1000000000  # a small integer on a board
 WITHIN_MS_MAX = 1000000000
 RATE_MHZ_MAX = 1000000000
 LOG_BYTES_MAX = 1 << 29
+STATE_BYTES_MAX = 65535
 LAKE_NAME_MAX = 64
 DEPLOYMENT_MAX = (1 << 63) - 1  # what a database can hold
 
@@ -121,7 +123,8 @@ def _tree(where, flat, pos, n, depth):
 
 def _vertex(i, row, alphabets):
     where = "vertex %d" % i
-    name, kind, version, params, ins, outs, rate_mhz, log_bytes = _list("fields", where, row, 8, 8)
+    row = _list("fields", where, row, 10, 10)
+    name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes = row
     _text("name", where, name)
     _text("kind", where, kind, True)
     _int("version", where, version, 0, 65535)
@@ -141,7 +144,10 @@ def _vertex(i, row, alphabets):
     outs = tuple([alphabets[_int("output", where, a, 0, top)] for a in outs])
     _int("rate_mhz", where, rate_mhz, 0, 0 if kind else RATE_MHZ_MAX)
     _int("log_bytes", where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
-    return Vertex(i, name, kind, version, params, ins, outs, rate_mhz, (), log_bytes)
+    _int("state_bytes", where, state_bytes, 0, STATE_BYTES_MAX if kind else 0)
+    _int("changed_bytes", where, changed_bytes, 0, STATE_BYTES_MAX if kind else 0)
+    row = (rate_mhz, (), log_bytes, state_bytes, changed_bytes)
+    return Vertex(i, name, kind, version, params, ins, outs, *row)
 
 
 def _edge(i, row, vertices, taken, lakes):

@@ -24,14 +24,15 @@ _F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe
 GAP_FULL = 1  # dropped by the edge's declared policy
 GAP_GIVEN_UP = 2  # an operator gave up regenerating
 GAP_GATEWAY_LOST = 3  # only the gateway had it, and its database is lost
+GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
 
 
 class Reader:
-    def __init__(self, edge):
+    def __init__(self, edge, epoch):
         self.edge = edge
         self.local = None  # the InEdge, where the consumer runs on this host
         self.host = -1  # host of the consumer, -1 while unknown
-        self.epoch = (0, 0)
+        self.epoch = epoch  # newest epoch of the consumer that spoke: at first the one it starts with
         self.safe = 0
         self.saved = 0  # of it, what flash knows of at least
         self.name = []
@@ -69,7 +70,7 @@ class OutPort:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
-        self.readers = [Reader(e) for e in edges]
+        self.readers = [Reader(e, first_epoch(host.plan, e)) for e in edges]
         self.inside = any([e.dst != OUTSIDE for e in edges])
         self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
         self.serial = 0
@@ -329,9 +330,14 @@ class OutPort:
         r.epoch = epoch
         self.save(r)
 
+    # What is trimmed from RAM alone stands in the checkpoint that covers it; of such a stream flash
+    # remembers the epoch.
     def save(self, r):
         r.saved = r.safe
-        self.host.store.put(_F_READER + r.edge.index, pack.dumps(self.record(r)))
+        rec = self.record(r)
+        if not self.spills:
+            rec[4:] = [0, [], []]
+        self.host.store.put(_F_READER + r.edge.index, pack.dumps(rec))
 
     def record(self, r):
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
@@ -389,6 +395,11 @@ class OutPort:
             return self.sealed >= xi
         local = self.spills and self.host.plan.level == LOCAL
         return local and self.sealed >= xi and self.first() <= self.trim_to
+
+
+# The epoch under which the consumer of an edge begins.
+def first_epoch(plan, e):
+    return (1, plan.vertices[e.dst].hosts[0] if e.dst != OUTSIDE else 0)
 
 
 # Copy a part of one batch into another.

@@ -371,7 +371,8 @@ def dumps(p):
         params = {
             name: _flat(value) if isinstance(value, list) else value for name, value in v.params.items()
         }
-        rows.append([v.name, v.kind, v.version, params, ins, outs, v.rate_mhz, v.log_bytes])
+        row = [v.name, v.kind, v.version, params, ins, outs, v.rate_mhz, v.log_bytes]
+        rows.append(row + [v.state_bytes, v.changed_bytes])
     links = []
     for e in p.edges:
         links.append(

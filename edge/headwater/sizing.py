@@ -6,13 +6,11 @@ import math
 
 from . import plan as plans
 from .operator import fields
-from .planread import DELAY_US_MAX
+from .planread import DELAY_US_MAX, DURABLE, POLICIES
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
-CHECKPOINT_HEAD_BYTES = 96  # position, epoch, seals
-CHECKPOINT_PORT_BYTES = 64  # per port: stream time, consumers and their names
 SAFE_MS = 400  # the lake lets a Safe wait this long
 CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
 
@@ -39,6 +37,7 @@ class Vertex:
         self.interval = 1  # most elements between two checkpoints
         self.interval_s = None
         self.state_bytes = 0
+        self.changed_bytes = 0  # of its parameters, where all of them were changed
         self.floats = False
         self.host = None
         self.hosts = ()
@@ -245,23 +244,15 @@ class Sizing:
             return None
         return math.ceil(rate * (wire.delay_ms + self.latency_ms(wire)) / 1000) + self.need(wire)
 
-    # -- checkpoints, logs, heap ---------------------------------------------------------------------
+    # -- logs, heap ------------------------------------------------------------------------------------
     #
-    #   checkpoint(v) = head + state + for each port: head + cap * (width + 4)   [transfer state's bound]
-    #   reserve(host) = 2 sectors + sum of 2 * checkpoint(v), v hosted or held   [protocol: the ring log]
-    #   flash        >= reserve + 2 sectors + for each source: its log_kb, or one interval
+    #   flash        >= what reserve.py says
     #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
 
     def port_caps(self, v):
         for port in range(len(v.outs or ())):
             caps = [self.cap(wire) for wire in v.outputs.get(port, ())]
             yield v.outs[port], max([c for c in caps if isinstance(c, int)] or [self.process.batch])
-
-    def checkpoint_bytes(self, v):
-        total = CHECKPOINT_HEAD_BYTES + CHECKPOINT_PORT_BYTES * len(v.ins) + v.state_bytes
-        for alphabet, cap in self.port_caps(v):
-            total += CHECKPOINT_PORT_BYTES + cap * (alphabet.width + 4)
-        return total
 
     def buffer_bytes(self, v, host):
         """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
@@ -281,17 +272,58 @@ class Sizing:
     def log_bytes(self, v):
         return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
 
-    def flash_bytes(self, h):
-        """(reserve, room for samples) that a host needs at least."""
-        reserve = 2 * SECTOR_BYTES
-        log = 2 * SECTOR_BYTES
-        for v in self.vertices:
-            if h in v.hosts and not v.source:
-                reserve += 2 * self.checkpoint_bytes(v)
-            elif v.host == h and v.outs:
-                declared = v.declared.log_kb
-                log += declared * 1024 if isinstance(declared, int) else self.log_bytes(v)
-        return reserve, log
+    def written(self):
+        """The process as a plan, still without its bytes; None where too little of it is known."""
+        p = self.process
+        if not self.sized or self.strategy is None or self.level is None or len(self.order) < len(self.vertices):
+            return None
+        vertices = []
+        for i, v in enumerate(self.order):
+            if not v.hosts or v.outs is None or (not v.source and v.ins is None):
+                return None
+            rate = v.declared.rate_hz if v.source else None
+            vertices.append(
+                plans.Vertex(
+                    i,
+                    v.name,
+                    v.declared.kind,
+                    0 if v.source else v.cls.VERSION,
+                    v.params,
+                    v.ins,
+                    v.outs,
+                    round(rate * 1000) if is_number(rate) else 0,
+                    v.hosts,
+                    v.declared.log_kb * 1024 if isinstance(v.declared.log_kb, int) else 0,
+                    v.state_bytes,
+                    v.changed_bytes,
+                )
+            )
+        edges = []
+        for wire in p.wires:
+            lake = wire.vertex is None
+            if not isinstance(self.cap(wire), int):
+                return None
+            edges.append(
+                plans.Edge(
+                    0,
+                    self.order.index(self.producer(wire)),
+                    wire.stream.port,
+                    plans.OUTSIDE if lake else self.order.index(self.consumer(wire)),
+                    0 if lake else wire.port,
+                    round(wire.delay_ms * 1000) if is_number(wire.delay_ms) else 0,
+                    self.cap(wire),
+                    POLICIES.index(wire.policy) if wire.policy in POLICIES else 0,
+                    wire.lake,
+                    DURABLE.index(wire.durable) if lake and wire.durable in DURABLE else 0,
+                    wire.within_ms if lake else 0,
+                    False,
+                )
+            )
+        edges.sort(key=lambda e: (e.src, e.sport, e.dst == plans.OUTSIDE, e.dst, e.dport, e.lake))
+        names = [host.name for host in self.hosts]
+        return plans.Plan(
+            p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
+        )
 
 
 def is_number(value):

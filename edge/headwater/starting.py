@@ -1,9 +1,9 @@
 # How a host begins, or begins again: everything comes from its store.
 
-from . import pack, restoring, wire, wiring
+from . import pack, reserve, restoring, wire, wiring
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
-from .host import F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
+from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
 from .inputs import InEdge
 from .instance import ASKING, WAITING, Instance
 from .plan import ECOC, FLASH, OUTSIDE
@@ -13,20 +13,6 @@ from .seal import Peer
 from .source import Source
 
 _WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
-_STATE_MAX = 1024  # bytes of an operator's own state, as far as the reserve is concerned
-
-
-# Flash that samples and spill never enter: twice the largest checkpoint, transfer state at its bound
-# included, of every operator that runs here or whose checkpoints are held here.
-def reserve_bytes(plan, me):
-    total = 0
-    for v in plan.vertices:
-        if v.kind and me in v.hosts:
-            size = _STATE_MAX
-            for k in range(len(v.outs)):
-                size += 64 + v.outs[k].width * max([e.cap for e in plan.outs(v.index, k)])
-            total += 2 * size
-    return total
 
 
 # made: operators that are likely to run here, by vertex.
@@ -81,7 +67,7 @@ def start(host, now, site_us, made):
             if e.dst == OUTSIDE:
                 _end(host, e)
     wiring.wire(host)
-    store.ensure_reserve(reserve_bytes(plan, me))
+    store.ensure_reserve(reserve.blobs(plan, me, store.blob_size(DEPLOYMENT)))
     for inst in list(host.instances.values()):
         if inst.ck.pos:
             host.store_at_level(inst)

@@ -9,13 +9,13 @@ from headwater.log import Log, LogError, LogFull
 NUMBER = 0x1122334455667788
 
 
-def new(sectors=10, size=512, reserve=0):
+def new(sectors=10, size=512, reserve=()):
     flash = CutFlash(sectors, size, 3)
     Log.format(flash, NUMBER)
     return flash, mounted(flash, reserve)
 
 
-def mounted(flash, reserve=0):
+def mounted(flash, reserve=()):
     log = Log(flash, reserve, 256)
     log.mount()
     return log
@@ -116,7 +116,7 @@ def test_a_pinned_stream_is_carried_round_the_ring():
 
 
 def test_the_reserve_is_refused_to_streams_and_open_to_the_rest():
-    flash, log = new(10, 512, 600)
+    flash, log = new(13, 512, (500,))
     k = 0
     while log.append_run(1, k + 1, 1, k, body(k)):
         k += 1
@@ -125,7 +125,7 @@ def test_the_reserve_is_refused_to_streams_and_open_to_the_rest():
     log.put_blob(1, body(1, 500))
     log.put(1, body(2, 50))
     assert not log.append_run(1, k + 1, 1, k, body(k))
-    log = mounted(flash, 600)
+    log = mounted(flash, (500,))
     assert log.get_blob(1) == body(1, 500)
     assert [read(log, 1, i + 1) for i in range(k)] == [body(i) for i in range(k)]
     log.trim(1, k)

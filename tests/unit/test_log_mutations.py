@@ -139,9 +139,18 @@ class TwoPieceRename(Log):
 class TrimForgottenBeforeErase(Log):
     """Frees sectors by trims that flash does not know of."""
 
+    gaining = False
+
     def sync(self, floor=1):
-        if floor:
+        if floor and not self.gaining:
             super().sync(floor)
+
+    def _gain(self, *wanted):
+        self.gaining = True
+        try:
+            return super()._gain(*wanted)
+        finally:
+            self.gaining = False
 
     def _entry(self, kind, key, body):
         if kind == 3:

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 STREAMS = st.sampled_from((1, 2, 700))
 KEYS = st.integers(0, 4)
 SIZES = st.integers(1, 180)
-SECTORS, SECTOR_SIZE, RESERVE = 14, 768, 300
+SECTORS, SECTOR_SIZE, RESERVE = 14, 768, (300,)
 
 
 class LogLives(RuleBasedStateMachine):

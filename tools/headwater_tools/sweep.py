@@ -19,9 +19,9 @@ from headwater.log import Log, LogError, LogFull
 
 Step = tuple[Any, ...]
 
-SECTORS = 14
+SECTORS = 16
 SECTOR_SIZE = 768
-RESERVE = 300
+RESERVE = (300,)
 LOG_NUMBER = 0x0123456789ABCDEF
 PERIOD_US = 2777
 ERASE_SHARES = (0, 90, 200, 255)  # how far a cut erase has got, of 256
@@ -192,14 +192,14 @@ def life() -> list[Step]:
         ("append", PULSE, 3, 30),
         ("idle",),
     ]
-    for turn in range(18):  # an electrocardiogram turns the ring; its consumer checkpoints
+    for turn in range(24):  # an electrocardiogram turns the ring; its consumer checkpoints
         steps += [("append", ECG, 36, 60 + 7 * (turn % 5)), ("append", ECG, 36, 90)]
         if turn % 2:
             steps += [("put", 3, 24), ("blob", 11, 70), ("rename", 11, 10), ("trim", ECG, 72)]
         if turn % 5 == 1:
             steps += [("append", PULSE, 1, 25), ("sync",)]
         if turn % 7 == 3:
-            steps += [("blob", 12, 360 + 12 * turn), ("idle",)]
+            steps += [("blob", 12, 360 + 12 * (turn % 11)), ("idle",)]
         if turn % 7 == 5:
             steps += [("rename", 12, 13), ("put", 4 + turn % 3, 9)]
         if turn == 9:

@@ -46,7 +46,7 @@ class Life:
     def __init__(self) -> None:
         self.flash = CutFlash(SECTORS, SECTOR_SIZE, 1)
         Log.format(self.flash, 0x5EED)
-        self.log = Log(self.flash, reserve_bytes=4 * CHECKPOINT_BYTES)
+        self.log = Log(self.flash, reserve=4 * (CHECKPOINT_BYTES,))
         self.log.mount()
         self.log.put(BOOT, bytes(8))
         self.log.put(NAME, bytes(FACT_BYTES))
@@ -94,7 +94,7 @@ class Life:
 
     def mount_ms(self) -> float:
         before = self.flash.time_us
-        Log(self.flash, reserve_bytes=4 * CHECKPOINT_BYTES).mount()
+        Log(self.flash, reserve=4 * (CHECKPOINT_BYTES,)).mount()
         return (self.flash.time_us - before) / 1000
 
 

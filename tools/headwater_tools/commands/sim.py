@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from .. import Trouble
-from ..sim.mix import PROCESSES, SECONDS, Job, Outcome, plan_of_file, play, total
+from ..sim.mix import PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
+from ..sim.record import Record, Sweep, recorded
 
 SUMMARY = "deterministic simulation from a seed: hosts, links, flash, faults; `--seed N` replays"
 
@@ -22,7 +25,9 @@ DEFAULT_SEEDS = range(1, 101)
 SECONDS_MAX = 3600
 SEEDS_MAX = 1_000_000
 STORIES_MAX = 5  # failures told at length; of the rest one line each
-SAY_EVERY_S = 5  # between two progress lines where there is no terminal
+SAY_EVERY_S = 5  # at least, between two progress lines where there is no terminal
+SAY_SHARE = 50  # and this part of the time so far: a log of a night has hundreds of them, not thousands
+WIDTH = 100
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +45,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="an example in variants, a random process a seed, or `mix` of all (default)",
     )
     parser.add_argument(
-        "--seconds", type=int, default=SECONDS, metavar="S", help="simulated time with faults (default: 25)"
+        "--seconds", type=int, metavar="S", help="simulated time with faults (default: %d)" % SECONDS
     )
     parser.add_argument("--no-faults", action="store_true", help="nothing fails")
+    parser.add_argument(
+        "--resume",
+        metavar="RESULTS",
+        help="write the result of each history to this file as it ends; if the file exists, continue the "
+        "sweep that it records: play only what is missing, and summarise all of it. FILE, --seeds and the "
+        "like may then be left out; if given, they must be those of the recorded sweep",
+    )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--jobs", type=int, metavar="J", help="processes to run on (default: the cores)")
 
@@ -58,16 +70,10 @@ def _seeds(text: str) -> range:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    jobs = _jobs(args)
-    workers = min(args.jobs or os.cpu_count() or 1, len(jobs))
+    sweep = _sweep(args)
     start = time.monotonic()
-    outcomes: list[Outcome] = []
-    with _played(jobs, workers) as played:
-        progress = _Progress(len(jobs))
-        for outcome in played:
-            outcomes.append(outcome)
-            progress(outcome)
-        progress.clear()
+    with Record(args.resume, sweep) if args.resume else nullcontext() as record:
+        outcomes = _play_all(sweep, record, args)
     outcomes.sort(key=lambda outcome: outcome.job.seed)
     failed = [outcome for outcome in outcomes if not outcome.ok]
     if args.trace:
@@ -80,12 +86,16 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         else:
             print("seed %d: %s; replay: %s" % (outcome.job.seed, outcome.errors[0], outcome.job.replay()))
     counts = total(outcomes)
-    _summarise(outcomes, failed, counts, time.monotonic() - start)
+    took = "%.1f s" % (time.monotonic() - start)
+    if record and record.outcomes:
+        took += " without the {:,} histories recorded before".format(len(record.outcomes))
+    _summarise(outcomes, failed, counts, took)
     return 1 if failed else 0, {
         **counts,
-        "seed": jobs[0].seed,
-        "seeds": len(jobs),
-        "process": args.file or args.process or "mix",
+        "seed": sweep.seeds[0],
+        "seeds": len(sweep.seeds),
+        "process": sweep.file or sweep.process,
+        "drawn": drawn(outcomes),
         "failed": [
             {"seed": o.job.seed, "process": o.title, "errors": o.errors, "replay": o.job.replay()}
             for o in failed
@@ -93,29 +103,93 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     }
 
 
-def _jobs(args: argparse.Namespace) -> list[Job]:
+def _play_all(sweep: Sweep, record: Record | None, args: argparse.Namespace) -> list[Outcome]:
+    """The outcomes of a sweep: those on record, and those of the histories that were still to be played."""
+    outcomes = list(record.outcomes) if record else []
+    known = {outcome.job.seed for outcome in outcomes}
+    jobs = [job for job in sweep.jobs() if job.seed not in known]
+    workers = min(args.jobs or os.cpu_count() or 1, len(jobs))
+    progress = _Progress(len(sweep.seeds), outcomes)
+    try:
+        with _played(jobs, workers) as played:
+            for outcome in played:
+                if not args.trace:
+                    outcome.shorten()
+                if record:
+                    record.append(outcome)
+                outcomes.append(outcome)
+                progress(outcome)
+    except BaseException:
+        progress.clear()
+        if record:
+            print(_how_to_continue(record.path, len(outcomes), len(sweep.seeds)), file=sys.stderr)
+        raise
+    progress.clear()
+    return outcomes
+
+
+def _how_to_continue(path: str, done: int, count: int) -> str:
+    text = "{:,} of {:,} histories are recorded; continue with: hw sim --resume {}"
+    return text.format(done, count, shlex.quote(path))
+
+
+def _sweep(args: argparse.Namespace) -> Sweep:
+    """The sweep that the command line asks for; what it leaves out comes from the record, if there is one."""
     if args.file and args.process:
         raise Trouble("a file and --process %s: give one of them" % args.process)
-    if not 1 <= args.seconds <= SECONDS_MAX:
+    if args.seconds is not None and not 1 <= args.seconds <= SECONDS_MAX:
         raise Trouble("--seconds %d: give 1 to %d" % (args.seconds, SECONDS_MAX))
     if args.jobs is not None and not 1 <= args.jobs <= 256:
         raise Trouble("--jobs %d: give 1 to 256" % args.jobs)
     if args.seed is not None and args.seed < 0:
         raise Trouble("--seed %d: give 0 or more" % args.seed)
-    if args.file:
-        if Path(args.file).is_dir():
-            raise IsADirectoryError(21, "is a folder: name a process file", args.file)
-        plan_of_file(args.file)
-    seeds = args.seeds or DEFAULT_SEEDS
-    if args.seed is not None:
-        seeds = range(args.seed, args.seed + 1)
-    kind = "" if args.file else args.process or "mix"
-    return [Job(seed, kind, args.file or "", args.seconds, not args.no_faults) for seed in seeds]
+    if args.resume and args.trace:
+        raise Trouble("--resume with --trace: the results hold no traces; trace one history with --seed N")
+    seeds = args.seeds if args.seed is None else range(args.seed, args.seed + 1)
+    before = recorded(args.resume) if args.resume else None
+    if before:
+        _must_agree(args, seeds, before)
+        sweep = before
+    else:
+        sweep = Sweep(
+            "" if args.file else args.process or "mix",
+            args.file or "",
+            seeds or DEFAULT_SEEDS,
+            args.seconds or SECONDS,
+            not args.no_faults,
+        )
+    if sweep.file:
+        if Path(sweep.file).is_dir():
+            raise IsADirectoryError(21, "is a folder: name a process file", sweep.file)
+        plan_of_file(sweep.file)
+    return sweep
+
+
+def _must_agree(args: argparse.Namespace, seeds: range | None, before: Sweep) -> None:
+    """Refuse arguments that are not those of the recorded sweep."""
+    span = "--seeds {0.start}:{0.stop}".format
+    played = before.file or "--process %s" % before.process
+    wrong = []
+    if args.file and not (before.file and Path(args.file).resolve() == Path(before.file).resolve()):
+        wrong.append((played, args.file))
+    if args.process and args.process != before.process:
+        wrong.append((played, "--process %s" % args.process))
+    if seeds and seeds != before.seeds:
+        wrong.append((span(before.seeds), span(seeds)))
+    if args.seconds is not None and args.seconds != before.seconds:
+        wrong.append(("--seconds %d" % before.seconds, "--seconds %d" % args.seconds))
+    if args.no_faults and before.faults:
+        wrong.append(("a sweep with faults", "--no-faults"))
+    if wrong:
+        raise Trouble(
+            "%s: it records %s, not %s: leave that out to continue the recorded sweep, or name another file"
+            % (args.resume, " and ".join(w[0] for w in wrong), " and ".join(w[1] for w in wrong))
+        )
 
 
 @contextmanager
 def _played(jobs: list[Job], workers: int) -> Iterator[Iterator[Outcome]]:
-    if workers == 1:
+    if workers <= 1:
         yield map(play, jobs)
         return
     # spawn: a worker is the same wherever the command is called from.
@@ -130,22 +204,28 @@ def _quiet() -> None:
 class _Progress:
     """How far a sweep is: one line that is overwritten, or a line now and then."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, recorded: list[Outcome]) -> None:
         self.count = count
-        self.done = self.failed = 0
+        self.before = self.done = len(recorded)
+        self.failed = sum(not outcome.ok for outcome in recorded)
         self.terminal = sys.stderr.isatty()
-        self.said = time.monotonic()
+        self.start = self.said = time.monotonic()
 
     def __call__(self, outcome: Outcome) -> None:
         self.done += 1
         self.failed += not outcome.ok
         now = time.monotonic()
-        if self.count == 1 or now - self.said < (0.1 if self.terminal else SAY_EVERY_S):
+        pause_s = 0.1 if self.terminal else max(SAY_EVERY_S, (now - self.start) / SAY_SHARE)
+        if self.count == 1 or now - self.said < pause_s:
             return
         self.said = now
-        text = "%d of %d histories, %d fail" % (self.done, self.count, self.failed)
+        text = "{:,} of {:,} histories, {:,} fail".format(self.done, self.count, self.failed)
+        if self.done < self.count:
+            # Recorded histories took this run no time.
+            left_s = (now - self.start) * (self.count - self.done) / (self.done - self.before)
+            text += ", about %s left" % duration(left_s)
         if self.terminal:
-            print("\r" + text, end="", file=sys.stderr, flush=True)
+            print("\r%s\033[K" % text, end="", file=sys.stderr, flush=True)
         else:
             print(text, file=sys.stderr, flush=True)
 
@@ -154,7 +234,18 @@ class _Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str, int], took_s: float) -> None:
+def duration(seconds: float) -> str:
+    """As exact as an estimate deserves."""
+    if seconds < 90:
+        return "%d s" % max(1, round(seconds))
+    if seconds < 90 * 60:
+        return "%d min" % round(seconds / 60)
+    if seconds < 48 * 3600:
+        return "%.1f h" % (seconds / 3600)
+    return "%d days" % round(seconds / 86400)
+
+
+def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str, int], took: str) -> None:
     first, last = outcomes[0].job, outcomes[-1].job
     if first is last:
         print("seed %d, %s: %s" % (first.seed, outcomes[0].title, "FAILS" if failed else "holds"))
@@ -171,4 +262,33 @@ def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str,
         "  %(boots)d starts, %(migrations_unplanned)d unplanned migrations, %(checkpoints)d checkpoints, "
         "%(frames)d frames; %(replayed)d entries taken again" % counts
     )
-    print("%s; %.1f s" % (text, took_s))
+    print("%s; %s" % (text, took))
+    if lines := drawn_lines(outcomes):
+        print("\n".join(lines))
+
+
+def drawn_lines(outcomes: list[Outcome]) -> list[str]:
+    """Which faults were drawn: how often in a single history, in how many histories of a sweep."""
+    kinds = drawn(outcomes)
+    if len(outcomes) == 1:
+        by_times = sorted(kinds.items(), key=lambda item: -item[1]["times"])
+        parts = ["%s %d" % (kind, count["times"]) for kind, count in by_times]
+    else:
+        parts = [
+            "{} {} ({:,})".format(kind, _share(count["histories"], len(outcomes)), count["histories"])
+            for kind, count in kinds.items()
+        ]
+    if not parts:
+        return []
+    # A part is not broken: textwrap leaves no-break spaces alone.
+    text = ", ".join(part.replace(" ", "\xa0") for part in parts)
+    lines = wrap(
+        "drawn: " + text, WIDTH, initial_indent="  ", subsequent_indent=" " * 9, break_on_hyphens=False
+    )
+    return [line.replace("\xa0", " ") for line in lines]
+
+
+def _share(part: int, whole: int) -> str:
+    """Rounded down, so that 100 % means all."""
+    percent = 100 * part // whole
+    return "%d %%" % percent if percent else "<1 %"

@@ -12,6 +12,7 @@ import shlex
 import signal
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,10 @@ from ..processes import ProcessFileError, load
 from .scenario import Scenario
 
 SECONDS = 25  # of a history, until its faults stop
-HANG_S = 60  # a history of this size takes below two
+# A history may take this much CPU time, or two seconds a simulated second where that is more: dozens of times
+# what it needs. Time in which other processes have the cores does not count.
+HANG_S = 60
+WAITS = 10  # times that limit in real time: only a history that waits instead of computing gets there
 TRACE_LINES = 15
 
 # Design.md's keys first, then what else a history counts.
@@ -160,12 +164,17 @@ class Outcome:
     job: Job
     title: str
     errors: list[str]
-    counts: dict[str, int]
+    counts: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)  # kind of fault -> how often
     trace: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         return not self.errors
+
+    def shorten(self) -> None:
+        """Keep of the trace what the story prints."""
+        self.trace = [] if self.ok else self.trace[-TRACE_LINES:]
 
     def story(self) -> list[str]:
         """A failure for people: what, its last events, and how to see it again."""
@@ -182,21 +191,28 @@ class _Hangs(BaseException):
 
 
 @contextmanager
-def _within(seconds: int) -> Iterator[None]:
+def _within(cpu_s: int) -> Iterator[None]:
+    """Raise _Hangs after so much CPU time of this process, or after WAITS times as much real time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def late(number: int, frame: Any) -> None:
-        raise _Hangs
+    def computes(number: int, frame: Any) -> None:
+        raise _Hangs("hangs: no end after %d s of CPU time" % cpu_s)
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
+    def waits(number: int, frame: Any) -> None:
+        raise _Hangs("hangs: no end after %d s" % (WAITS * cpu_s))
+
+    before = signal.signal(signal.SIGPROF, computes), signal.signal(signal.SIGALRM, waits)
+    signal.setitimer(signal.ITIMER_PROF, cpu_s)
+    signal.setitimer(signal.ITIMER_REAL, WAITS * cpu_s)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGPROF, before[0])
+        signal.signal(signal.SIGALRM, before[1])
 
 
 def play(job: Job) -> Outcome:
@@ -214,14 +230,15 @@ def play(job: Job) -> Outcome:
             )
             scenario = Scenario(plan, job.seed, job.seconds, job.faults)
             result = scenario.run()
-            return Outcome(job, title, result.errors, {**result.stats, **result.counts}, result.trace)
-    except _Hangs:
-        errors = ["hangs: no end after %d s" % max(HANG_S, 2 * job.seconds)]
+            counts = {**result.stats, **result.counts}
+            return Outcome(job, title, result.errors, counts, result.drawn, result.trace)
+    except _Hangs as limit:
+        errors = [str(limit)]
     except Trouble:
         raise
     except Exception as error:
         errors = [_last_line(error)]
-    return Outcome(job, title, errors, {}, scenario.world.trace if scenario else [])
+    return Outcome(job, title, errors, trace=scenario.world.trace if scenario else [])
 
 
 def _last_line(error: Exception) -> str:
@@ -233,3 +250,14 @@ def _last_line(error: Exception) -> str:
 def total(outcomes: list[Outcome]) -> dict[str, int]:
     """The counts of all histories together."""
     return {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+
+
+def drawn(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:
+    """Kind of fault -> in how many histories it was drawn, and how often in all. The most frequent first."""
+    histories: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    for outcome in outcomes:
+        times.update(outcome.drawn)
+        histories.update(kind for kind, count in outcome.drawn.items() if count)
+    kinds = sorted(histories, key=lambda kind: (-histories[kind], -times[kind], kind))
+    return {kind: {"histories": histories[kind], "times": times[kind]} for kind in kinds}

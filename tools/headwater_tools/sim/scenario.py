@@ -31,6 +31,7 @@ class Result:
     trace: list[str]
     counts: dict[str, int]
     stats: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

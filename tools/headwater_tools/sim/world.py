@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headwater import block, decisions, pack
+from headwater import block, decisions, pack, reserve
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
@@ -21,7 +21,6 @@ from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further
 from headwater.seal import pair_key
-from headwater.starting import reserve_bytes
 
 from .again import Taken, WatchedInputs
 from .outbox import Outbox
@@ -133,7 +132,7 @@ class World:
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
-            sectors = 16 + (3 * reserve_bytes(plan, number)) // (2 * sector_size) + self.random.randrange(16)
+            sectors = 16 + reserve.sectors(plan, number) + self.random.randrange(16)
             node = Node(self, number, CutFlash(sectors, sector_size, seed * 97 + number))
             Log.format(node.flash, self.random.getrandbits(64))
             self.provision(node)

@@ -1,0 +1,162 @@
+# What the log of a host must be able to hold, whatever happens: who keeps what, and how large it gets.
+#
+# There is one formula, and this is it: validation refuses a host whose flash cannot hold this beside its
+# samples, and a host that starts reserves exactly this before it accepts a sample. So a full log of
+# samples never leaves a checkpoint, a decision or a fact without room. All sizes are upper bounds; the
+# bytes of an operator's state and parameters were measured when the process was checked.
+#
+# Hosts need this at their start only.
+
+from .block import longest
+from .log import sectors_for
+from .plan import DROP_OLDEST, ECOC, FLASH, LOCAL, OUTSIDE, SPILL, UNSAFE
+from .ports import GAPS_MAX
+
+OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
+CONTENT_MAX = 200  # bytes of what a decision says
+_NUMBER = 9  # bytes of a number in msgpack, at most
+_SPLITS = 4  # places where a run of entries is cut into more blocks than its batches
+_GAPS = 3 + GAPS_MAX * (2 + 2 * _NUMBER)
+_SMALL = 640  # the board's own: a switch under way, the last crash
+
+
+# Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
+# hosts of the plan, one more than the level needs beside the operator's own.
+def keepers(plan, v):
+    hosts = list(v.hosts)
+    if plan.level != LOCAL:
+        for h in range(len(plan.hosts)):
+            if len(hosts) >= plan.level + 2:
+                break
+            if h not in hosts:
+                hosts.append(h)
+    return hosts
+
+
+# Bytes of the head and the state of a checkpoint: a pending one is no larger.
+def body_bytes(plan, v):
+    inputs = len(v.ins)
+    return 96 + _NUMBER * (inputs + 2 + len(v.outs)) + 24 * inputs + v.changed_bytes + v.state_bytes
+
+
+# Bytes of a permanent checkpoint, its transfer state at its bound.
+def checkpoint_bytes(plan, v):
+    total = body_bytes(plan, v) + 16
+    for k in range(len(v.outs)):
+        edges = plan.outs(v.index, k)
+        cap = max([plan.batch] + [e.cap for e in edges])
+        blocks = (cap + plan.batch - 1) // plan.batch + _SPLITS
+        total += 16 + blocks * (longest(v.outs[k], 0) + 4) + cap * (v.outs[k].width + 4)
+        for e in edges:
+            total += _record_bytes(plan, e) + (_GAPS if _may_drop(plan, e) else 1)
+    return total
+
+
+def decisions_bytes(plan, v):
+    content = min(CONTENT_MAX, v.changed_bytes + 16)
+    return 8 + OPEN_MAX * (content + _NUMBER * (len(v.ins) + 3) + 8)
+
+
+# What a port remembers of the consumer of an edge, its gaps left out.
+def _record_bytes(plan, e):
+    inputs = len(plan.vertices[e.dst].ins) if e.dst != OUTSIDE else 0
+    return 34 + _NUMBER * (inputs + 2)
+
+
+def _may_drop(plan, e):
+    return e.dst == OUTSIDE and (e.policy == DROP_OLDEST or e.durable == FLASH)
+
+
+def _spills(plan, v, k):
+    for e in plan.outs(v.index, k):
+        if e.policy == SPILL or (e.dst == OUTSIDE and e.durable == FLASH):
+            return True
+    return not v.kind
+
+
+# Sizes of all blobs that host `me` may have to hold at once, the one that is being written twice.
+# deployment: bytes of the deployment that it runs; another one may wait beside it.
+def blobs(plan, me, deployment=0):
+    sizes = [deployment, _SMALL] if deployment else []
+    for v in plan.vertices:
+        if not v.kind or plan.strategy == UNSAFE:
+            continue
+        if me in v.hosts:
+            whole = checkpoint_bytes(plan, v)
+            sizes.append(whole)
+            if plan.level != LOCAL:
+                sizes.append(whole)
+            if plan.strategy >= ECOC:
+                sizes += [body_bytes(plan, v) + 16] * 2
+        elif me in keepers(plan, v):
+            sizes.append(checkpoint_bytes(plan, v))
+    for v in plan.vertices:
+        if v.kind and me in v.hosts:
+            sizes.append(decisions_bytes(plan, v))
+    if sizes:
+        sizes.append(max(sizes))
+    return sizes
+
+
+# (streams, bytes of the table at the head of every sector) of host `me`, at most.
+def table(plan, me):
+    streams = 0
+    size = 26 + 24 + 8 + 12 + 13 + 5 + 4 * 20  # notes; boot, floor, switch, learning; the board's own blobs
+    for v in plan.vertices:
+        here = me in v.hosts
+        moves = len(v.hosts) > 1
+        if v.kind and moves:
+            size += 12  # where it runs
+        if v.kind and not here:
+            if plan.level != LOCAL and me in keepers(plan, v):
+                size += 20
+            continue
+        if not here:
+            continue
+        if v.kind:
+            size += 20 * (2 + (plan.level != LOCAL) + 2 * (plan.strategy >= ECOC)) + (12 if moves else 0)
+        else:
+            size += 12
+        for k in range(len(v.outs)):
+            spills = _spills(plan, v, k)
+            if spills:
+                streams += 1
+                size += 32
+            for e in plan.outs(v.index, k):
+                if spills:
+                    size += 4 + _record_bytes(plan, e)
+                elif e.dst != OUTSIDE and len(plan.vertices[e.dst].hosts) > 1:
+                    size += 26  # its epoch
+                if _may_drop(plan, e):
+                    size += 4 + _GAPS
+    return streams, (size + 24 * (size // 300) + 15) & ~15
+
+
+# Bytes of a sector that host `me` can use for records.
+def usable_bytes(plan, me, sector_bytes=4096):
+    streams, size = table(plan, me)
+    return sector_bytes - 32 - 64 - 16 * streams - size
+
+
+# Bytes of the deployment of a plan of so many bytes, for any of its hosts.
+def deployment_bytes(plan_bytes, hosts):
+    return plan_bytes + 48 * hosts + 16
+
+
+# Sectors that streams leave alone.
+def reserve_sectors(plan, me, deployment=0, sector_bytes=4096):
+    usable = max(64, usable_bytes(plan, me, sector_bytes))
+    return 3 + sectors_for(blobs(plan, me, deployment), usable)
+
+
+# Sectors that a log of host `me` needs at least: what it holds, what it has to keep free, and samples for
+# one interval of each source, or as many as its log is declared to hold.
+def sectors(plan, me, deployment=0, sector_bytes=4096):
+    usable = max(64, usable_bytes(plan, me, sector_bytes))
+    room = 0
+    for v in plan.vertices:
+        if not v.kind and v.hosts[0] == me:
+            run = longest(v.outs[0], plan.batch, not v.rate_mhz) + 42
+            room += v.log_bytes or (plan.every // plan.batch + 2) * run
+    held = 1 + sectors_for((deployment,), usable) if deployment else 0
+    return reserve_sectors(plan, me, deployment, sector_bytes) + 2 + held + -(-room // usable)

@@ -1,0 +1,108 @@
+"""A log keeps its reserve: however full of samples it is, checkpoints and facts find room, in every boot."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from headwater.cutflash import KINDS, CutFlash, PowerCut
+from headwater.log import Log, sectors_for
+
+SECTOR_SIZE = 1024
+STREAM, FACTS, TABLE_BYTES = 1, 6, 480
+
+
+class Life:
+    """A board whose log has the fewest sectors that its blobs allow, with power cuts at any moment."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = r = random.Random(seed)
+        self.sizes = [r.choice((20, 150, 400, 700, 2500)) for _ in range(r.randint(1, 6))]
+        self.reserve = (*self.sizes, max(self.sizes))
+        usable = SECTOR_SIZE - 64 - 16 - 32 - TABLE_BYTES
+        sectors = max(5, 3 + sectors_for(self.reserve, usable) + 2 + r.randint(0, 6))
+        self.flash = CutFlash(sectors, SECTOR_SIZE, seed)
+        Log.format(self.flash, 77)
+        self.blobs: dict[int, bytes] = {}
+        self.facts: dict[int, bytes] = {}
+        self.accepted = self.refused = 0
+        self.boot()
+
+    def boot(self) -> None:
+        while True:
+            self.flash.revive()
+            self.log = Log(self.flash, (), 256)
+            try:
+                self.log.mount()
+                self.log.put(0, self.random.randbytes(4))  # the boot number: before the reserve is known
+                self.log.ensure_reserve(self.reserve)
+                return
+            except PowerCut:
+                continue
+
+    def step(self) -> None:
+        r = self.random
+        if r.random() < 0.02:
+            self.flash.arm(self.flash.op + r.randrange(20), r.choice((0, 3, 20, 200)), r.randrange(len(KINDS)))
+        what = r.random()
+        try:
+            if what < 0.6:
+                self.sample()
+            elif what < 0.75:
+                key = r.randrange(len(self.sizes))
+                self.log.put_blob(key, r.randbytes(r.randint(1, self.sizes[key])))
+            elif what < 0.9:
+                self.log.put(r.randrange(1, FACTS), r.randbytes(r.randint(0, 20)))
+            elif what < 0.93:
+                self.log.drop_blob(r.randrange(len(self.sizes)))
+            elif what < 0.96:
+                last = self.log.tail(STREAM)[0]
+                self.log.trim(STREAM, last - r.choice((0, 0, 3, 30, 300)))
+            elif what < 0.99:
+                self.log.idle()
+            else:
+                self.boot()
+        except PowerCut:
+            self.boot()
+
+    def sample(self) -> None:
+        last = self.log.tail(STREAM)[0]
+        if self.log.append_run(STREAM, last + 1, 1, last, self.random.randbytes(self.random.randint(20, 120))):
+            self.accepted += 1
+        else:
+            self.refused += 1
+
+
+@pytest.mark.parametrize("first", range(0, 120, 20))
+def test_blobs_and_facts_always_find_room_beside_a_full_log(first: int) -> None:
+    refused = 0
+    for seed in range(first, first + 20):
+        life = Life(seed)
+        for _ in range(400):
+            life.step()
+        refused += life.refused
+        before = life.accepted
+        for _ in range(200):  # a consumer says again, in every boot, what it has
+            life.log.trim(STREAM, life.log.tail(STREAM)[0])
+            life.step()
+        assert life.accepted > before, "seed %d: nothing is accepted any more" % seed
+    assert refused > 200  # the logs were full indeed
+
+
+def test_what_was_copied_away_stays_void_after_a_restart() -> None:
+    flash = CutFlash(12, SECTOR_SIZE, 3)
+    Log.format(flash, 77)
+    log = Log(flash, (), 256)
+    log.mount()
+    xi = 0
+    for turn in range(40):
+        while log.append_run(STREAM, xi + 1, 1, xi, bytes(100)):
+            xi += 1
+        log.trim(STREAM, xi - 30)  # the oldest sector holds little that lives
+        log.put_blob(1, bytes(100 + turn))
+        free = log.free_bytes()
+        log.sync()
+        again = Log(flash, (), 256)
+        again.mount()
+        assert again.free_bytes() >= free - SECTOR_SIZE
+        log = again
