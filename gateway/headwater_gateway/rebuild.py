@@ -117,6 +117,24 @@ def keep_numbers(db: Database, site: Path, keys: Keys) -> dict[str, int]:
     return found
 
 
+def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> None:
+    """Database and folders of boards agree when this returns, or the log says that they do not.
+
+    `again`: the database is rebuilt."""
+    found = keep_numbers(db, site, keys)
+    names = ", ".join("%s (number %d)" % board for board in found.items())
+    if again and found:
+        register(db, found, now_us)
+        _log.warning("rebuilding the database: boards %s", names)
+    elif again:
+        _log.warning("--rebuild: no board is missing from the database")
+    elif found:
+        _log.warning(
+            "the database is older than the folders of boards, and does not know %s: "
+            "`hw gateway run %s --rebuild` registers them", names, site,
+        )  # fmt: skip
+
+
 def register(db: Database, found: dict[str, int], now_us: int) -> None:
     """Register the boards of a lost database; each has to be heard before it counts as known."""
     for name, number in found.items():

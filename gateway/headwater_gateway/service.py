@@ -98,7 +98,7 @@ class Service:
     def _open(self, again: bool) -> None:
         config = self.config
         self._begin_time()
-        self._keep_boards(again)
+        rebuild.agree(self.db, config.folder, self.keys, again, self.site_us())
         self.ends = Ends(self.db)
         self.cutter = CutterProcess(
             self.db.path, _place(config, config.lake.landing), _place(config, config.lake.acks),
@@ -120,21 +120,6 @@ class Service:
         self._from_host = "%s/g/" % site
         self._to = {}  # type: dict[tuple[str, str], str]
         self.link: Link | None = None
-
-    def _keep_boards(self, again: bool) -> None:
-        """The folders of boards and the database agree, or it is said that they do not."""
-        found = rebuild.keep_numbers(self.db, self.config.folder, self.keys)
-        if again and found:
-            rebuild.register(self.db, found, self.site_us())
-            names = ", ".join("%s (number %d)" % board for board in found.items())
-            _log.warning("rebuilding the database: boards %s", names)
-        elif again:
-            _log.warning("--rebuild: nothing is missing from the database")
-        elif found:
-            _log.warning(
-                "not in the database: %s. It is older than their folders: `hw gateway run %s --rebuild` "
-                "registers them", ", ".join(found), self.config.folder,
-            )  # fmt: skip
 
     # ---- time
 
@@ -427,6 +412,12 @@ class Service:
         self._settled(process, [])
         if process.coming is None:
             raise Trouble("process %s is not being changed" % name)
+        early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
+        if early:
+            raise Trouble(
+                "the change of %s cannot be cancelled: %s runs the new version already; bring the other "
+                "boards back, then deploy the version that you want" % (name, ", ".join(early))
+            )
         hosts = plans.loads(process.coming).hosts
         for board in hosts[1:]:
             self.boards.want(

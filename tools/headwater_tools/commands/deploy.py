@@ -92,7 +92,12 @@ def _wait(args: argparse.Namespace, answer: dict[str, Any]) -> tuple[int, dict[s
                 print("board %s: %s" % (name, how), flush=True)
         if process["hash"] == answer["hash"] and all(b["plan"] == "runs" for b in boards.values()):
             return 0, {**answer, "state": "runs"}
-        if any(b["plan"] == "refused" for b in boards.values()) or time.monotonic() > end:
+        refused = any(b["plan"] == "refused" for b in boards.values())
+        if refused or time.monotonic() > end:
+            if not refused:
+                late = ["%s (%s)" % (n, told[n]) for n, b in boards.items() if b["plan"] != "runs"]
+                text = "after %g s it does not run everywhere; waiting for %s"
+                print(text % (args.wait, ", ".join(late) or "the gateway"))
             return 1, {**answer, "state": process["step"], "boards": told}
         time.sleep(0.2)
 
