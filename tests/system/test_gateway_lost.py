@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from gateway_site import Site, until
+from headwater_cloud import segment as sink
+from headwater_cloud.decide import decide
 from headwater_gateway import keys
 from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
@@ -192,6 +195,57 @@ def test_a_lost_database_is_told_and_rebuilt_from_boards_and_lake(site: Site) ->
     runs(site, 2)
     site.kill_gateway(signal.SIGTERM)
     assert "Traceback" not in site.log.read_text()
+
+
+def judged(site: Site, stream: str) -> Any:
+    """What a sink knows of the newest incarnation of a stream, when it has read the whole landing zone."""
+    found = []
+    for path in sorted(site.segments(), key=lambda path: path.stat().st_mtime_ns):
+        data = path.read_bytes()
+        footer = int.from_bytes(data[-8:-4], "little") + 8
+        found.append(sink.read(path.name, len(data), zlib.crc32(data), data[-footer:]))
+    numberings: dict[Any, Any] = {}
+    for segment in found:  # one batch each, in the order in which they came
+        numberings.update(decide([segment], numberings).changed)
+    # What the board had not trimmed yet comes again, and must be the same.
+    payloads: dict[tuple[Any, ...], Any] = {}
+    for path in site.segments():
+        for row in pq.read_table(path).to_pylist():
+            key = (row["stream"], row["incarnation"], row["xi"])
+            assert payloads.setdefault(key, (row["ts"], row["ints"])) == (row["ts"], row["ints"])
+    inc = int(site.stream(stream)["incarnation"], 16)
+    (numbering,) = [n for key, n in numberings.items() if key[0] == stream and key[1] % (1 << 64) == inc]
+    return numbering
+
+
+def test_segments_that_the_lake_had_not_read_yet_are_no_loss(site: Site) -> None:
+    site.start_broker()
+    site.start_gateway()
+    wrist = board(site, "wrist", "accel")
+    wrist.start()
+    deploy(site, ONE, 2)
+    until(lambda: site.stream("one/scaled")["cut"] >= 150, 60, site.consoles())
+    cut = site.stream("one/accel")["cut"]
+    lose(site)
+    for _ in range(3):  # it is killed while it learns, too
+        site.start_gateway("--rebuild")
+        time.sleep(0.2)
+        site.kill_gateway(signal.SIGKILL)
+    site.start_gateway()
+    runs(site, 1)
+    accepted = wrist.accepted()
+    last = accepted[-1].xi + accepted[-1].n - 1
+    until(lambda: site.stream("one/accel")["cut"] >= last, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["cut"] >= last - 100, 60, site.consoles())
+    numbering = judged(site, "one/accel")
+    assert numbering.known[0] == (1, cut) or numbering.known[0][1] > cut
+    missing = sum(end - begin + 1 for begin, end in numbering.gaps)
+    assert (
+        all(begin > cut for begin, _ in numbering.gaps) and missing <= 100
+    )  # what half a second had gathered
+    known = sum(end - begin + 1 for begin, end in numbering.known)
+    assert known + missing >= last
+    judged(site, "one/scaled")
 
 
 def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
