@@ -890,7 +890,7 @@ class _Check(Sizing):
 
     def flash(self, written, h, host):
         """Whether the log of a host can hold what it must: see reserve.py."""
-        held = [v.name for v in written.vertices if v.kind and h in reserve.keepers(written, v)]
+        held = [v.name for v in written.vertices if v.kind and h in written.keepers(v.index)]
         streams, table = reserve.table(written, h)
         room = table_max(SECTOR_BYTES)
         if table > room:
@@ -977,5 +977,5 @@ def _changed_bytes(cls):
     """Bytes of all parameters of a type as a checkpoint holds them, at most."""
     size = 3
     for name, kind, _, _ in fields(cls.PARAMS):
-        size += len(name) + 2 + (reserve.CONTENT_MAX if kind in ("text", "ints", "expr") else 9)
+        size += len(name) + 2 + (plans.CONTENT_MAX if kind in ("text", "ints", "expr") else 9)
     return size

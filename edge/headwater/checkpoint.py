@@ -18,18 +18,18 @@
 #   - Permanent: for every output edge, from <= the consumer's acknowledged xi, where `from` is xi_out
 #     or, with an extension, the start of the attached transfer state.
 #   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
-#   - A pending checkpoint that nobody acknowledged is never restored.
+#   - A pending checkpoint that nobody acknowledged is never restored, in no boot.
 
-from . import pack
+from . import checkpoint_file
 from .instance import WAITING
 from .log import LogFull
-from .plan import EXTENDED, OUTSIDE, PEER, PEERS2, UNCOORDINATED, UNSAFE
+from .plan import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
 from .position import further, rank
+from .refusals import NO_ROOM
 
 WAIT = 0
 NOWAIT = 1
 _SEEN = 16  # ids of requests remembered, by the extended strategy
-FORMAT = 1  # of a stored checkpoint
 
 
 # A checkpoint: where it stands, and its bytes without transfer state.
@@ -123,7 +123,12 @@ class Checkpoints:
                 slot = 2
         c = self._take(cid, slot)
         if not self._satisfied(c):
-            self.host.store.put_blob(self.host.blob(inst, slot), [bytes([len(cid)]), cid, c.body])
+            try:
+                self.host.store.put_blob(self.host.blob(inst, slot), checkpoint_file.pending(cid, c.body))
+            except LogFull:
+                self.host.count(NO_ROOM)
+                self._drop(slot)  # of the one that was replaced
+                return
         self.pending.append(c)
         for p in inst.ports:
             p.request(c.outs[p.number], cid, 0)
@@ -139,7 +144,7 @@ class Checkpoints:
         outs = [p.ring.last for p in inst.ports]
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
-        body = pack.dumps([FORMAT, inst.vertex.version, pos, outs, flags, inst.changed, state])
+        body = checkpoint_file.body(inst.vertex.version, pos, outs, flags, inst.changed, state)
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.
@@ -151,12 +156,24 @@ class Checkpoints:
             for r in p.readers:
                 if whole:
                     if not p.covered(r, end):
-                        start = min(start, r.safe)
+                        start = min(start, p.carried(r))
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
             start = max(start, min(p.first(), end))  # what is not here is safe with its reader
             parts.append([start, p.blocks(start, end) if start < end else []])
         return parts
+
+    # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
+    # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked to.
+    def _behind(self, c):
+        found = False
+        for p in self.inst.ports:
+            for r in p.readers:
+                end = c.outs[p.number]
+                if p.spills and not p.covered(r, end) and end - p.carried(r) > p.ring.cap:
+                    self.host.press(p)
+                    found = True
+        return found
 
     # ---- permanent or not
 
@@ -207,25 +224,40 @@ class Checkpoints:
         inst = self.inst
         if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
             self.host.restore_from(inst, c)
-        names = [[p.record(r) for r in p.readers] for p in inst.ports]
-        tail = pack.dumps([self._transfer(c, whole), names])
-        store = self.host.store
+        if whole and self._behind(c):
+            return
+        names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
+        parts = checkpoint_file.permanent(c.body, self._transfer(c, whole), names)
         try:
-            store.put_blob(self.host.blob(inst, 0), [len(c.body).to_bytes(4, "little"), c.body, tail])
+            self.host.store.put_blob(self.host.blob(inst, 0), parts)
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
-            self.host._count("checkpoint of %d bytes: no room in flash" % (len(c.body) + len(tail)))
+            self.host.count(NO_ROOM)
             return
+        size = len(c.body) + len(parts[2])
         self.committed += 1
-        self.bytes += len(c.body) + len(tail)
-        self.size = (3 * self.size + len(c.body) + len(tail)) // 4
+        self.bytes += size
+        self.size = (3 * self.size + size) // 4
         self.pos = c.pos
         for old in self.pending[:]:
             if not further(old.pos, c.pos):
                 self.pending.remove(old)
-                if old.slot and store.blob_size(self.host.blob(inst, old.slot)):
-                    store.drop_blob(self.host.blob(inst, old.slot))
+                self._drop(old.slot)
         self.host.store_at_level(inst)
+
+    # The pending ones will not be acknowledged any more: they and their requests are gone, in flash too.
+    def discard(self):
+        for c in self.pending:
+            for p in self.inst.ports:
+                p.withdraw(c.outs[p.number], c.cid)
+        self.pending = []
+        self._drop(1)
+        self._drop(2)
+
+    def _drop(self, slot):
+        key = self.host.blob(self.inst, slot)
+        if slot and self.host.store.blob_size(key):
+            self.host.store.drop_blob(key)
 
     # The permanent checkpoint is stored where the plan wants it: let go of what lies before.
     def stored(self, pos, holders):
@@ -248,8 +280,3 @@ class Checkpoints:
             xi = self.safe(e)
             if xi >= 0:
                 self.host.tell_safe(e, xi, self.safe_pos, self.holders, load)
-
-
-# Holders that a checkpoint needs besides the operator's own host.
-def holders_needed(level):
-    return 2 if level == PEERS2 else 1 if level == PEER else 0

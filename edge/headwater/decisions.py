@@ -1,12 +1,23 @@
 # Decisions: what depends on the moment - a parameter changed, a dead input closed or taken back.
 #
 # The gateway grants, an operator proposes: where it stands when the config element comes is where
-# it takes effect, in every life. So the position is stored before it is proposed, and the operator
+# it takes effect, in every boot. So the position is stored before it is proposed, and the operator
 # does not go past it unanswered. The first proposal of a number stands.
+#
+# A decision is open until a permanent checkpoint at the plan's level covers it. At most OPEN_MAX are
+# open for an operator: so many its host stores, and the reserve of the log has room for them. The
+# gateway asks how the operator stands (STANDS, STAND), and refuses the next one until then.
+#
+# A gateway that lost its database asks the same first, and offers and grants nothing of an operator
+# before it knows what was decided (Host.unlearned).
 
 from . import pack, wire
-from .host import DECISION
-from .instance import ASKING, RUNNING
+from .checkpoint_file import number as is_number
+from .host import DECISION, F_LEARN
+from .instance import ASKING, RUNNING, WAITING
+from .log import LogFull
+from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
+from .refusals import CONTENT, NO_ROOM
 
 try:
     from micropython import const
@@ -18,56 +29,125 @@ except ImportError:
 
 _F_NEXT = const(0x300)  # + vertex, at the gateway: number of the last config element
 _F_GRANTED = const(0x380)  # + vertex, at the gateway: number of the last decision granted
+_F_SETTLED = const(0x400)  # + vertex, at the gateway: ... of the last that a checkpoint covers
 _GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
+_VALUES = const(0x6000)  # blob + vertex, at the gateway: [parameters in force after all changes, refused]
+_ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
 
 
 def handle(host, sender, m):
     kind = m[0]
     if kind == wire.CONFIG:
-        if m[2]:
-            _on_config(host, m[1], m[2], m[3])
-        elif host.outbox is not None:
-            try:
-                content = pack.loads(bytes(m[3]))
-            except pack.PackError:
-                content = ()
-            if isinstance(content, list) and len(content) == 4 and content[0] == "open":
-                if content[1] in range(len(host.plan.ins(m[1]))):
-                    _on_other(host, m[1], content)
+        content = _content(host, m[1], m[3])
+        if not content:
+            host.count(CONTENT)
+        elif m[2]:
+            _on_config(host, m[1], m[2], content)
+        elif content[0] == "open":
+            _on_other(host, m[1], content)
     elif kind == wire.GRANT:
-        _on_grant(host, m[1], m[2], m[3], m[4])
+        content = _content(host, m[1], m[4])
+        if content:
+            _on_grant(host, m[1], m[2], m[3], content)
+        else:
+            host.count(CONTENT)
     elif kind == wire.TOLD:
         _on_told(host, m[1], m[2])
-    elif host.outbox is None:
-        return
+    elif kind == wire.STANDS:
+        inst = host.instances.get(m[1])
+        if inst:
+            stand(host, inst)
     elif kind == wire.PROPOSE:
-        _on_propose(host, sender, m[1], m[2], m[3], m[4], m[5])
+        content = _content(host, m[1], m[5])
+        if content:
+            _on_propose(host, sender, m[1], m[2], m[3], m[4], content)
+        else:
+            host.count(CONTENT)
     elif kind == wire.ASK:
         _on_ask(host, sender, m[1], m[2], m[3])
+    else:
+        _on_stand(host, sender, m[1], m[2], m[3], m[4], m[5], m[6])
+
+
+# The content of a decision for operator v, or None where it is none.
+def _content(host, v, data):
+    if len(data) > CONTENT_MAX:
+        return None
+    try:
+        content = pack.loads(bytes(data))
+    except pack.PackError:
+        return None
+    return content if valid(host.plan, v, content) else None
+
+
+# Whether this says something that can be decided about operator v.
+def valid(plan, v, content):
+    if type(content) is not list or len(content) < 2:
+        return False
+    if content[0] == "set":
+        return len(content) == 2 and type(content[1]) is dict and all([type(k) is str for k in content[1]])
+    if type(content[1]) is not int or not 0 <= content[1] < len(plan.ins(v)):
+        return False
+    if content[0] == "open":
+        return len(content) == 4 and is_number(content[2]) and is_number(content[3]) and content[3] < 1 << 62
+    return content[0] == "close" and len(content) == 2
 
 
 # ---- at the gateway
 
 
+# A config element for operator v; its number. ValueError says why it cannot be now.
 def config(host, v, content):
+    name = host.plan.vertices[v].name
+    if v in host.unlearned:
+        raise ValueError("what was changed in %s is not known again yet: its host has not answered" % name)
+    data = pack.dumps(content)
+    if len(data) > CONTENT_MAX or not valid(host.plan, v, content):
+        raise ValueError("%s: a change of %d bytes; at most %d" % (name, len(data), CONTENT_MAX))
     number = _number(host, _F_NEXT + v) + 1
-    if number - _granted_upto(host, v) > 60:
-        raise ValueError("%s has 60 changes to take yet" % host.plan.vertices[v].name)
+    if not _room(host, v):
+        raise ValueError(
+            "%s has %d open changes, as many as it can keep: the next one can be made when a checkpoint "
+            "covers them" % (name, OPEN_MAX)
+        )
     _grant(host, v, number, None, content)
     host.store.put(_F_NEXT + v, number.to_bytes(4, "little"))
+    if content[0] == "set":
+        values, refused = changed(host, v)
+        values.update(content[1])
+        host.store.put_blob(_VALUES + v, pack.dumps([values, refused]))
     offer(host)
     host.flush()
     return number
 
 
+# Whether one more decision of operator v may be open.
+def _room(host, v):
+    return _number(host, _F_NEXT + v) - _number(host, _F_SETTLED + v) < OPEN_MAX
+
+
+# [parameters that changes have set, those still open included; the last refusal: [number, why] or []]
+def changed(host, v):
+    data = host.store.get_blob(_VALUES + v)
+    return pack.loads(data) if data else [{}, []]
+
+
 # Offer config elements that no operator has proposed a position for yet.
 def offer(host):
     for v in range(len(host.plan.vertices)):
+        if v in host.unlearned:
+            _say(host, host.where[v][2], wire.STANDS, v, v, 0)
+            continue
         last = _number(host, _F_NEXT + v)
         if last:
-            number, pos, content = granted(host, v, _granted_upto(host, v) + 1)
+            done = _granted_upto(host, v)
+            number, pos, content = granted(host, v, done + 1)
             if number and number <= last:
                 _say(host, host.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
+            if done > _number(host, _F_SETTLED + v) and host.now >= host.ask_us:
+                _say(host, host.where[v][2], wire.STANDS, v, v, 0)
+    if host.now >= host.ask_us:
+        host.ask_us = host.now + _ASK_US
 
 
 # Decision `number` of operator v: [number, position or None, content]; [0, None, None] where none is kept.
@@ -101,21 +181,22 @@ def _on_other(host, v, content):
             if what[:3] == content[:3]:
                 return
             break
-    if last - _granted_upto(host, v) < 60:
+    if v not in host.unlearned and _room(host, v):
         config(host, v, content)
 
 
-# The first proposal of a number stands, unless a newer instance has asked since.
+# The first proposal of a number stands, unless a newer instance has asked since. A gateway that lost its
+# database takes the content from the operator, too.
 def _on_propose(host, sender, v, epoch, number, pos, content):
-    if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1:
+    if v in host.unlearned or epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1:
         return
     have, at, what = granted(host, v, number)
-    if not have:
+    if not have and (not host.store.get(F_LEARN) or number > _number(host, _F_NEXT + v)):
         return
     if at is None or number > _granted_upto(host, v):
         if at is None:
             at = pos
-            what = pack.loads(bytes(content))  # the operator may have said from where it can reopen
+            what = content  # the operator may have said from where it can reopen
         _grant(host, v, number, at, what)
         host.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
     _say(host, sender, wire.GRANT, v, v, number, at, pack.dumps(what))
@@ -123,7 +204,7 @@ def _on_propose(host, sender, v, epoch, number, pos, content):
 
 def _on_ask(host, sender, v, epoch, number):
     host._on_where(v, epoch, sender)
-    if epoch < host.where[v][:2]:
+    if v in host.unlearned or epoch < host.where[v][:2]:
         return
     last = _granted_upto(host, v)
     for n in range(number + 1, last + 1):
@@ -131,6 +212,35 @@ def _on_ask(host, sender, v, epoch, number):
         if have:
             _say(host, sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
     _say(host, sender, wire.TOLD, v, v, last)
+
+
+# The operator says: the decisions up to `number` are granted, up to `last` it knows of, up to `settled`
+# a checkpoint covers them; and the parameters that they changed.
+def _on_stand(host, sender, v, epoch, number, last, settled, data):
+    if epoch < host.where[v][:2] or not settled <= number <= last <= number + OPEN_MAX:
+        return
+    try:
+        values, refused = pack.loads(bytes(data))
+    except (pack.PackError, ValueError, TypeError):
+        host.count(CONTENT)
+        return
+    if not valid(host.plan, v, ["set", values]) or type(refused) is not list:
+        host.count(CONTENT)
+        return
+    host._on_where(v, epoch, sender)
+    store = host.store
+    if v in host.unlearned:
+        store.put_blob(_VALUES + v, pack.dumps([values, refused]))
+        store.put(_F_NEXT + v, last.to_bytes(4, "little"))
+        store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
+        host.unlearned.remove(v)
+        left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
+        store.put(F_LEARN, left)
+    if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
+        store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
+    known = changed(host, v)
+    if refused and refused != known[1]:
+        store.put_blob(_VALUES + v, pack.dumps([known[0], refused]))
 
 
 # Send, or hand over where it is for this host itself.
@@ -148,14 +258,13 @@ def _on_config(host, v, number, content):
     inst = host.instances.get(v)
     if not inst or number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
         return  # the gateway offers it again
-    content = pack.loads(bytes(content))
     if content[0] == "open":
         # What is older than it has taken it cannot take any more.
         if not inst.front:
             return
         content[3] = max(content[3], inst.front + inst.past)
-    _keep(host, inst, number, inst.position(), content, 0)
-    propose(host, inst)
+    if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
+        propose(host, inst)
 
 
 # The producer of input e began another incarnation: ask for a decision to go on with that one.
@@ -178,23 +287,56 @@ def _on_grant(host, v, number, pos, content):
         return
     have = inst.decisions.get(number)
     if have is None or not have[2]:
-        _keep(host, inst, number, pos, pack.loads(bytes(content)), 1)
+        _keep(host, inst, number, pos, content, 1)
 
 
+# Store a decision before anything depends on it. False where there is no room: it comes again.
 def _keep(host, inst, number, pos, content, done):
-    key = DECISION + inst.vertex.index * 64 + number % 64
-    host.store.put_blob(key, pack.dumps([number, pos, content, done]))
-    inst.decisions[number] = (pos, content, done)
+    kept = dict(inst.decisions)
+    kept[number] = (pos, content, done)
+    try:
+        _write(host, inst, kept)
+    except LogFull:
+        host.count(NO_ROOM)
+        return False
+    inst.decisions = kept
+    return True
+
+
+# All open decisions of an operator are one blob.
+def _write(host, inst, kept):
+    key = DECISION + inst.vertex.index
+    if kept:
+        host.store.put_blob(key, pack.dumps([[n] + list(kept[n]) for n in sorted(kept)]))
+    elif host.store.blob_size(key):
+        host.store.drop_blob(key)
 
 
 # Those up to `upto` lie behind a permanent checkpoint.
 def forget(host, inst, upto):
-    base = DECISION + inst.vertex.index * 64
-    for number in sorted(inst.decisions):
-        if number <= upto:
-            del inst.decisions[number]
-            if host.store.blob_size(base + number % 64):
-                host.store.drop_blob(base + number % 64)
+    kept = {n: inst.decisions[n] for n in inst.decisions if n > upto}
+    if len(kept) < len(inst.decisions):
+        inst.decisions = kept
+        _write(host, inst, kept)
+        stand(host, inst)
+
+
+# Tell the gateway how far the decisions of an operator are.
+def stand(host, inst):
+    if inst.status not in (RUNNING, WAITING):
+        return
+    v = inst.vertex.index
+    number = inst.decided
+    last = inst.decided
+    for n in inst.decisions:
+        if inst.decisions[n][2]:
+            number = max(number, n)
+        last = max(last, n)
+    settled = inst.decided if host.plan.strategy == UNSAFE else 0
+    if inst.ck.safe_pos:
+        settled = inst.ck.safe_pos[-1]
+    data = pack.dumps([inst.changed, inst.refused])
+    _say(host, 0, wire.STAND, v, v, inst.epoch, number, last, settled, data)
 
 
 # An operator that starts on another host than before first hears which decisions were granted:
@@ -210,9 +352,10 @@ def _on_told(host, v, last):
         for n in range(inst.decided + 1, last + 1):
             if n not in inst.decisions or not inst.decisions[n][2]:
                 return  # one was lost on the way: ask again
-        for n in sorted(inst.decisions):
-            if not inst.decisions[n][2]:
-                del inst.decisions[n]  # proposed in an earlier life, and not granted
+        kept = {n: inst.decisions[n] for n in inst.decisions if inst.decisions[n][2]}
+        if len(kept) < len(inst.decisions):
+            inst.decisions = kept  # the others were proposed in an earlier boot, and not granted
+            _write(host, inst, kept)
         from .restoring import note
 
         note(host, v, inst.epoch, 1)

@@ -11,12 +11,12 @@ import struct
 
 from . import block, wire
 from .batch import Batch
-from .checkpoint import holders_needed
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .once import let_go
 from .plan import OUTSIDE
 from .ring import Cursor
-from .seal import OPENED, REASONS, TAKEN
+from .refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
+from .seal import OPENED, TAKEN
 
 try:
     from micropython import const
@@ -29,10 +29,14 @@ except ImportError:
 RETRY_US = 1000000  # what was said and not answered is said again after this
 _RETRY_MAX_US = const(8000000)
 _BEAT_US = const(5000000)
+_EPOCH_MAX = const(1 << 30)
+_FAR = const(1 << 62)  # larger than any xi or ts that may be told
+_CID_MAX = const(16)
 
 # Facts and blobs of a host's store. Blob vertex * 4 + 1 and + 2 are pending checkpoints.
 F_BOOT = 1
 F_FLOOR = 2
+F_LEARN = 5  # at a gateway that lost its database: a byte for each vertex, 1 while it is to be learned
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
 F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
 F_WHERE = 0x200  # + vertex: where an operator moved to
@@ -40,7 +44,11 @@ UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 PERMANENT = 0
 HELD = 3
 DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
-DECISION = 0x4000  # blob: + vertex * 64 + number % 64: decisions stored here
+DECISION = 0x4000  # blob: + vertex: open decisions stored here
+
+
+_OF_PRODUCERS = (wire.DATA, wire.CR, wire.BOUND, wire.GAP, wire.ANSWER)
+_OF_EDGES = _OF_PRODUCERS + (wire.GOT, wire.SAFE, wire.EXT, wire.HELLO)
 
 
 # What is said to one other host.
@@ -86,11 +94,15 @@ class Host:
         self.ends = []  # LakeEnds
         self.sources = {}  # vertex -> Source
         self.order = []  # instances and ends, producers first
-        self.pushes = {}  # vertex -> [pos, done, tries, due]: checkpoints on their way to holders
+        self.pushes = {}  # checkpoints on their way to holders (transfer.py)
+        self.late = {}  # holder that did not confirm in time -> when it is asked again
         self.incoming = {}  # vertex -> [pos, size, buffer, got]: checkpoints on their way here
+        self.largest = {}  # vertex -> bytes of a checkpoint that is kept here, at most
+        self.unlearned = []  # operators of which this gateway does not know yet what was decided
+        self.ask_us = 0  # when the gateway asks next how operators stand
         self.stale = set()  # vertices whose pending checkpoints should be looked at
         self.where = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]  # epoch number, host; place
-        self.dropped = {}  # reason -> frames dropped
+        self.dropped = {}  # reason (refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
         self.links = {}
@@ -101,8 +113,8 @@ class Host:
     # ---- life
 
     # Start, or start again: everything comes from the store. site_us: what a gateway knows of the
-    # site's time at least.
-    def start(self, now, site_us=0):
+    # site's time at least. learn: this gateway has lost its store, and the boards know more than it.
+    def start(self, now, site_us=0, learn=False):
         # Operators come first: while their code is made is when the most room is needed.
         from . import operators
 
@@ -112,7 +124,7 @@ class Host:
                 made[v.index] = operators.find(v.kind)(v.params, v.ins, v.outs, self.plan.batch)
         from . import starting
 
-        starting.start(self, now, site_us, made)
+        starting.start(self, now, site_us, made, learn)
         let_go("starting", "restoring", "wiring", "reserve")
         for inst in self.instances.values():
             for p in inst.ports:
@@ -234,7 +246,7 @@ class Host:
         for inst in list(self.instances.values()):
             if inst.status == WAITING and now >= inst.wait_us:
                 inst.status = RUNNING
-                inst.ck.pending = []  # nobody acknowledged them: never restored
+                inst.ck.discard()
         if now - self.tick_us >= RETRY_US // 2:
             self.tick_us = now
             self._retry()
@@ -379,7 +391,7 @@ class Host:
     def store_at_level(self, inst):
         if inst.status == STOPPED:
             return
-        if not holders_needed(self.plan.level):
+        if not self.plan.level:
             inst.ck.stored(inst.ck.pos, (self.me,))
             return
         from . import transfer
@@ -400,13 +412,20 @@ class Host:
             total = total * 31 + w[0] * 7 + w[1] & 0xFFFFFFF
         return total
 
-    # ---- decisions
+    # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 
-    # At the gateway: change parameters of an operator while it runs.
+    # Change parameters of an operator while it runs.
     def configure(self, v, params):
-        return self._config(v, ["set", params])
+        from . import decisions, operators
 
-    # At the gateway: let a join go on without an input whose producer is dead, and take it back.
+        vertex = self.plan.vertices[v]
+        # What it refuses here, with all changes that are made already, it would refuse later.
+        op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
+        op.configure(decisions.changed(self, v)[0])
+        op.configure(params)
+        return decisions.config(self, v, ["set", params])
+
+    # Let a join go on without an input whose producer is dead, and take it back.
     def close(self, v, port):
         return self._config(v, ["close", port])
 
@@ -418,9 +437,14 @@ class Host:
 
         return decisions.config(self, v, content)
 
+    # True while it is not known of every operator what was decided.
+    @property
+    def learning(self):
+        return bool(self.unlearned)
+
     # ---- frames
 
-    def _count(self, reason):
+    def count(self, reason):
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
     # A frame arrived from somewhere. Whatever it is, it never raises.
@@ -430,23 +454,24 @@ class Host:
             sender = wire.header(frame)[0]
             link = self.links.get(sender)
             if link is None:
-                self._count("unknown sender")
+                self.count(STRANGER)
                 return
             peer = link.peer
             span = peer.open(frame)
             self._reply(link)
             if peer.why not in (TAKEN, OPENED):
-                self._count("seal: " + REASONS[peer.why])
+                self.count(SEAL + peer.why)
                 return
             if peer.live and link.life != (peer.log, peer.boot):
                 link.life = (peer.log, peer.boot)
                 self._new_life(link)
             messages = wire.messages(frame, span[0], span[1], peer.log, self.store.log_number) if span else ()
-        except wire.FrameError as e:
-            self._count("frame: " + str(e.args[0]))
+        except wire.FrameError:
+            self.count(FRAME)
             return
         for m in messages:
-            self._handle(sender, m)
+            if self._may_say(sender, m):
+                self._handle(sender, m)
         self.pump()
 
     # Another host began a new life: everything it had not stored is gone.
@@ -462,6 +487,92 @@ class Host:
                 if r.host == link.number and not r.local:
                     r.live = False
         link.want(wire.BEAT, 0, self._state(), self.boot_number)
+        self.late.pop(link.number, None)
+
+    # Whether this message is about something that the plan has, comes from a host that may say it, and has
+    # nothing in it that could not be. What it says may still be a lie of that host about itself.
+    def _may_say(self, sender, m):
+        kind = m[0]
+        plan = self.plan
+        if kind in (wire.CLOCK, wire.BEAT) or wire.BEAT < kind < wire.STANDS:
+            return True
+        if kind == wire.TIME:
+            ok = sender == 0
+        elif kind in _OF_EDGES:
+            if m[1] >= len(plan.edges):
+                self.count(RANGE)
+                return False
+            e = plan.edges[m[1]]
+            if kind in _OF_PRODUCERS:
+                ok = plan.may_run(e.src, sender)
+            else:
+                ok = plan.may_run(e.dst, sender) if e.dst != OUTSIDE else sender == 0
+                ok = ok and m[3][1] == sender and m[3][0] < _EPOCH_MAX
+        elif m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
+            self.count(RANGE)
+            return False
+        elif kind == wire.WHERE:
+            ok = m[2][1] == m[3] and plan.may_run(m[1], m[3]) and m[2][0] < _EPOCH_MAX
+        elif kind == wire.STORED:
+            ok = sender in plan.keepers(m[1])
+        elif kind == wire.CKPT:
+            ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
+        elif kind in (wire.GRANT, wire.TOLD, wire.STANDS) or kind == wire.CONFIG and m[2]:
+            ok = sender == 0
+        else:
+            ok = plan.may_run(m[1], sender)
+            if kind in (wire.PROPOSE, wire.ASK, wire.STAND):
+                ok = ok and m[2][1] == sender and m[2][0] < _EPOCH_MAX
+            if kind not in (wire.FETCH, wire.CKPT):
+                ok = ok and self.outbox is not None
+        if not ok:
+            self.count(ROLE)
+        elif not self._sane(m):
+            self.count(CONTENT)
+            ok = False
+        return ok
+
+    # Whether the numbers of a message can be: positions and names as long as those of the operator, no
+    # stream time or ts beyond any.
+    def _sane(self, m):
+        kind = m[0]
+        if kind == wire.CR:
+            return m[3] < _FAR and len(m[4]) <= _CID_MAX
+        if kind == wire.EXT:
+            return m[6] < _FAR and len(m[4]) <= _CID_MAX
+        if kind == wire.GAP:
+            return 0 < m[3] <= m[4] < _FAR and m[5] < 256
+        if kind in (wire.BOUND, wire.GOT):
+            return m[4] < _FAR
+        if kind == wire.HELLO:
+            return 0 < m[4] < _FAR
+        if kind == wire.SAFE:
+            return m[4] < _FAR and m[7] < _FAR and self._is_name(self.plan.edges[m[1]].dst, m[5], m[6])
+        if kind == wire.ANSWER:
+            dst = self.plan.edges[m[1]].dst
+            runs = m[3][1] == 0 if dst == OUTSIDE else self.plan.may_run(dst, m[3][1])
+            ok = runs and m[3][0] < _EPOCH_MAX and max(m[5:9]) < _FAR
+            return ok and self._is_name(dst, m[9], m[10])
+        if kind in (wire.CKPT, wire.STORED, wire.GRANT):
+            return self._is_position(m[1], m[3]) and (kind != wire.GRANT or m[2] < _EPOCH_MAX)
+        if kind == wire.FETCH:
+            return self._is_position(m[1], m[2])
+        if kind == wire.PROPOSE:
+            return self._is_position(m[1], m[4]) and m[3] < _EPOCH_MAX
+        if kind in (wire.CONFIG, wire.TOLD):
+            return m[2] < _EPOCH_MAX
+        if kind in (wire.ASK, wire.STAND):
+            return max(m[3:5]) < _EPOCH_MAX
+        return True
+
+    def _is_position(self, v, pos):
+        return len(pos) == len(self.plan.ins(v)) + 2 and max(pos) < _FAR and pos[-1] < _EPOCH_MAX
+
+    # The name of a checkpoint of a consumer, and who holds it: none, or a position and hosts.
+    def _is_name(self, v, name, holders):
+        if holders and max(holders) >= len(self.plan.hosts):
+            return False
+        return not name or (v != OUTSIDE and self._is_position(v, name))
 
     def _handle(self, sender, m):
         kind = m[0]
@@ -484,10 +595,8 @@ class Host:
                 self.links[sender].want(wire.TIME, 0, m[1], t, t, self.clock.error_us(self.now))
         elif kind == wire.TIME:
             self.clock.exchange(m[1], m[2], m[3], self.now, m[4])
-        elif kind > wire.BEAT:
-            self._count("belongs to the site link")
-        elif m[1] >= len(self.plan.vertices):
-            self._count("unknown vertex")
+        elif wire.BEAT < kind < wire.STANDS:
+            self.count(SITE)
         elif kind in (wire.CKPT, wire.STORED, wire.FETCH):
             from . import transfer
 
@@ -507,9 +616,6 @@ class Host:
 
     def _on_consumer(self, sender, m):
         kind = m[0]
-        if m[1] >= len(self.plan.edges):
-            self._count("unknown edge")
-            return
         edge = self.plan.edges[m[1]]
         port = self.ports.get((edge.src, edge.sport))
         link = self.links[sender]

@@ -16,6 +16,7 @@ from array import array
 from .batch import SPAN_US, Batch
 from .inputs import FAR
 from .machine import machine
+from .operator import OperatorError
 from .plan import UNCOORDINATED
 
 RUNNING = 0
@@ -58,6 +59,7 @@ class Instance:
         self.past = 0
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
+        self.refused = []  # [number, why] of the last decision whose values the type refused
         self.size = host.plan.batch
         self.timers = op.TIMED
         self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
@@ -168,11 +170,16 @@ class Instance:
                 return n if n > 0 else 0
         return limit
 
+    # A value that the type refuses is skipped, the same in every run; the gateway is told why. It never
+    # raises: what was decided is durable, and would be met again in every boot.
     def apply(self, content):
         kind = content[0]
         if kind == "set":
-            self.op.configure(content[1])
-            self.changed.update(content[1])
+            try:
+                self.op.configure(content[1])
+                self.changed.update(content[1])
+            except OperatorError as e:
+                self.refused = [self.decided, str(e)[:100]]
         elif kind == "close":
             self.inputs[content[1]].closed = True
         elif kind == "open":

@@ -4,12 +4,14 @@
 #
 # The outbox is the gateway's database, or the simulator's. It has
 #   put(edge, inc, batch, n), gap(edge, inc, first, last, reason)
+#   full: nothing more is taken: the queues fill, and the producers are told that there is no room
 #   latest(edge) -> incarnation taken last, or 0
 #   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
 
 from .batch import Batch
 from .instance import RUNNING
 from .plan import EXTENDED, LAKE
+from .ports import GAP_GATEWAY_LOST
 
 SAFE_US = 400000  # a Safe that lets go of little may wait this long,
 _CHECKPOINT_US = 100000  # and this long where a checkpoint waits for it that nothing extends
@@ -46,7 +48,7 @@ class LakeEnd:
     def step(self):
         e = self.inputs[0]
         did = 0
-        if e.contact:
+        if e.contact and not self.outbox.full:
             while True:
                 if e.port:
                     self._local_gaps(e)
@@ -61,13 +63,18 @@ class LakeEnd:
             self.announce(False)
         return did
 
-    # Entries xi + 1 .. last will never come; the producer said why.
+    # What follows up to `last` will never come.
     def gap(self, first, last, reason):
         e = self.inputs[0]
         self.outbox.gap(e.edge.index, e.inc, e.cur.xi + 1, last, reason)
         e.cur.xi = last
         if e.ring:
             e.ring.reset(last)
+
+    # The producer holds nothing up to `first` any more, and this outbox does not know it: it was here, and
+    # went with the gateway's database.
+    def lost(self, first):
+        self.gap(0, first, GAP_GATEWAY_LOST)
 
     def _local_gaps(self, e):
         for g in e.port.reader(e.edge).gaps:

@@ -26,10 +26,7 @@ def activate(host, v, number):
     mine = transfer.held_pos(host, v, PERMANENT)
     if held and (not mine or further(held, mine)):
         store.put_blob(v * 4 + PERMANENT, store.get_blob(v * 4 + HELD))
-    for slot in (1, 2):
-        if store.blob_size(v * 4 + slot):
-            store.drop_blob(v * 4 + slot)
-    inst = starting.operator(host, host.plan.vertices[v], epoch)
+    inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
     inst.status = ASKING
     moved(host, v, epoch, host.me)
     for e in inst.inputs:

@@ -119,12 +119,13 @@ class Operator:
         for name in params:
             if name not in known:
                 raise OperatorError("unknown parameter '%s': has %s" % (name, " ".join(known) or "none"))
+        for name, kind, _, _ in declared:
+            if name in params and not _fits(kind, params[name]):
+                raise OperatorError("parameter '%s' is %r, which is not %s" % (name, params[name], kind))
         old = []
         for name, kind, _, default in declared:
             if name in params:
                 value = params[name]
-                if not _fits(kind, value):
-                    raise OperatorError("parameter '%s' is %r, which is not %s" % (name, value, kind))
             elif not first:
                 continue
             elif default is None:
@@ -135,12 +136,14 @@ class Operator:
             setattr(self, name, value)
         try:
             self.setup()
-        except OperatorError:
+        except Exception as e:  # of whatever a type's own code raises on these values
             for name, value in old:
                 setattr(self, name, value)
             if not first:
                 self.setup()
-            raise
+            if isinstance(e, OperatorError):
+                raise
+            raise OperatorError("%s: %s" % (type(e).__name__, e))
 
     def setup(self):
         pass

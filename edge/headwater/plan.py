@@ -15,6 +15,8 @@ LOCAL, PEER, PEERS2 = 0, 1, 2
 BLOCK, SPILL, DROP_OLDEST, DROP_NEWEST = 0, 1, 2, 3
 FLASH, GATEWAY, LAKE = 0, 1, 2
 OUTSIDE = -1  # Edge.dst of an edge to the lake
+OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
+CONTENT_MAX = 200  # bytes of what a decision says
 
 
 class PlanError(ValueError):
@@ -118,6 +120,23 @@ class Plan:
         out = [e for e in self.edges if e.dst == v]
         out.sort(key=lambda e: e.dport)
         return out
+
+    # Hosts that an operator may run on: its candidates, and the gateway.
+    def may_run(self, v, host):
+        hosts = self.vertices[v].hosts
+        return host in hosts or (host == 0 and self.vertices[v].kind != "")
+
+    # Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
+    # hosts of the plan, one more than the level needs beside the operator's own.
+    def keepers(self, v):
+        hosts = list(self.vertices[v].hosts)
+        if self.level != LOCAL:
+            for h in range(len(self.hosts)):
+                if len(hosts) >= self.level + 2:
+                    break
+                if h not in hosts:
+                    hosts.append(h)
+        return hosts
 
     # Edges out of port `port` of vertex v, in plan order.
     def outs(self, v, port):

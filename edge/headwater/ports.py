@@ -107,6 +107,11 @@ class OutPort:
             if r.edge.dst == OUTSIDE and r.edge.durable == FLASH and r.safe < first:
                 self.declare_gap(r, r.safe + 1, first, GAP_GIVEN_UP)
 
+    # Whether one more gap, from `first` on, can be declared now.
+    def may_declare(self, r, first, reason):
+        gaps = r.gaps
+        return len(gaps) < GAPS_MAX or (gaps[-1][1] + 1 == first and gaps[-1][2] == reason)
+
     def reader(self, edge):
         for r in self.readers:
             if r.edge is edge:
@@ -186,7 +191,7 @@ class OutPort:
                 continue
             others = [q.safe for q in self.readers if q is not r]
             upto = min(others + [ring.last, max(ring.first + n, ring.chunk_end())])
-            if upto > r.safe:
+            if upto > r.safe and self.may_declare(r, r.safe + 1, GAP_FULL):
                 self.declare_gap(r, r.safe + 1, upto, GAP_FULL)
                 self.trim()
 
@@ -342,8 +347,9 @@ class OutPort:
     def record(self, r):
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
 
-    # What a restart, or a checkpoint taken elsewhere, knows of the readers.
-    def adopt(self, rec):
+    # What a restart, or a checkpoint taken elsewhere, knows of the readers, and of what the lake was not
+    # told yet: a gap that is declared counts as safe, so whoever goes on from there must tell it.
+    def adopt(self, rec, gaps=()):
         for r in self.readers:
             if r.edge.index == rec[0] and rec[1] == self.inc:
                 if (rec[2], rec[3]) > r.epoch:
@@ -352,6 +358,23 @@ class OutPort:
                 if further(rec[5], r.name):
                     r.name = rec[5]
                     r.holders = tuple(rec[6])
+                for gap in gaps:
+                    self._adopt_gap(r, gap)
+
+    def _adopt_gap(self, r, gap):
+        for had in r.gaps:
+            if had[0] <= gap[0] and gap[1] <= had[1]:
+                return
+        r.gaps = [had for had in r.gaps if not (gap[0] <= had[0] and had[1] <= gap[1])] + [list(gap)]
+        r.gaps.sort()
+        self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
+
+    # What this host declared in an earlier epoch of the operator: the checkpoint that it goes on from
+    # knows what still has to be told.
+    def forget_gaps(self):
+        for r in self.readers:
+            r.gaps = []
+            self.host.store.drop(_F_GAPS + r.edge.index)
 
     # After a restart: facts of the readers, and the part of the stream that lies in the log.
     def mount(self):
@@ -382,9 +405,15 @@ class OutPort:
             r.name = []
             r.holders = ()
             r.live = False
-            r.gaps = []
-            self.host.store.drop(_F_GAPS + r.edge.index)
             self.save(r)
+        self.forget_gaps()
+
+    # Up to where a checkpoint need not carry what reader r has not made safe: with level "local" what the
+    # log holds is as safe as the checkpoint.
+    def carried(self, r):
+        if self.spills and self.host.plan.level == LOCAL and self.first() <= r.safe:
+            return max(r.safe, self.sealed)
+        return r.safe
 
     # True where an edge's condition for a checkpoint at xi_out holds.
     def covered(self, r, xi):

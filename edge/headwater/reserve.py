@@ -9,28 +9,13 @@
 
 from .block import longest
 from .log import sectors_for
-from .plan import DROP_OLDEST, ECOC, FLASH, LOCAL, OUTSIDE, SPILL, UNSAFE
+from .plan import CONTENT_MAX, DROP_OLDEST, ECOC, FLASH, LOCAL, OPEN_MAX, OUTSIDE, SPILL, UNSAFE
 from .ports import GAPS_MAX
 
-OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
-CONTENT_MAX = 200  # bytes of what a decision says
 _NUMBER = 9  # bytes of a number in msgpack, at most
 _SPLITS = 4  # places where a run of entries is cut into more blocks than its batches
 _GAPS = 3 + GAPS_MAX * (2 + 2 * _NUMBER)
 _SMALL = 640  # the board's own: a switch under way, the last crash
-
-
-# Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
-# hosts of the plan, one more than the level needs beside the operator's own.
-def keepers(plan, v):
-    hosts = list(v.hosts)
-    if plan.level != LOCAL:
-        for h in range(len(plan.hosts)):
-            if len(hosts) >= plan.level + 2:
-                break
-            if h not in hosts:
-                hosts.append(h)
-    return hosts
 
 
 # Bytes of the head and the state of a checkpoint: a pending one is no larger.
@@ -52,9 +37,10 @@ def checkpoint_bytes(plan, v):
     return total
 
 
+# ... of its open decisions, and as many that its host hears of again when it starts from an earlier place.
 def decisions_bytes(plan, v):
     content = min(CONTENT_MAX, v.changed_bytes + 16)
-    return 8 + OPEN_MAX * (content + _NUMBER * (len(v.ins) + 3) + 8)
+    return 8 + 2 * OPEN_MAX * (content + _NUMBER * (len(v.ins) + 3) + 8)
 
 
 # What a port remembers of the consumer of an edge, its gaps left out.
@@ -88,7 +74,7 @@ def blobs(plan, me, deployment=0):
                 sizes.append(whole)
             if plan.strategy >= ECOC:
                 sizes += [body_bytes(plan, v) + 16] * 2
-        elif me in keepers(plan, v):
+        elif me in plan.keepers(v.index):
             sizes.append(checkpoint_bytes(plan, v))
     for v in plan.vertices:
         if v.kind and me in v.hosts:
@@ -108,7 +94,7 @@ def table(plan, me):
         if v.kind and moves:
             size += 12  # where it runs
         if v.kind and not here:
-            if plan.level != LOCAL and me in keepers(plan, v):
+            if plan.level != LOCAL and me in plan.keepers(v.index):
                 size += 20
             continue
         if not here:

@@ -1,51 +1,82 @@
 # An operator goes back, or ahead, to a checkpoint: its state, its inputs, its outputs with the
 # transfer state that the checkpoint carries, and what its producers' names were then.
 
-from . import block, operators, pack, wiring
+from . import block, checkpoint_file, operators, pack, wiring
 from .host import DECISION, F_OP
+from .operator import OperatorError
+from .refusals import CHECKPOINT
 
 
 def made(host, v):
     return operators.find(v.kind)(v.params, v.ins, v.outs, host.plan.batch)
 
 
-# Bring an instance to the checkpoint in `data` (body and transfer state).
+# Bring an instance to the permanent checkpoint in `data`. False, and nothing has changed, where it cannot
+# be read: then it is as if there were none.
 def restore(host, inst, data):
-    n = int.from_bytes(bytes(data[:4]), "little")
+    found = checkpoint_file.read_permanent(inst.vertex, data)
+    op = found and _operator(host, inst, found[0])
+    if not op or not _whole(host, inst, found[0][3], found[1]):
+        host.count(CHECKPOINT)
+        return False
+    body, parts, names = found
+    _set(host, inst, body, op)
+    outs = body[3]
+    for p in inst.ports:
+        start, blocks = parts[p.number]
+        p.ring.reset(outs[p.number] if not blocks else start)
+        p.trim_to = 0
+        w = host.batch(p.alphabet)
+        for b in blocks:
+            block.decode(b, 0, len(b), w)
+            p.has_room(w.n)
+            p.ring.append(w, 0, w.n)
+            w.n = 0
+        p.ring.tail = None
+        for rec in names[p.number]:
+            p.adopt(rec, rec[7])
+        p.trim()
+        p.give_up_lost()
+    inst.ck.pos = body[2]
+    return True
+
+
+# The operator in the state of a checkpoint's body, or None where it refuses that.
+def _operator(host, inst, body):
+    op = made(host, inst.vertex)
     try:
-        body = pack.loads(bytes(data[4 : 4 + n]))
-        parts, names = pack.loads(bytes(data[4 + n :]))
-        form, version, pos, outs, flags, changed, state = body
-        if len(pos) != len(inst.inputs) + 2 or len(outs) != len(inst.ports):
-            raise ValueError("ports")
-        _set(host, inst, body)
-        for p in inst.ports:
-            start, blocks = parts[p.number]
-            p.ring.reset(outs[p.number] if not blocks else start)
-            p.trim_to = 0
+        if body[5]:
+            op.configure(body[5])
+        op.restore(body[6], body[1])
+    except OperatorError:
+        return None
+    return op
+
+
+# Whether the blocks of a checkpoint are the entries that it says.
+def _whole(host, inst, outs, parts):
+    for p in inst.ports:
+        start, blocks = parts[p.number]
+        w = host.batch(p.alphabet)
+        room = p.ring.cap
+        try:
             for b in blocks:
-                w = host.batch(p.alphabet)
                 block.decode(b, 0, len(b), w)
-                p.has_room(w.n)
-                p.ring.append(w, 0, w.n)
-                w.n = 0
-            p.ring.tail = None
-            for rec in names[p.number]:
-                p.adopt(rec)
-            p.trim()
-            p.give_up_lost()
-    except (pack.PackError, block.BlockError, ValueError) as e:
-        raise ValueError("checkpoint of %s unreadable: %s" % (inst.vertex.name, e))
-    inst.ck.pos = pos
+                if w.xi != start + 1:
+                    return False
+                start += w.n
+                room -= w.n
+        except block.BlockError:
+            return False
+        if room < 0 or (blocks and start != outs[p.number]):
+            return False
+    return True
 
 
-def _set(host, inst, body):
+def _set(host, inst, body, op):
     form, version, pos, outs, flags, changed, state = body
-    inst.op = made(host, inst.vertex)
-    if changed:
-        inst.op.configure(changed)
+    inst.op = op
     inst.changed = changed
-    inst.op.restore(state, version)
     inst.depth = 0
     inst.fired = pos[-2]
     inst.decided = pos[-1]
@@ -58,7 +89,8 @@ def _set(host, inst, body):
 
 # A pending checkpoint turned out to be acknowledged: go on from there.
 def from_pending(host, inst, c):
-    _set(host, inst, pack.loads(bytes(c.body)))
+    body = checkpoint_file.read_body(inst.vertex, c.body)
+    _set(host, inst, body, _operator(host, inst, body))
     for p in inst.ports:
         p.ring.reset(c.outs[p.number])
         p.trim_to = 0
@@ -66,7 +98,7 @@ def from_pending(host, inst, c):
     reconnect(host, inst)
 
 
-# It stands elsewhere than before: its producers and consumers are spoken to anew.
+# It stands elsewhere than before: its producers and consumers are spoken to again.
 def reconnect(host, inst):
     for e in inst.inputs:
         wiring.connect(host, e)
@@ -76,12 +108,11 @@ def reconnect(host, inst):
 
 # Decisions that were stored here for an operator, behind its checkpoint.
 def load_decisions(host, inst):
-    base = DECISION + inst.vertex.index * 64
-    for key in host.store.blob_keys():
-        if base <= key < base + 64:
-            number, pos, content, granted = pack.loads(host.store.get_blob(key))
-            if number > inst.decided:
-                inst.decisions[number] = (pos, content, granted)
+    inst.decisions = {}
+    data = host.store.get_blob(DECISION + inst.vertex.index)
+    for number, pos, content, granted in pack.loads(data) if data else ():
+        if number > inst.decided:
+            inst.decisions[number] = (pos, content, granted)
 
 
 # What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD.

@@ -98,7 +98,7 @@ class Source:
             if r.edge.dst == OUTSIDE and r.edge.policy == DROP_OLDEST:
                 others = [q.safe for q in port.readers if q is not r]
                 upto = min(others + [port.ring.last, max(r.safe, port.first()) + 8 * self.host.plan.batch])
-                if upto > r.safe:
+                if upto > r.safe and port.may_declare(r, r.safe + 1, GAP_FULL):
                     port.declare_gap(r, r.safe + 1, upto, GAP_FULL)
                     port.trim()
                     return True

@@ -1,22 +1,23 @@
 # How a host begins, or begins again: everything comes from its store.
 
-from . import pack, reserve, restoring, wire, wiring
+from . import checkpoint_file, pack, reserve, restoring, wire, wiring
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
-from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
+from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_LEARN, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
 from .inputs import InEdge
 from .instance import ASKING, WAITING, Instance
 from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
+from .refusals import CHECKPOINT
 from .seal import Peer
 from .source import Source
 
 _WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
 
 
-# made: operators that are likely to run here, by vertex.
-def start(host, now, site_us, made):
+# made: operators that are likely to run here, by vertex. learn: see Host.start.
+def start(host, now, site_us, made, learn):
     host.now = now
     store = host.store
     plan = host.plan
@@ -39,7 +40,13 @@ def start(host, now, site_us, made):
             log = store.log_number
             peer = Peer(key, me, log, host.boot_number, number, plan.hash, host.nonce)
             host.links[number] = Link(number, peer)
+    if learn and not store.get(F_LEARN):
+        store.put(F_LEARN, bytes([1 if v.kind else 0 for v in plan.vertices]))
+    data = store.get(F_LEARN)
+    host.unlearned = [i for i in range(len(data)) if data[i]] if data else []
     for v in plan.vertices:
+        if v.kind and me in plan.keepers(v.index):
+            host.largest[v.index] = reserve.checkpoint_bytes(plan, v)
         data = store.get(F_WHERE + v.index)
         if data:
             host.where[v.index] = tuple(pack.loads(data))
@@ -55,7 +62,7 @@ def start(host, now, site_us, made):
                 inst = operator(host, v, (number, at), made.get(v.index))
                 if active == UNTOLD:
                     inst.status = ASKING
-                    inst.ck.pending = []
+                    inst.ck.discard()
                 if (number, at) > host.where[v.index][:2]:
                     from . import moving
 
@@ -88,8 +95,9 @@ def _source(host, v):
     host.sources[v.index] = Source(host, v, port, ts)
 
 
-# An operator of this host: from its permanent checkpoint, or from its first state.
-def operator(host, v, epoch, op=None):
+# An operator of this host: from its permanent checkpoint, or from its first state. anew: under a new
+# epoch; what an earlier one left here beside the checkpoint does not count.
+def operator(host, v, epoch, op=None, anew=False):
     plan = host.plan
     inputs = [InEdge(host, e, v.ins[e.dport], None) for e in plan.ins(v.index)]
     for e in inputs:
@@ -108,8 +116,12 @@ def operator(host, v, epoch, op=None):
         host.inputs[e.edge.index] = e
     for p in ports:
         p.mount()
+        if anew:
+            p.forget_gaps()
         host.ports[(v.index, p.number)] = p
     host.instances[v.index] = inst
+    if anew:
+        inst.ck.discard()
     data = host.store.get_blob(host.blob(inst, PERMANENT))
     if data:
         restoring.restore(host, inst, data)
@@ -120,6 +132,8 @@ def operator(host, v, epoch, op=None):
             c = _pending(host, inst, data, slot)
             if c:
                 pending.append(c)
+            else:
+                host.store.drop_blob(host.blob(inst, slot))
     pending.sort(key=lambda c: rank(c.pos))
     if pending:
         inst.status = WAITING
@@ -129,18 +143,12 @@ def operator(host, v, epoch, op=None):
 
 
 def _pending(host, inst, data, slot):
-    try:
-        n = 1 + data[0]
-        cid = bytes(data[1:n])
-        body = bytes(data[n:])
-        form, version, pos, outs, _, _, _ = pack.loads(body)
-    except (pack.PackError, ValueError, IndexError):
-        host._count("pending checkpoint unreadable")
+    found = checkpoint_file.read_pending(inst.vertex, data)
+    if not found:
+        host.count(CHECKPOINT)
         return None
-    if not further(pos, inst.ck.pos):
-        host.store.drop_blob(host.blob(inst, slot))
-        return None
-    return Checkpoint(cid, pos, outs, body, slot)
+    cid, body, (_, _, pos, outs, _, _, _) = found
+    return Checkpoint(cid, pos, outs, body, slot) if further(pos, inst.ck.pos) else None
 
 
 # The gateway's end of an edge to the lake.

@@ -2,16 +2,20 @@
 # operator whose producer names one that is further than its own.
 #
 # A holder keeps the checkpoint with the furthest position, and offers it to whoever stores an earlier
-# one; it confirms only what stands in its flash. Pieces are asked for one by one.
+# one; it confirms only what it has read, and what is in its flash. Pieces are asked for one by one.
+#
+# Holders that did not confirm in time are remembered (Host.late): the next checkpoint goes to others
+# first. So one dead holder costs one retry, not one for each checkpoint.
 
-from . import pack, wire
-from .checkpoint import holders_needed
+from . import checkpoint_file, wire
 from .host import HELD, PERMANENT, RETRY_US, UNTOLD
 from .instance import ASKING, FETCHING
 from .log import LogFull
 from .position import further
+from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
+_LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
 
 def handle(host, sender, m):
@@ -26,27 +30,36 @@ def handle(host, sender, m):
 # ---- to holders
 
 
-# Who may hold the checkpoints of an operator: its backups, and any other host where those are
-# out of reach.
-def _candidates(host, inst):
-    first = [h for h in inst.vertex.hosts if h != host.me and h in host.links]
-    return first + [h for h in sorted(host.links) if h not in first]
-
-
+# host.pushes: vertex -> [position, hosts that confirmed, retries, when the next is due, hosts asked]
 def push(host, inst):
     v = inst.vertex.index
     old = host.pushes.get(v)
     if not old or old[0] != inst.ck.pos:
-        host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US]
+        host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US, []]
         _push(host, inst)
 
 
 def _push(host, inst):
-    push = host.pushes[inst.vertex.index]
-    need = holders_needed(host.plan.level) + push[2]
-    for h in _candidates(host, inst)[:need]:
+    v = inst.vertex.index
+    push = host.pushes[v]
+    need = host.plan.level + push[2]
+    ask = []
+    late = []
+    for h in host.plan.keepers(v):
+        if h == host.me or h not in host.links:
+            continue
+        if h not in host.late:
+            ask.append(h)
+        elif host.now >= host.late[h]:
+            host.late[h] = host.now + _LATE_US
+            ask.insert(0, h)  # nobody waits for it
+            need += 1
+        else:
+            late.append(h)
+    for h in (ask + late)[:need]:
         if h not in push[1]:
-            _piece(host, inst.vertex.index, host.blob(inst, PERMANENT), push[0], inst.epoch, h, 0)
+            push[4].append(h)
+            _piece(host, v, host.blob(inst, PERMANENT), push[0], inst.epoch, h, 0)
 
 
 # Say again what was not confirmed, and to one host more.
@@ -54,6 +67,10 @@ def push_again(host):
     for v in list(host.pushes):
         push = host.pushes[v]
         if host.now >= push[3]:
+            for h in push[4]:
+                if h not in push[1]:
+                    host.late[h] = host.now + _LATE_US
+            push[4] = []
             push[2] += 1
             push[3] = host.now + RETRY_US
             _push(host, host.instances[v])
@@ -64,7 +81,7 @@ def _piece(host, v, key, pos, epoch, to, offset):
     size = host.store.blob_size(key)
     if not size or offset > size or to not in host.links:
         return
-    piece = bytearray(min(size - offset, host.writer.mtu - 160))
+    piece = bytearray(min(size - offset, max(32, host.writer.mtu - 64 - 10 * len(pos))))
     host.store.read_blob(key, offset, piece)
     host.links[to].want(wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
 
@@ -74,9 +91,10 @@ def _on_stored(host, sender, v, pos):
     inst = host.instances.get(v)
     if push is None or inst is None or further(push[0], pos):
         return
+    host.late.pop(sender, None)
     if sender not in push[1]:
         push[1].append(sender)
-    if len(push[1]) >= holders_needed(host.plan.level):
+    if len(push[1]) >= host.plan.level:
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -85,8 +103,8 @@ def _on_stored(host, sender, v, pos):
 
 
 def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
-    if size > CHECKPOINT_MAX or offset + len(piece) > size:
-        host._count("checkpoint out of range")
+    if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
+        host.count(CHECKPOINT)
         return
     link = host.links[sender]
     key = v * 4 + HELD
@@ -98,7 +116,11 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         if inc is None or inc[0] != pos or inc[1] != size:
             if inc is not None and further(inc[0], pos) and host.now - inc[4] < RETRY_US:
                 return
-            inc = host.incoming[v] = [pos, size, bytearray(size), 0, host.now]
+            try:
+                inc = host.incoming[v] = [pos, size, bytearray(size), 0, host.now]
+            except MemoryError:
+                host.count(NO_HEAP)
+                return
         if offset == inc[3]:
             inc[2][offset : offset + len(piece)] = piece
             inc[3] += len(piece)
@@ -107,13 +129,15 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
             link.want(wire.FETCH, v, v, pos, inc[3])
             return
         del host.incoming[v]
-        if _pos(inc[2]) != pos:
-            host._count("checkpoint unreadable")
+        found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
+        if found is None or found[0][2] != pos:
+            host.count(CHECKPOINT)
             return
+        found = None
         try:
             host.store.put_blob(key, inc[2])
         except LogFull:
-            host._count("checkpoint of another host: no room in flash")
+            host.count(NO_ROOM)
             return
         link.want(wire.STORED, v, v, epoch, pos, size)
     inst = host.instances.get(v)
@@ -121,22 +145,8 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         _jump(host, inst)
 
 
-# The position in the bytes of a checkpoint, or None where they cannot be read.
-def _pos(data):
-    try:
-        n = int.from_bytes(bytes(data[:4]), "little")
-        pack.loads(bytes(data[4 + n :]))
-        return pack.loads(bytes(data[4 : 4 + n]))[2]
-    except (pack.PackError, ValueError, IndexError):
-        return None
-
-
 def held_pos(host, v, slot=HELD):
-    data = host.store.get_blob(v * 4 + slot)
-    if not data:
-        return None
-    n = int.from_bytes(bytes(data[:4]), "little")
-    return pack.loads(bytes(data[4 : 4 + n]))[2]
+    return checkpoint_file.position(host.plan.vertices[v], host.store.get_blob(v * 4 + slot))
 
 
 def _on_fetch(host, sender, v, pos, offset):
@@ -173,13 +183,14 @@ def _jump(host, inst):
             from . import decisions, restoring
 
             data = host.store.get_blob(v * 4 + slot)
-            restoring.restore(host, inst, data)
+            if not restoring.restore(host, inst, data):
+                continue
             if slot == HELD:
                 host.store.put_blob(v * 4 + PERMANENT, data)
-            inst.ck.pending = []
+            restoring.note(host, v, inst.epoch, UNTOLD)
+            inst.ck.discard()
             inst.ck.safe_pos = []
             restoring.load_decisions(host, inst)
-            restoring.note(host, v, inst.epoch, UNTOLD)
             inst.status = ASKING
             restoring.reconnect(host, inst)
             host.store_at_level(inst)

@@ -57,6 +57,8 @@ PLAN = 22
 PLANNED = 23
 SWITCH = 24
 STATUS = 25
+STANDS = 26
+STAND = 27
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -84,6 +86,8 @@ MESSAGES = {
     PLANNED: "bvvb",  # deployment, state, offset, why
     SWITCH: "bv",  # deployment, step
     STATUS: "b",  # content
+    STANDS: "vv",  # vertex, 0: how does it stand?
+    STAND: "vevvvb",  # vertex, epoch, decisions granted, known, settled; content
 }
 
 

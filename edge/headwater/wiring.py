@@ -5,8 +5,8 @@
 
 from .instance import FETCHING
 from .plan import OUTSIDE
-from .ports import GAP_GATEWAY_LOST
 from .position import further
+from .refusals import BEHIND
 from .ring import Cursor
 from .wire import HELLO
 
@@ -117,10 +117,10 @@ def contact(host, e, epoch, first, name, holders):
             transfer.fetch(host, sink)
         return
     if e.cur.xi < first:
-        if not sink.ports and host.outbox is not None:
-            sink.gap(e.cur.xi + 1, first, GAP_GATEWAY_LOST)  # only a database that was lost had these
-        elif e.cur.xi or name or not sink.ports or sink.ck.pos:
-            host._count("a producer holds nothing from where its consumer stands")
+        if not sink.ports:
+            sink.lost(first)
+        elif e.cur.xi or name or sink.ck.pos:
+            host.count(BEHIND)
             return
         else:
             e.reset(first)  # its source numbers on from a former version of the process

@@ -5,7 +5,6 @@ What leaves here waits for the commit that covers what it says: an acknowledgeme
 
 from __future__ import annotations
 
-import inspect
 import logging
 import secrets
 import time
@@ -15,7 +14,6 @@ from typing import Any
 
 from headwater import plan as plans
 from headwater.clock import Clock
-from headwater.host import Host
 from headwater.plan import Plan
 from headwater.seal import TAKEN
 
@@ -26,7 +24,6 @@ from .store import Database, Ends, Outbox
 _log = logging.getLogger("headwater.seat")
 
 FRAME_MAX = 512  # bytes of a frame to a board
-_LEARNS = "learn" in inspect.signature(Host.start).parameters  # a core that does not is given nothing
 
 
 def mono_us() -> int:
@@ -60,7 +57,7 @@ class Seat:
         self.host = Intake(
             self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
         )
-        self.host.start(mono_us(), site_us, **({"learn": True} if learn and _LEARNS else {}))
+        self.host.start(mono_us(), site_us, learn)
 
     @property
     def name(self) -> str:

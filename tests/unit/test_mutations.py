@@ -106,7 +106,7 @@ DEFECTS = [
     Defect(
         "Safe before the checkpoint is stored at its holders",
         "a host dies for good and takes the only checkpoint with it",
-        [(Host, "store_at_level", "if not holders_needed(self.plan.level):", "if True:")],
+        [(Host, "store_at_level", "if not self.plan.level:", "if True:")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(

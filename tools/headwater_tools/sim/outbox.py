@@ -29,6 +29,7 @@ class Outbox:
         self.streams: dict[tuple[int, int], Stream] = {}
         self.last: dict[int, int] = {}
         self.lake_open = True
+        self.full = False
         self.life = 0
         self.duplicates = 0  # rows given while they are there
         self.out_of_order = 0  # rows given before an earlier one, or whose ts falls

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from headwater import block, decisions, pack, reserve
+from headwater import block, checkpoint_file, decisions, reserve
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
@@ -57,9 +57,8 @@ class Store(Log):
         super().put_blob(key, data)
         if key % 4 in (0, 3) and key < 0x4000:
             whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
-            size = int.from_bytes(whole[:4], "little")
             blobs = self.world.nodes[self.number].blobs
-            pos = pack.loads(bytes(whole[4 : 4 + size]))[2]
+            pos = checkpoint_file.position(self.world.plan.vertices[key // 4], whole)
             if key % 4 == 3 and further(blobs.get(key), pos):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), blobs[key], pos))
             blobs[key] = pos
@@ -72,9 +71,7 @@ class Store(Log):
         found: dict[int, list[int]] = {}
         for key in self.blob_keys():
             if key % 4 in (0, 3) and key < 0x4000:
-                whole = self.get_blob(key)
-                size = int.from_bytes(whole[:4], "little")
-                found[key] = pack.loads(bytes(whole[4 : 4 + size]))[2]
+                found[key] = checkpoint_file.position(self.world.plan.vertices[key // 4], self.get_blob(key))
         return found
 
     def drop_blob(self, key: int) -> None:

@@ -1,0 +1,103 @@
+# A stored checkpoint: its bytes, and reading them totally. Nobody else knows the layout (SPEC.md, "Checkpoints").
+#
+#   permanent  u32 length of the body, body, transfer state
+#   pending    u8 length of the Check-Request's id, the id, body
+#   body       [FORMAT, version, position, outs, inputs, changed, state]
+#   transfer   [[start, [block ..]] of every output port, [consumer ..] of every output port]
+#
+# What comes over a link is read here before it is stored: a checkpoint that could not be restored later
+# is never confirmed. What cannot be read gives None, whatever the bytes are.
+
+from . import pack
+
+FORMAT = 1
+
+
+# Bytes of the body. flags: of every input [closed, incarnation, from ts].
+def body(version, pos, outs, flags, changed, state):
+    return pack.dumps([FORMAT, version, pos, outs, flags, changed, state])
+
+
+# The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks];
+# names: of every output port what it knows of its consumers.
+def permanent(body, parts, names):
+    return [len(body).to_bytes(4, "little"), body, pack.dumps([parts, names])]
+
+
+def pending(cid, body):
+    return [bytes([len(cid)]), cid, body]
+
+
+# [FORMAT, version, pos, outs, flags, changed, state] from the bytes of a body, or None.
+def read_body(v, data):
+    try:
+        read = pack.loads(bytes(data))
+        form, version, pos, outs, flags, changed, state = read
+    except (pack.PackError, ValueError, TypeError):
+        return None
+    if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
+        return None
+    inputs = inputs_of(v)
+    if not numbers(pos, inputs + 2) or not numbers(outs, len(v.outs)):
+        return None
+    if type(flags) is not list or len(flags) != inputs:
+        return None
+    for flag in flags:
+        if not numbers(flag, 3):
+            return None
+    return read
+
+
+# (body, parts, names) of a permanent checkpoint of vertex v, or None.
+def read_permanent(v, data):
+    n = int.from_bytes(bytes(data[:4]), "little")
+    found = read_body(v, data[4 : 4 + n])
+    if found is None:
+        return None
+    try:
+        parts, names = pack.loads(bytes(data[4 + n :]))
+        if len(parts) != len(v.outs) or len(names) != len(v.outs):
+            return None
+        for start, blocks in parts:
+            if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
+                return None
+        for port in names:
+            for edge, inc, count, host, safe, name, holders, gaps in port:
+                if not numbers([edge, inc, count, host, safe]) or not numbers(name) or not numbers(holders):
+                    return None
+                for gap in gaps:
+                    if not numbers(gap, 3):
+                        return None
+    except (pack.PackError, ValueError, TypeError):
+        return None
+    return found, parts, names
+
+
+# Where a permanent checkpoint stands, or None.
+def position(v, data):
+    if not data:
+        return None
+    n = int.from_bytes(bytes(data[:4]), "little")
+    found = read_body(v, data[4 : 4 + n])
+    return found[2] if found else None
+
+
+# (id, body) of a pending checkpoint, or None.
+def read_pending(v, data):
+    n = 1 + data[0] if data else 0
+    found = read_body(v, data[n:])
+    return (bytes(data[1:n]), bytes(data[n:]), found) if found else None
+
+
+# Connected inputs of an operator: so many numbers of a position are xi.
+def inputs_of(v):
+    return len([a for a in v.ins if a is not None])
+
+
+def number(x):
+    return type(x) is int and 0 <= x < 1 << 64
+
+
+# A list of numbers; of so many, where that is given.
+def numbers(x, count=-1):
+    return type(x) in (list, tuple) and (count < 0 or len(x) == count) and all([number(n) for n in x])
