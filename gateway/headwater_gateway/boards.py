@@ -15,7 +15,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from headwater import pack, wire
+from headwater import pack, refusals, wire
 from headwater.seal import OPENED, REASONS, TAKEN, Peer
 
 from . import Trouble
@@ -188,9 +188,9 @@ class Boards:
                 elif m[0] == wire.PLAN:
                     self._piece(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 else:
-                    self._count("message %d on the site link" % m[0])
-        except wire.FrameError as error:
-            self._count("frame: " + str(error))
+                    self._count("not a message of the site link")
+        except wire.FrameError:
+            self._count(refusals.text(refusals.FRAME))
 
     def _status(self, board: Board, content: bytes) -> None:
         try:

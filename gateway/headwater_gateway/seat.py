@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from headwater import plan as plans
+from headwater import refusals
 from headwater.clock import Clock
 from headwater.plan import Plan
 from headwater.seal import TAKEN
@@ -93,11 +94,11 @@ class Seat:
     def configure(self, operator: str, values: dict[str, Any]) -> int:
         """Change parameters of an operator while it runs; the number of the change."""
         self.host.now = mono_us()
-        return int(self.host.configure(self.vertex(operator).index, values))
+        return int(self.host.configure(self.operator(operator).index, values))
 
-    def vertex(self, name: str) -> Any:
+    def operator(self, name: str) -> Any:
         for v in self.plan.vertices:
-            if v.name == name:
+            if v.name == name and v.kind:
                 return v
         raise KeyError(name)
 
@@ -107,6 +108,10 @@ class Seat:
         """Every board of the process, and how many frames of it were taken."""
         for number, link in self.host.links.items():
             yield self.plan.hosts[number], link.peer.counts[TAKEN]
+
+    def dropped(self) -> dict[str, int]:
+        """Messages and frames that were refused, by reason."""
+        return {refusals.text(reason): n for reason, n in self.host.dropped.items()}
 
     def unsafe(self) -> int:
         """Entries of this process that only the gateway has, neither taken nor in the database."""

@@ -482,15 +482,15 @@ class Service:
         seat = found.seat
         assert seat is not None
         try:
-            vertex = seat.vertex(operator)
+            vertex = seat.operator(operator)
         except KeyError:
             known = ", ".join(v.name for v in seat.plan.vertices if v.kind)
             raise Trouble("process %s has no operator %s; it has %s" % (name, operator, known))
-        _check_parameters(vertex, values)
         try:
             number = seat.configure(operator, values)
-        except ValueError as error:
-            raise Trouble(str(error))
+        except (ValueError, KeyError, TypeError) as error:
+            text = error.args[0] if error.args else type(error).__name__
+            raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
         self.event("config", "%s.%s: %s" % (name, operator, ", ".join("%s=%r" % kv for kv in values.items())))
         return {"process": name, "operator": operator, "number": number, "values": values}
 
@@ -628,7 +628,7 @@ class Service:
     def dropped(self) -> dict[str, int]:
         """Frames that were refused, by reason."""
         total = dict(self.strange)
-        counts = [self.boards.dropped] + [p.seat.host.dropped for p in self.processes.values() if p.seat]
+        counts = [self.boards.dropped] + [p.seat.dropped() for p in self.processes.values() if p.seat]
         for each in counts:
             for reason, n in each.items():
                 total[reason] = total.get(reason, 0) + n
@@ -760,18 +760,6 @@ def _checkpoint(host: Any, v: int) -> list[int] | None:
 
 def _number(host: Any, fact: int, v: int) -> int:
     return int.from_bytes(host.store.get(fact + v) or b"", "little")
-
-
-def _check_parameters(vertex: Any, values: dict[str, Any]) -> None:
-    """What the operator type says of these values; it is asked, not a running one."""
-    from headwater import operators
-
-    try:
-        op = operators.find(vertex.kind)(dict(vertex.params), vertex.ins, vertex.outs, 1)
-        op.configure(values)
-    except (ValueError, KeyError, TypeError) as error:
-        text = error.args[0] if error.args else type(error).__name__
-        raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
 
 
 def _place(config: Config, where: str) -> str:

@@ -118,7 +118,7 @@ def test_repeats_forgeries_and_jumps_change_nothing(bench: Bench) -> None:
     assert bench.taken()["one/a"] == 5
     bench.seat.receive(second)
     assert bench.taken()["one/a"] == 10
-    dropped = bench.seat.host.dropped
+    dropped = bench.seat.dropped()
     assert dropped["seal: repeated"] == 1 and dropped["seal: wrong seal"] == 2
 
 
