@@ -316,7 +316,7 @@ class Node:
                 self.dropped += 1
                 return
             for m in messages:
-                if m[0] in (wire.PLAN, wire.SWITCH):
+                if m[0] in (wire.PLAN, wire.PLANNED, wire.SWITCH):
                     from . import deploy
 
                     deploy.handle(self, m)
@@ -336,12 +336,13 @@ class Node:
 
     # ---- draining for a switch
 
-    # Entries held here that are not safe.
+    # Entries held here that are not safe. An acknowledgement may lie above the last entry: an operator
+    # that went back to its checkpoint has not made those entries again yet.
     def unsafe(self):
         n = 0
         for p in self.host.ports.values():
             if p.readers:
-                n += p.ring.last - min([r.safe for r in p.readers])
+                n += max(0, p.ring.last - min([r.safe for r in p.readers]))
         return n
 
     def drain(self, on):
@@ -380,9 +381,11 @@ class Node:
             "battery": self.board.battery_mv(),
             "boot": self.boot,
             "crash": self.crash[:2] if self.crash else None,
+            "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
             "free": _free(),
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
+            "next": self.next,
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
@@ -402,7 +405,7 @@ class Node:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
-        backlog = sum([b[1] - b[2] for b in self._backlog()])
+        backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"
             % (

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headwater import planread
+
 from .. import Trouble, fleet, house
 from . import Measure, at_least, at_most
 
@@ -154,8 +156,9 @@ class Bench:
             name: fleet.plan(name, part, BATCH)
             for name, part in (("one", names[:half]), ("two", names[half:]))
         }
-        for data in plans.values():
-            self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
+        for name, data in plans.items():
+            answer = self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
+            plans[name] = planread.numbered(data, answer["deployment"])
         self.fleet = fleet.Fleet(self.port, plans, lambda name: master.board(numbers[name]))
         self.fleet.open()
 
