@@ -210,11 +210,7 @@ class VirtualBoard:
 @functools.cache
 def _images() -> tuple[Path, Path]:
     """Package `headwater`, and what runs on the board beside it."""
-    linked = micropython.linked()
-    program: dict[str, Path | str] = {
-        name: linked.satellite((HERE / name).read_text()) for name in ("board_node.py", "board_sensors.py")
-    }
-    return micropython.image(tests=False), micropython.build(program)
+    return micropython.board_images({name: HERE / name for name in ("board_node.py", "board_sensors.py")})
 
 
 def _die_with_parent() -> None:

@@ -194,9 +194,8 @@ def board(
     path.write_bytes(process.encode())
     args = [{PLAN: path, DATA: ECG}.get(str(word), word) for word in args]
     for name, source in (("board", "board"), ("script", script)):
-        text = (SCRIPTS / ("board_bench_%s.py" % source)).read_text()
-        files = {**files, name + ".py": micropython.linked().satellite(text)}
-    images = (micropython.image(False), micropython.build(files))
+        files = {**files, name + ".py": SCRIPTS / ("board_bench_%s.py" % source)}
+    images = micropython.board_images(files)
     names = ",".join(os.path.relpath(image, house.ROOT) for image in images)
     command = [
         *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
