@@ -31,6 +31,7 @@ import time
 from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
+from .collection import collect, collect_often
 from .log import Log, LogError
 from .machine import BOARD
 from .once import let_go
@@ -51,7 +52,6 @@ _CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
 _CRASHES_MAX = const(5)
 _GOOD_S = const(60)  # a life that lasted so long was a good one
 _STATUS_BYTES = const(480)
-_GARBAGE_BYTES = const(8192)  # more of it, and what is long-lived comes to lie all over the heap
 
 
 def _us():
@@ -87,6 +87,7 @@ class Node:
         self.status_us = 0  # when the gateway is told next
         self.sleep_ms = 0
         self.crash = None
+        self.free = 0  # bytes of heap, after the newest collection
 
     def mono(self):
         return self.ticks.read(_us())
@@ -227,8 +228,6 @@ class Node:
                     due = min(due, s.due)
             if now >= ticked + _TICK_US:
                 ticked = now
-                if BOARD:
-                    gc.collect()
                 self.board.watch()
                 self.client.tick(now)
                 if self.host:
@@ -239,6 +238,8 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
+                if BOARD:
+                    self.free = collect(self.client.up and not self.taking)
                 self._line(up_s)
                 if up_s == _GOOD_S:
                     self.forgive()
@@ -383,7 +384,7 @@ class Node:
             "crash": self.crash[:2] if self.crash else None,
             "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
-            "free": _free(),
+            "free": self.free,
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
             "next": self.next,
             "plan": self.deployed,
@@ -415,7 +416,7 @@ class Node:
                 what,
                 link,
                 backlog,
-                _free(),
+                self.free,
                 self.board.battery_mv(),
                 c.sent,
                 self._dropped() + c.dropped,
@@ -423,15 +424,11 @@ class Node:
         )
 
 
-def _free():
-    return gc.mem_free() if BOARD else 0
-
-
 # A life, to the restart.
 def live(node):
     board = node.board
     if BOARD:
-        gc.threshold(_GARBAGE_BYTES)
+        collect_often()
     try:
         node.begin()
         asyncio.run(node.run())
