@@ -156,7 +156,7 @@ class Board:
             self.us += gone
             self.acks_us += gone
 
-    # As the program of a board does it.
+    # As the program of a board does it: `steady` when it has started.
     def tick(self, steady):
         if self.now - self.collected >= SECOND_US:
             self.collected = self.now

@@ -19,7 +19,7 @@ class Fast(board_sensors.File):
     def __init__(self, settings, alphabet, rate_mhz, n):
         self.speed = settings["speed"]
         self.elements = settings["elements"]
-        self.accepted = self.missed = self.live = self.looks = 0
+        self.accepted = self.missed = self.holes = self.live = self.looks = 0
         self.block = 1 << 30
         self.begun = False
         board_sensors.File.__init__(self, settings, alphabet, rate_mhz * self.speed, n)
@@ -32,7 +32,9 @@ class Fast(board_sensors.File):
             sys.stdout.write("bench begins\n")
         if self.accepted >= self.elements:
             return None
-        return board_sensors.File.take(self, batch, now)
+        mono = board_sensors.File.take(self, batch, now)
+        self.holes += self.lost
+        return mono
 
     def taken(self, batch, n):
         self.accepted += n
@@ -44,8 +46,8 @@ class Fast(board_sensors.File):
         self.live = max(self.live, gc.mem_alloc())
         self.block = min(self.block, largest())
         if self.accepted >= self.elements:
-            numbers = (self.accepted, self.missed, self.live, gc.mem_free(), self.block)
-            sys.stdout.write("bench accepted %d missed %d live %d free %d block %d\n" % numbers)
+            numbers = (self.accepted, self.missed, self.holes, self.live, gc.mem_free(), self.block)
+            sys.stdout.write("bench accepted %d missed %d holes %d live %d free %d block %d\n" % numbers)
 
 
 def run():

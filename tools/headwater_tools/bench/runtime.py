@@ -61,7 +61,7 @@ BOARD_HEAP_LEAST = 64
 # it is also marked and swept in each collection.
 LINK_BYTES = 14 * 1024
 # By batch, the heap in which SP1 runs at speed: what a process file gives a board unless it says
-# otherwise. Batches of 360 with that link do not fit into less than 122 KiB.
+# otherwise. Batches of 360 beside that link do not fit into 112 KiB.
 SPEED_HEAPS = {36: HEAP_KB, 90: HEAP_KB, 360: 128}
 PARTS = ("heap", "board", "speed", "chain", "code", "bytewax")
 
