@@ -86,7 +86,7 @@ def told(host, sender, m):
         return
     if kind == wire.ANSWER:
         _, _, inc, epoch, _, first, last, bound, safe, name, holders = m
-        if inc != e.inc and not wiring.meet(host, e, inc):
+        if inc != e.inc and not wiring.meet(host, e, inc, name, holders):
             return
         again = e.contact
         wiring.contact(host, e, epoch, first, name, holders)

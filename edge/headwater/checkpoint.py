@@ -134,6 +134,11 @@ class Checkpoints:
             p.request(c.outs[p.number], cid, 0)
         self.settle()
 
+    # The operator begins: it is known from now on with which incarnations of its inputs.
+    def begin(self):
+        if self.strategy != UNSAFE and not self.pos and not any(self.inst.position()):
+            self.commit(self._take(b"", 0), True)
+
     # ---- what
 
     def _take(self, cid, slot):

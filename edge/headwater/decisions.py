@@ -13,8 +13,8 @@
 
 from . import pack, wire
 from .checkpoint_file import number as is_number
-from .host import DECISION, F_LEARN
-from .instance import ASKING, RUNNING, WAITING
+from .host import DECISION, F_LEARN, F_OP, F_STARTED
+from .instance import ASKING, RUNNING
 from .log import LogFull
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
 from .refusals import CONTENT, NO_ROOM
@@ -33,6 +33,7 @@ _F_SETTLED = const(0x400)  # + vertex, at the gateway: ... of the last that a ch
 _GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
 _VALUES = const(0x6000)  # blob + vertex, at the gateway: [parameters in force after all changes, refused]
 _ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
+_LEARN_US = const(10000000)  # so long all candidates are waited for that may know of decisions
 
 
 def handle(host, sender, m):
@@ -54,9 +55,7 @@ def handle(host, sender, m):
     elif kind == wire.TOLD:
         _on_told(host, m[1], m[2])
     elif kind == wire.STANDS:
-        inst = host.instances.get(m[1])
-        if inst:
-            stand(host, inst)
+        _on_stands(host, m[1])
     elif kind == wire.PROPOSE:
         content = _content(host, m[1], m[5])
         if content:
@@ -136,7 +135,8 @@ def changed(host, v):
 def offer(host):
     for v in range(len(host.plan.vertices)):
         if v in host.unlearned:
-            _say(host, host.where[v][2], wire.STANDS, v, v, 0)
+            for h in list(host.plan.vertices[v].hosts) + [host.where[v][2]]:
+                _say(host, h, wire.STANDS, v, v, 0)
             continue
         last = _number(host, _F_NEXT + v)
         if last:
@@ -185,13 +185,15 @@ def _on_other(host, v, content):
         config(host, v, content)
 
 
-# The first proposal of a number stands, unless a newer instance has asked since. A gateway that lost its
-# database takes the content from the operator, too.
+# The first proposal of a number stands, unless a newer instance has asked since. While a gateway that lost
+# its database learns, it only takes note.
 def _on_propose(host, sender, v, epoch, number, pos, content):
-    if v in host.unlearned or epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1:
-        return
     have, at, what = granted(host, v, number)
-    if not have and (not host.store.get(F_LEARN) or number > _number(host, _F_NEXT + v)):
+    if v in host.unlearned:
+        if not have:
+            _grant(host, v, number, pos, content)
+        return
+    if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1 or not have:
         return
     if at is None or number > _granted_upto(host, v):
         if at is None:
@@ -204,20 +206,49 @@ def _on_propose(host, sender, v, epoch, number, pos, content):
 
 def _on_ask(host, sender, v, epoch, number):
     host._on_where(v, epoch, sender)
-    if v in host.unlearned or epoch < host.where[v][:2]:
+    if epoch < host.where[v][:2]:
+        return
+    if epoch == (1, host.plan.vertices[v].hosts[0]) and not _begins(host, sender, v):
+        host.tell_where(sender, v, (2, sender), sender)
+        return
+    if v in host.unlearned:
         return
     last = _granted_upto(host, v)
+    if number > last:
+        # Its checkpoint counts more than was known here.
+        last = number
+        _learned(host, v, number, max(number, _number(host, _F_NEXT + v)))
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
-        if have:
-            _say(host, sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
+        if not have and host.store.get(F_LEARN):
+            last = n - 1  # it went with the database, and with the host that ran the operator
+            _learned(host, v, last, last)
+            break
+        _say(host, sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
     _say(host, sender, wire.TOLD, v, v, last)
+
+
+# Whether an operator begins on its first host, as far as the gateway knows. If not, the flash of that host
+# was erased, and it starts under a new epoch.
+def _begins(host, sender, v):
+    log = (host.store.log_number if sender == host.me else host.links[sender].peer.log).to_bytes(8, "little")
+    known = host.store.get(F_STARTED + v)
+    if known is None and not host.store.get(F_LEARN):
+        host.store.put(F_STARTED + v, log)
+        return True
+    return known == log
+
+
+def _learned(host, v, number, last):
+    host.store.put(_F_NEXT + v, last.to_bytes(4, "little"))
+    host.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
 
 
 # The operator says: the decisions up to `number` are granted, up to `last` it knows of, up to `settled`
 # a checkpoint covers them; and the parameters that they changed.
 def _on_stand(host, sender, v, epoch, number, last, settled, data):
-    if epoch < host.where[v][:2] or not settled <= number <= last <= number + OPEN_MAX:
+    learn = v in host.unlearned
+    if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
         return
     try:
         values, refused = pack.loads(bytes(data))
@@ -229,18 +260,38 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
         return
     host._on_where(v, epoch, sender)
     store = host.store
-    if v in host.unlearned:
-        store.put_blob(_VALUES + v, pack.dumps([values, refused]))
-        store.put(_F_NEXT + v, last.to_bytes(4, "little"))
-        store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
-        host.unlearned.remove(v)
-        left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
-        store.put(F_LEARN, left)
+    if learn:
+        _learn(host, sender, v, epoch, number, last, [values, refused])
     if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
         store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
     known = changed(host, v)
     if refused and refused != known[1]:
         store.put_blob(_VALUES + v, pack.dumps([known[0], refused]))
+
+
+# One more host has said what it knows of the decisions of operator v. That is enough when the host that runs
+# it has, and the other candidates have or had time to, and nothing is missing that it may propose.
+def _learn(host, sender, v, epoch, number, last, values):
+    store = host.store
+    number = max(number, _granted_upto(host, v))
+    last = max(last, number, _number(host, _F_NEXT + v))
+    _learned(host, v, number, last)
+    if epoch >= host.where[v][:2]:
+        store.put_blob(_VALUES + v, pack.dumps(values))
+    since, stood = host.stood.setdefault(v, [host.now, []])
+    if sender not in stood:
+        stood.append(sender)
+    waits = [h for h in host.plan.vertices[v].hosts if h != host.me and h not in stood]
+    if host.where[v][2] not in stood or waits and host.now - since < _LEARN_US:
+        return
+    for n in range(number + 1, last + 1):
+        have, pos, content = granted(host, v, n)
+        if not have:
+            return
+        _grant(host, v, n, None, content)
+    host.unlearned.remove(v)
+    left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
+    store.put(F_LEARN, left)
 
 
 # Send, or hand over where it is for this host itself.
@@ -323,20 +374,38 @@ def forget(host, inst, upto):
 
 # Tell the gateway how far the decisions of an operator are.
 def stand(host, inst):
-    if inst.status not in (RUNNING, WAITING):
-        return
-    v = inst.vertex.index
-    number = inst.decided
-    last = inst.decided
-    for n in inst.decisions:
-        if inst.decisions[n][2]:
-            number = max(number, n)
-        last = max(last, n)
     settled = inst.decided if host.plan.strategy == UNSAFE else 0
     if inst.ck.safe_pos:
         settled = inst.ck.safe_pos[-1]
-    data = pack.dumps([inst.changed, inst.refused])
-    _say(host, 0, wire.STAND, v, v, inst.epoch, number, last, settled, data)
+    _stand(host, inst.vertex.index, inst.epoch, inst.decided, inst.decisions, settled, inst)
+
+
+def _stand(host, v, epoch, decided, kept, settled, inst):
+    number = last = decided
+    for n in kept:
+        if kept[n][2]:
+            number = max(number, n)
+        last = max(last, n)
+    data = pack.dumps([inst.changed, inst.refused] if inst else [{}, []])
+    _say(host, 0, wire.STAND, v, v, epoch, number, last, settled, data)
+
+
+# The gateway asks. It may have lost its database: what is open here is said again, also that of an
+# operator that does not run here any more.
+def _on_stands(host, v):
+    inst = host.instances.get(v)
+    if inst:
+        epoch = inst.epoch
+        kept = inst.decisions
+        stand(host, inst)
+    else:
+        data = host.store.get(F_OP + v)
+        epoch = tuple(pack.loads(data)[:2]) if data else (0, host.me)
+        data = host.store.get_blob(DECISION + v)
+        kept = {d[0]: d[1:] for d in pack.loads(data)} if data else {}
+        _stand(host, v, epoch, 0, kept, 0, None)
+    for n in sorted(kept):
+        _say(host, 0, wire.PROPOSE, v, v, epoch, n, kept[n][0], pack.dumps(kept[n][1]))
 
 
 # An operator that starts on another host than before first hears which decisions were granted:

@@ -40,6 +40,7 @@ F_LEARN = 5  # at a gateway that lost its database: a byte for each vertex, 1 wh
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
 F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
 F_WHERE = 0x200  # + vertex: where an operator moved to
+F_STARTED = 0x480  # + vertex, at the gateway: log number of the host that started an operator first
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 PERMANENT = 0
 HELD = 3
@@ -99,6 +100,7 @@ class Host:
         self.incoming = {}  # vertex -> [pos, size, buffer, got]: checkpoints on their way here
         self.largest = {}  # vertex -> bytes of a checkpoint that is kept here, at most
         self.unlearned = []  # operators of which this gateway does not know yet what was decided
+        self.stood = {}  # ... -> [since when it is being learned, hosts that have said what they know]
         self.ask_us = 0  # when the gateway asks next how operators stand
         self.stale = set()  # vertices whose pending checkpoints should be looked at
         self.where = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]  # epoch number, host; place
@@ -327,7 +329,8 @@ class Host:
 
     # ---- speaking: the producer's side
 
-    def _answer(self, p, r):
+    # other: to what was said under another incarnation; that is no contact.
+    def _answer(self, p, r, other=False):
         link = self.links.get(r.host)
         if link:
             epoch = self.instances[p.vertex.index].epoch if p.vertex.kind else (0, 0)
@@ -336,7 +339,7 @@ class Host:
                 r.edge.index,
                 r.edge.index,
                 p.inc,
-                r.epoch,
+                (0, 0) if other else r.epoch,
                 epoch,
                 p.first_for(r),
                 p.ring.last,
@@ -399,6 +402,12 @@ class Host:
         transfer.push(self, inst)
 
     # ---- where operators run
+
+    def tell_where(self, to, v, epoch, host):
+        if to == self.me:
+            self._on_where(v, epoch, host)
+        elif to in self.links:
+            self.links[to].want(wire.WHERE, v, v, epoch, host)
 
     def _on_where(self, v, epoch, host):
         if v < len(self.where) and epoch > self.where[v][:2]:
@@ -513,6 +522,7 @@ class Host:
             return False
         elif kind == wire.WHERE:
             ok = m[2][1] == m[3] and plan.may_run(m[1], m[3]) and m[2][0] < _EPOCH_MAX
+            ok = ok and sender in (m[3], 0)
         elif kind == wire.STORED:
             ok = sender in plan.keepers(m[1])
         elif kind == wire.CKPT:
@@ -632,7 +642,7 @@ class Host:
         if kind == wire.HELLO:
             if inc != port.inc and inc != 0:
                 r.host = sender
-                self._answer(port, r)
+                self._answer(port, r, True)
                 return
             nxt = m[4]
             if not port.vertex.kind and inc == port.inc and nxt > port.ring.last + 1:

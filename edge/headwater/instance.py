@@ -23,7 +23,7 @@ RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
 FETCHING = 2  # a producer names a checkpoint further than ours: on its way
 STOPPED = 3  # a newer epoch runs elsewhere
-ASKING = 4  # started elsewhere before: the gateway says first which decisions it granted
+ASKING = 4  # the gateway says first whether it has run before, and which decisions it granted
 
 
 # What a joined run looks like to the operator: see operator.py.
@@ -51,6 +51,7 @@ class Instance:
         self.inputs = inputs
         self.ports = ports
         self.status = RUNNING
+        self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch = (1, vertex.hosts[0])
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied

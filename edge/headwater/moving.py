@@ -4,7 +4,7 @@
 # then on it says and takes nothing for that operator any more.
 
 from . import pack, wire, wiring
-from .host import F_WHERE, HELD, PERMANENT, UNTOLD
+from .host import F_OP, F_WHERE, HELD, PERMANENT, UNTOLD
 from .instance import ASKING, STOPPED
 from .position import further
 from .restoring import note
@@ -20,7 +20,7 @@ def activate(host, v, number):
     if inst:
         if inst.epoch >= epoch:
             return
-        stop(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
+        _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
     note(host, v, epoch, UNTOLD)
     held = transfer.held_pos(host, v)
     mine = transfer.held_pos(host, v, PERMANENT)
@@ -41,6 +41,21 @@ def activate(host, v, number):
 def stop(host, inst, epoch):
     if inst.ports == () or inst.status == STOPPED:
         return
+    _end(host, inst, epoch)
+    _mine(host, inst.vertex.index, epoch)
+
+
+# Others know of an epoch here that this host does not: its flash was erased. It starts again above it, or
+# everybody would believe that somebody runs the operator.
+def _mine(host, v, epoch):
+    if epoch[1] == host.me and v not in host.instances:
+        data = host.store.get(F_OP + v)
+        number = pack.loads(data)[0] if data else 0
+        if number < epoch[0]:
+            activate(host, v, epoch[0] + 1)
+
+
+def _end(host, inst, epoch):
     v = inst.vertex.index
     inst.status = STOPPED
     note(host, v, inst.epoch, 0)
@@ -73,13 +88,14 @@ def on_where(host, v, epoch, to):
     moved(host, v, epoch, to)
     inst = host.instances.get(v)
     if inst and epoch > inst.epoch:
-        stop(host, inst, epoch)
+        _end(host, inst, epoch)
+    _mine(host, v, epoch)
     wiring.again(host)
 
 
-# Tell another host where all operators are that have moved.
+# Tell another host where operators are that have moved: those that run here; the gateway knows of all.
 def tell(host, sender):
     for v in range(len(host.where)):
         w = host.where[v]
-        if w[0] > 1:
+        if w[0] > 1 and (w[2] == host.me or not host.me):
             host.links[sender].want(wire.WHERE, v, v, w[:2], w[2])

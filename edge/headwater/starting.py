@@ -68,7 +68,10 @@ def start(host, now, site_us, made, learn):
 
                     moving.moved(host, v.index, (number, at), me)  # power went in the middle of it
         elif v.hosts[0] == me and host.where[v.index][2] == me:
-            operator(host, v, (1, me), made[v.index])
+            # It begins, or this flash has lost what it knew of it: the gateway says which.
+            inst = operator(host, v, (1, me), made[v.index])
+            inst.first = True
+            inst.status = ASKING
     if host.outbox is not None:
         for e in plan.edges:
             if e.dst == OUTSIDE:
@@ -78,6 +81,11 @@ def start(host, now, site_us, made, learn):
     for inst in list(host.instances.values()):
         if inst.ck.pos:
             host.store_at_level(inst)
+    for inst in list(host.instances.values()):
+        if inst.status == ASKING:
+            from . import decisions
+
+            decisions.ask(host, inst)
     for link in host.links.values():
         link.want(wire.BEAT, 0, host._state(), host.boot_number)
 

@@ -4,7 +4,7 @@
 # only then does the producer refuse whoever consumed before.
 
 from .instance import FETCHING
-from .plan import OUTSIDE
+from .plan import OUTSIDE, UNSAFE
 from .position import further
 from .refusals import BEHIND
 from .ring import Cursor
@@ -76,7 +76,7 @@ def hello(host, e):
                 decisions.other(host, e)
         return
     r = port.reader(e.edge)
-    if e.inc != port.inc and not meet(host, e, port.inc):
+    if e.inc != port.inc and not meet(host, e, port.inc, r.name, r.holders):
         return
     if not port.on_hello(r, e.sink.epoch, e.cur.xi + 1):
         host._stop(e.sink, r.epoch)
@@ -88,14 +88,37 @@ def hello(host, e):
             e.on_request(cr[0], cr[1], cr[2])
 
 
-# The producer's stream has another incarnation than the one taken so far. True where that is
-# no matter: nothing was taken yet, or the lake simply begins another. Else it takes a decision.
-def meet(host, e, inc):
-    if e.sink.ports == () or (e.inc == 0 and e.cur.xi == 0):
+# The producer's stream has another incarnation than the one taken so far. True where that is harmless:
+# the operator begins (in this boot; it has a checkpoint of that at once, so that it is known in later
+# ones), or the lake simply begins another. Otherwise it takes a decision, unless a checkpoint that the
+# producer names knows better.
+def meet(host, e, inc, name, holders):
+    sink = e.sink
+    if sink.ports == ():
         host.renumber(e, inc)
         return True
-    e.other = inc
+    if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
+        host.renumber(e, inc)
+        if sink.first and all([i.inc or host.plan.vertices[i.edge.src].kind for i in sink.inputs]):
+            sink.ck.begin()
+        return True
+    if name and not sink.ck.pos:
+        _seek(host, sink, name, holders)
+    else:
+        e.other = inc
     return False
+
+
+# The operator goes on from a checkpoint that a producer names, once it has it.
+def _seek(host, sink, name, holders):
+    if sink.status != FETCHING or further(name, sink.target):
+        sink.status = FETCHING
+        sink.target = name
+        sink.fetch_from = list(holders)
+        sink.fetch_try = 0
+        from . import transfer
+
+        transfer.fetch(host, sink)
 
 
 # The producer answered: it knows our epoch from now on. Its name may be further than we are.
@@ -107,14 +130,7 @@ def contact(host, e, epoch, first, name, holders):
     if epoch < sink.epoch:
         return  # an answer to what was said under an older epoch, or of another incarnation
     if name and sink.ports and further(name, sink.position()):
-        if sink.status != FETCHING or further(name, sink.target):
-            sink.status = FETCHING
-            sink.target = name
-            sink.fetch_from = list(holders)
-            sink.fetch_try = 0
-            from . import transfer
-
-            transfer.fetch(host, sink)
+        _seek(host, sink, name, holders)
         return
     if e.cur.xi < first:
         if not sink.ports:
