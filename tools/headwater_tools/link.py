@@ -23,7 +23,7 @@ CORE = "core"
 # What every board that runs an operator has loaded, for all of its life.
 PARTS = (
     "alphabet batch block checkpoint clock collection host inputs instance log machine once operator pack "
-    "plan ports position ring seal source wire"
+    "plan ports position refusals ring seal source wire"
 ).split()
 
 # What most boards load besides, for long or for a moment.
