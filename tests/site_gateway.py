@@ -166,6 +166,8 @@ def _hash(password: str) -> str:
 class Outbox:
     """Rows by (edge, incarnation); durable at once, in the lake at once."""
 
+    full = False
+
     def __init__(self) -> None:
         self.rows: dict[tuple[int, int], dict[int, Any]] = {}
         self.holes: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}  # xi, reason, from, to

@@ -227,3 +227,21 @@ def test_broken_deployments_give_one_error() -> None:
             deploy.read(bytes(broken), KEY, "chest")
         except ValueError as error:
             assert str(error).startswith("deployment: ")
+
+
+def test_what_is_unsafe_is_never_negative() -> None:
+    """An operator that went back to its checkpoint has a consumer that acknowledged more than it has made."""
+    from types import SimpleNamespace
+
+    from headwater.node import Node as Program
+
+    def port(last: int, *safe: int) -> Any:
+        return SimpleNamespace(
+            ring=SimpleNamespace(last=last), readers=[SimpleNamespace(safe=s) for s in safe]
+        )
+
+    program = Program.__new__(Program)
+    program.host = SimpleNamespace(ports={0: port(0, 131), 1: port(50, 60, 45), 2: port(9)})
+    assert program.unsafe() == 5
+    program.host.ports.pop(1)
+    assert program.unsafe() == 0
