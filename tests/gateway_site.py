@@ -78,14 +78,13 @@ class Site:
             self.broker.wait()
             self.broker = None
 
-    def start_gateway(self, wait: bool = True) -> None:
+    def start_gateway(self, *words: str) -> None:
         with open(self.log, "ab") as log:
             self.gateway = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "headwater_gateway", str(self.config_file)],
+                [sys.executable, "-W", "error", "-m", "headwater_gateway", str(self.config_file), *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=house.environment(),
             )  # fmt: skip
-        if wait:
-            until(lambda: self.state() is not None, 15, "the gateway does not start: see %s" % self.log)
+        until(lambda: self.state() is not None, 15, "the gateway does not start: see %s" % self.log)
 
     def kill_gateway(self, number: int = signal.SIGKILL) -> int:
         """The code with which it ended."""

@@ -50,7 +50,7 @@ class Report:
         self.problems = problems
         self.plan = plan
         self.decoded = decoded
-        self.hash = decoded.hash.hex() if decoded else None
+        self.hash = decoded.process_hash.hex() if decoded else None
 
     def errors(self):
         return [p for p in self.problems if p.severity == ERROR]

@@ -18,10 +18,13 @@ from .seal import hmac
 CURRENT = 0x800  # blobs
 _NEXT = 0x801
 _MOVE = 0x802
-F_SWITCH = 4  # id of the deployment to drain for, and 1 where the switch is decided
+F_SWITCH = 4  # id of the deployment to drain for, and 1 or 2 (below) where the switch is decided
+_DRAINED = b"\1"  # nothing of the old process is unsafe
+_LEFT_OUT = b"\2"  # the old process had crashed again and again: what its sources hold stays
 _F_INC = 0x40
 _KEEP = (1, 2, F_SWITCH)  # facts that outlive a process: boot, floor
 BYTES_MAX = 20480
+_PIECE = 400  # bytes of a deployment in one frame
 
 WANTED, STORED, RUNS, DRAINS, DRAINED, REFUSED = range(6)
 
@@ -86,14 +89,28 @@ def waiting(store):
     return ident, store.get(F_SWITCH) == ident
 
 
-# Messages PLAN and SWITCH; the answer is PLANNED.
+# Messages PLAN and SWITCH; the answer is PLANNED. A gateway that lost its database sends PLANNED itself:
+# it wants the deployment that this board has, and the answer is PLAN.
 def handle(node, m):
     ident = bytes(m[1])
+    if m[0] == wire.PLANNED:
+        _give(node, ident, m[3])
+        return
     if m[0] == wire.PLAN:
         state, offset, why = _piece(node, ident, m[2], m[3], m[4])
     else:
         state, offset, why = _switch(node, ident, m[2])
     node.say(wire.PLANNED, ident, state, offset, why.encode())
+
+
+def _give(node, ident, offset):
+    key = CURRENT if ident == node.deployed else _NEXT if ident == node.next else None
+    if key is None:
+        node.say(wire.PLANNED, ident, WANTED, 0, b"")
+        return
+    piece = bytearray(_PIECE)
+    n = node.store.read_blob(key, offset, piece)
+    node.say(wire.PLAN, ident, node.store.blob_size(key), offset, memoryview(piece)[:n])
 
 
 def _state(node):
@@ -152,7 +169,7 @@ def _whole(node, ident, data):
         if me in v.hosts and v.kind:
             operators.find(v.kind)
     if node.host is None:
-        node.store.put_blob(CURRENT, data)
+        _replace(node, ident, data, new)
         node.forgive()
     elif new.hash == node.host.plan.hash:
         if [v.hosts for v in new.vertices] != [v.hosts for v in node.host.plan.vertices]:
@@ -164,6 +181,21 @@ def _whole(node, ident, data):
         return STORED, len(data), ""
     node.again = True
     return RUNS, len(data), ""
+
+
+# No process runs: there was none, or it was left out. Then it must leave nothing to this one.
+def _replace(node, ident, data, new):
+    store = node.store
+    old = store.get_blob(CURRENT)
+    try:
+        other = old and read(old, node.key, node.name)[0].hash != new.hash
+    except ValueError:
+        other = True  # of another version of this program
+    if other:
+        store.put_blob(_NEXT, data)
+        store.put(F_SWITCH, ident + _LEFT_OUT)
+    else:
+        store.put_blob(CURRENT, data)
 
 
 def _switch(node, ident, step):
@@ -186,7 +218,7 @@ def _switch(node, ident, step):
         store.put(F_SWITCH, ident)
         node.drain(True)
     elif step == 2 and node.draining and not node.unsafe():
-        store.put(F_SWITCH, ident + b"\1")
+        store.put(F_SWITCH, ident + _DRAINED)
         node.again = True
         return RUNS, store.blob_size(_NEXT), ""
     return _state(node)
@@ -203,11 +235,13 @@ def _finish(store, key, name, random):
     for f in store.keys():
         if f not in _KEEP:
             store.drop(f)
+    kept = [m[0] * 8 for m in moves if m[4]]
     for s in store.streams():
-        store.forget(s)
-    for v, inc, last, ts in moves:
+        if s not in kept:
+            store.forget(s)
+    for v, inc, last, ts, keep in moves:
         store.put(_F_INC + v, inc.to_bytes(8, "little"))
-        if last:
+        if last and not keep:
             store.start_stream(v * 8, last, ts)
     if store.blob_size(_NEXT):
         store.rename_blob(_NEXT, CURRENT)
@@ -215,19 +249,24 @@ def _finish(store, key, name, random):
     store.drop_blob(_MOVE)
 
 
-# For each source of the new process here: vertex, incarnation, last xi, last ts.
+# For each source of the new process here: vertex, incarnation, last xi, last ts, 1 where its entries stay.
 def _moves(store, key, name, random):
-    old, me, _ = read(store.get_blob(CURRENT), key, name)
+    left_out = store.get(F_SWITCH)[8:] == _LEFT_OUT
     was = {}
-    for v in old.vertices:
+    try:
+        old, me, _ = read(store.get_blob(CURRENT), key, name)
+    except ValueError:
+        old = None
+    for v in old.vertices if old else ():
         if not v.kind and v.hosts[0] == me:
             inc = store.get(_F_INC + v.index)
             inc = int.from_bytes(inc, "little") if inc else store.log_number
-            was[(v.name, v.outs[0].text)] = (inc,) + store.tail(v.index * 8)
+            was[(v.name, v.outs[0].text)] = (inc,) + store.tail(v.index * 8) + (v.index,)
     new, me, _ = read(store.get_blob(_NEXT), key, name)
     out = []
     for v in new.vertices:
         if not v.kind and v.hosts[0] == me:
             # A name that was used before must not give its numbers again.
-            out.append((v.index,) + was.get((v.name, v.outs[0].text), (random(), 0, 0)))
+            inc, last, ts, index = was.get((v.name, v.outs[0].text), (random(), 0, 0, -1))
+            out.append((v.index, inc, last, ts, int(left_out and index == v.index)))
     return out

@@ -31,6 +31,7 @@ import time
 from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
+from .collection import collect, collect_often
 from .log import Log, LogError
 from .machine import BOARD
 from .once import let_go
@@ -51,7 +52,6 @@ _CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
 _CRASHES_MAX = const(5)
 _GOOD_S = const(60)  # a life that lasted so long was a good one
 _STATUS_BYTES = const(480)
-_GARBAGE_BYTES = const(8192)  # more of it, and what is long-lived comes to lie all over the heap
 
 
 def _us():
@@ -87,6 +87,7 @@ class Node:
         self.status_us = 0  # when the gateway is told next
         self.sleep_ms = 0
         self.crash = None
+        self.free = 0  # bytes of heap, after the newest collection
 
     def mono(self):
         return self.ticks.read(_us())
@@ -227,8 +228,6 @@ class Node:
                     due = min(due, s.due)
             if now >= ticked + _TICK_US:
                 ticked = now
-                if BOARD:
-                    gc.collect()
                 self.board.watch()
                 self.client.tick(now)
                 if self.host:
@@ -239,6 +238,8 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
+                if BOARD:
+                    self.free = collect(self.client.up and not self.taking)
                 self._line(up_s)
                 if up_s == _GOOD_S:
                     self.forgive()
@@ -316,7 +317,7 @@ class Node:
                 self.dropped += 1
                 return
             for m in messages:
-                if m[0] in (wire.PLAN, wire.SWITCH):
+                if m[0] in (wire.PLAN, wire.PLANNED, wire.SWITCH):
                     from . import deploy
 
                     deploy.handle(self, m)
@@ -336,12 +337,13 @@ class Node:
 
     # ---- draining for a switch
 
-    # Entries held here that are not safe.
+    # Entries held here that are not safe. An acknowledgement may lie above the last entry: an operator
+    # that went back to its checkpoint has not made those entries again yet.
     def unsafe(self):
         n = 0
         for p in self.host.ports.values():
             if p.readers:
-                n += p.ring.last - min([r.safe for r in p.readers])
+                n += max(0, p.ring.last - min([r.safe for r in p.readers]))
         return n
 
     def drain(self, on):
@@ -380,9 +382,11 @@ class Node:
             "battery": self.board.battery_mv(),
             "boot": self.boot,
             "crash": self.crash[:2] if self.crash else None,
+            "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
-            "free": _free(),
+            "free": self.free,
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
+            "next": self.next,
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
@@ -402,7 +406,7 @@ class Node:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
-        backlog = sum([b[1] - b[2] for b in self._backlog()])
+        backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"
             % (
@@ -412,7 +416,7 @@ class Node:
                 what,
                 link,
                 backlog,
-                _free(),
+                self.free,
                 self.board.battery_mv(),
                 c.sent,
                 self._dropped() + c.dropped,
@@ -420,15 +424,11 @@ class Node:
         )
 
 
-def _free():
-    return gc.mem_free() if BOARD else 0
-
-
 # A life, to the restart.
 def live(node):
     board = node.board
     if BOARD:
-        gc.threshold(_GARBAGE_BYTES)
+        collect_often()
     try:
         node.begin()
         asyncio.run(node.run())

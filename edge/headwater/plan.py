@@ -1,8 +1,10 @@
 # The plan: a process as a board loads it, without the builder.
 #
 # Plain numbered lists: vertices, edges, placement. Everything a host sends or stores names
-# vertices and edges by these numbers. `Plan.hash` names the version of the process: it covers
-# everything but the placement, since operators move. The bytes: planread.py.
+# vertices and edges by these numbers. `Plan.process_hash` names the version of the process: it covers
+# everything but the placement, since operators move. `Plan.hash` names the deployment: the version
+# and the number under which the gateway deployed it. That number is never used again, so a version
+# that is deployed twice is two deployments, and their outputs two streams. The bytes: planread.py.
 #
 # Vertices stand so that producers come first, feedback aside: src < dst or delay_us > 0.
 
@@ -93,8 +95,9 @@ class Edge:
 class Plan:
     # name, strategy, every (interval in elements), level, batch (most elements per batch),
     # vertices, edges, order (vertices so that producers come first, feedback aside),
-    # hosts (names by number; 0 is "gateway"), hash (8 bytes of SHA-256 over the encoding),
-    # batch_ms (a batch that is not full waits no longer than this)
+    # hosts (names by number; 0 is "gateway"), hash (8 bytes of SHA-256 over process and deployment),
+    # batch_ms (a batch that is not full waits no longer than this), deployment (its number; 0: not
+    # deployed yet), process_hash (8 bytes of SHA-256 over the process alone)
     def __init__(
         self, name, strategy, every, level, batch, vertices, edges, order, hosts, hash_, batch_ms=1000
     ):
@@ -109,6 +112,8 @@ class Plan:
         self.hosts = hosts
         self.hash = hash_
         self.batch_ms = batch_ms
+        self.deployment = 0
+        self.process_hash = b""
 
     # Edges into vertex v, by input port.
     def ins(self, v):

@@ -2,7 +2,7 @@
 # On a board all of this goes again when the plan stands.
 #
 # Encoding, msgpack in the canonical form of pack.py:
-#   plan      [FORMAT, bin(process), placement]
+#   plan      [FORMAT, bin(process), placement, deployment]
 #   process   [name, strategy, every, level, batch, batch_ms, [host name ..], [alphabet text ..],
 #              [vertex ..], [edge ..]]
 #   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
@@ -12,6 +12,7 @@
 #              it stands as false, its length, its items: trees are deeper than msgpack lists may be
 #   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms]
 #   placement [[host number, best first ..] of each vertex ..]
+#   deployment  the gateway's number of this deployment; 0: not deployed yet
 
 from hashlib import sha256
 
@@ -19,7 +20,7 @@ from . import pack
 from .alphabet import Alphabet, AlphabetError, is_name
 from .plan import OUTSIDE, SPILL, Edge, Plan, PlanError, Vertex
 
-FORMAT = 1
+FORMAT = 2
 STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
 LEVELS = ("local", "peer", "peers=2")
 POLICIES = ("block", "spill", "drop_oldest", "drop_newest")
@@ -43,10 +44,25 @@ RATE_MHZ_MAX = 1000000000
 LOG_BYTES_MAX = 1 << 29
 STATE_BYTES_MAX = 65535
 LAKE_NAME_MAX = 64
+DEPLOYMENT_MAX = (1 << 63) - 1  # what a database can hold
 
 
-def plan_hash(process):
-    return sha256(process).digest()[:8]
+# The hash of a deployment: of a process under a number.
+def plan_hash(process, deployment):
+    sha = sha256(process)
+    sha.update(deployment.to_bytes(8, "little"))
+    return sha.digest()[:8]
+
+
+# The bytes of a plan as deployment `number`; `data` is a plan's.
+def numbered(data, number):
+    form, process, placement, _ = pack.loads(data)
+    return pack.dumps([form, process, placement, number])
+
+
+# True where two plans are the same process in the same places, whatever their numbers.
+def alike(data, other):
+    return pack.loads(data)[:3] == pack.loads(other)[:3]
 
 
 # True for what may name a table's stream: names with '/' between them.
@@ -173,9 +189,12 @@ def plan(data):
     if len(data) > BYTES_MAX:
         raise PlanError("plan: %d bytes; at most %d" % (len(data), BYTES_MAX))
     try:
-        form, process, placement = _list("fields", "plan", pack.loads(data), 3, 3)
+        fields = _list("fields", "plan", pack.loads(data), 1, 16)
+        form = fields[0]
         if form != FORMAT or type(form) is not int:
             raise PlanError("plan: format %r; this runtime knows %d" % (form, FORMAT))
+        _, process, placement, deployment = _list("fields", "plan", fields, 4, 4)
+        _int("deployment", "plan", deployment, 0, DEPLOYMENT_MAX)
         if type(process) is not bytes:
             _fail("process", "plan", type(process))
         name, strategy, every, level, batch, batch_ms, hosts, texts, rows, links = _list(
@@ -235,5 +254,8 @@ def plan(data):
                 if e.dst == v.index and e.src in seen:
                     e.cyclic = True
     order = tuple(range(len(vertices)))
-    sha = plan_hash(process)
-    return Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), sha, batch_ms)
+    made = Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), b"", batch_ms)
+    made.deployment = deployment
+    made.hash = plan_hash(process, deployment)
+    made.process_hash = sha256(process).digest()[:8]
+    return made

@@ -381,7 +381,7 @@ def dumps(p):
     process = pack.dumps(
         [p.name, p.strategy, p.every, p.level, p.batch, p.batch_ms, list(p.hosts), texts, rows, links]
     )
-    return pack.dumps([planread.FORMAT, process, [list(v.hosts) for v in p.vertices]])
+    return pack.dumps([planread.FORMAT, process, [list(v.hosts) for v in p.vertices], p.deployment])
 
 
 def library():

@@ -1,4 +1,4 @@
-"""`python -m headwater_gateway CONFIG`: the gateway, until SIGTERM or Ctrl-C."""
+"""`python -m headwater_gateway CONFIG [--rebuild]`: the gateway, until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -39,23 +39,26 @@ def set_up_log(form: str, level: str) -> None:
     root.propagate = False
 
 
-def run(path: str) -> int:
-    """Run the gateway of a configuration file; the exit code. Trouble where it cannot start."""
+def run(path: str, rebuild: bool = False) -> int:
+    """Run the gateway of a configuration file; the exit code. Trouble where it cannot start.
+
+    With `rebuild` a lost database is made again from what boards and lake know."""
     config = read(path)
     set_up_log(config.log.format, config.log.level)
     from .service import Service
 
     async def main() -> int:
-        return await Service(config).run()
+        return await Service(config, rebuild).run()
 
     return asyncio.run(main())
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m headwater_gateway CONFIG")
+    words = [word for word in sys.argv[1:] if word != "--rebuild"]
+    if len(words) != 1 or words[0].startswith("-"):
+        sys.exit("usage: python -m headwater_gateway CONFIG [--rebuild]")
     try:
-        code = run(sys.argv[1])
+        code = run(words[0], "--rebuild" in sys.argv)
     except Trouble as trouble:
         print("headwater-gateway: %s" % trouble, file=sys.stderr)
         code = 2

@@ -2,7 +2,8 @@
 
 The site link (SPEC.md, "Site link") is spoken with every board, whatever runs on it. Everything that is
 wanted of a board is said again until its answer shows that it is so; a life of the gateway begins by
-looking what the boards report.
+looking what the boards report. A deployment that the gateway does not know is fetched from the board that
+has it, piece by piece.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from headwater import pack, wire
+from headwater import pack, refusals, wire
 from headwater.seal import OPENED, REASONS, TAKEN, Peer
 
+from . import Trouble
 from .keys import Keys
 from .store import Database
 
@@ -49,12 +51,26 @@ class Deployment:
         self.id = sha256(self.data).digest()[:8]
 
 
+class Fetch:
+    """A deployment on its way from a board."""
+
+    def __init__(self, ident: bytes) -> None:
+        self.id = ident
+        self.data = b""
+        self.due = 0.0
+
+
 class Board:
     """One board, as the gateway knows it."""
 
-    def __init__(self, number: int, name: str, key: bytes, log: int, boot: int, seen_us: int) -> None:
+    def __init__(
+        self, number: int, name: str, key: bytes, log: int, boot: int, seen_us: int, learn: bool
+    ) -> None:
         self.number = number
         self.name = name
+        self.learn = learn  # the database was lost, and what runs on this board is not known yet
+        self.fetch: Fetch | None = None
+        self.fetched = b""  # id of a deployment that is here, and is not judged yet
         self.peer = Peer(key, 0, log, boot, 1, bytes(8), _nonce)
         self.log = log
         self.status: dict[str, Any] = {}
@@ -96,11 +112,14 @@ class Boards:
         self.dropped: dict[str, int] = {}
         self.all: dict[str, Board] = {}
         self.on_status: list[Callable[[Board], None]] = []
-        for number, name, seen in db.query("SELECT number, name, seen FROM boards ORDER BY number"):
-            self.all[name] = self._board(number, name, seen)
+        self.on_deployment: list[Callable[[Board, bytes, bytes], None]] = []  # board, id, bytes
+        for number, name, seen, learn in db.query(
+            "SELECT number, name, seen, learn FROM boards ORDER BY number"
+        ):
+            self.all[name] = self._board(number, name, seen, bool(learn))
 
-    def _board(self, number: int, name: str, seen_us: int) -> Board:
-        return Board(number, name, self.keys.site(number), self.log, self.boot, seen_us)
+    def _board(self, number: int, name: str, seen_us: int, learn: bool) -> Board:
+        return Board(number, name, self.keys.site(number), self.log, self.boot, seen_us, learn)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -110,8 +129,31 @@ class Boards:
         """The board of that name; a new one gets the next number, for good."""
         if name not in self.all:
             number = register(self.db, name, self.site_us())
-            self.all[name] = self._board(number, name, 0)
+            self.all[name] = self._board(number, name, 0, False)
         return self.all[name]
+
+    def known_as(self, name: str, number: int) -> None:
+        """A board reports this number of another one: it is registered where it is not yet."""
+        self.db.number_taken(number)
+        if name in self.all:
+            if self.all[name].number != number:
+                raise Trouble(
+                    "board %s has number %d there and %d here: provision it again, and deploy to it again"
+                    % (name, number, self.all[name].number)
+                )
+            return
+        for board in self.all.values():
+            if board.number == number:
+                raise Trouble("number %d is board %s there, and %s here" % (number, name, board.name))
+        sql = "INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1)"
+        self.db.execute(sql, number, name, self.site_us())
+        self.all[name] = self._board(number, name, 0, True)
+
+    def learned(self, board: Board) -> None:
+        """What runs on this board is known."""
+        board.learn = False
+        board.due = 0.0
+        self.db.execute("UPDATE boards SET learn = 0 WHERE number = ?", board.number)
 
     # ---- in
 
@@ -143,10 +185,12 @@ class Boards:
                     self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 elif m[0] == wire.STATUS:
                     self._status(board, bytes(m[1]))
+                elif m[0] == wire.PLAN:
+                    self._piece(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 else:
-                    self._count("message %d on the site link" % m[0])
-        except wire.FrameError as error:
-            self._count("frame: " + str(error))
+                    self._count("not a message of the site link")
+        except wire.FrameError:
+            self._count(refusals.text(refusals.FRAME))
 
     def _status(self, board: Board, content: bytes) -> None:
         try:
@@ -166,8 +210,54 @@ class Boards:
             board.state = None
         for listener in self.on_status:
             listener(board)
+        self._forget_other(board)
+
+    def _forget_other(self, board: Board) -> None:
+        """A deployment waits on the board that is not wanted there, now that all is known: the board would
+        drain for it for ever, and take no other."""
+        waiting = board.status.get("next")
+        if board.learn or board.fetch is not None or board.fetched or board.wanted is None:
+            return
+        if isinstance(waiting, bytes) and len(waiting) == len(board.wanted.id) and waiting != board.wanted.id:
+            self._send(board, wire.SWITCH, waiting, FORGET)
+
+    # ---- a deployment that a board has, and the gateway not
+
+    def fetch(self, board: Board, ident: bytes) -> None:
+        """Have this deployment sent by the board; `on_deployment` gets it."""
+        if board.fetch is None or board.fetch.id != ident:
+            board.fetch = Fetch(ident)
+
+    def _piece(self, board: Board, ident: bytes, size: int, offset: int, piece: bytes) -> None:
+        fetch = board.fetch
+        if fetch is None or fetch.id != ident or offset != len(fetch.data):
+            return
+        if not 0 < size <= DEPLOYMENT_MAX or not piece or offset + len(piece) > size:
+            self._count("deployment of another size")
+            board.fetch = None
+            return
+        fetch.data += piece
+        fetch.due = 0.0
+        if len(fetch.data) < size:
+            self._want_piece(board, fetch)
+            return
+        board.fetch = None
+        if sha256(fetch.data).digest()[:8] != ident:
+            self._count("deployment damaged")
+            return
+        board.fetched = ident
+        for listener in self.on_deployment:
+            listener(board, ident, fetch.data)
+
+    def _want_piece(self, board: Board, fetch: Fetch) -> None:
+        fetch.due = time.monotonic() + RETRY_S
+        self._send(board, wire.PLANNED, fetch.id, WANTED, len(fetch.data), b"")
+
+    # ---- a deployment that the gateway has, and the board not
 
     def _planned(self, board: Board, deployment: bytes, state: int, offset: int, why: bytes) -> None:
+        if board.fetch is not None and board.fetch.id == deployment and state == WANTED:
+            board.fetch = None  # it has it no more: its next status says what it has
         wanted = board.wanted
         if wanted is None or deployment != wanted.id:
             return
@@ -206,10 +296,13 @@ class Boards:
     def tick(self) -> None:
         now = time.monotonic()
         for board in self.all.values():
-            if board.wanted is None or now < board.due or not board.heard:
+            if not board.heard:
                 continue
-            board.due = now + RETRY_S
-            self._say(board, board.wanted)
+            if board.fetch is not None and now >= board.fetch.due:
+                self._want_piece(board, board.fetch)
+            if board.wanted is not None and not board.learn and now >= board.due:
+                board.due = now + RETRY_S
+                self._say(board, board.wanted)
 
     def _say(self, board: Board, wanted: Deployment) -> None:
         if board.step == FORGET and board.state != WANTED:
@@ -238,9 +331,8 @@ def register(db: Database, name: str, now_us: int) -> int:
     rows = db.query("SELECT number FROM boards WHERE name = ?", name)
     if not rows:
         # A number is never given twice: it stands for a key.
-        db.boards_ever += 1
-        db.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", db.boards_ever)
-        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL)", db.boards_ever, name, now_us)
+        db.number_taken(db.boards_ever + 1)
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 0)", db.boards_ever, name, now_us)
         return db.boards_ever
     return int(rows[0][0])
 

@@ -40,7 +40,8 @@ def ask(config: Config, what: str, body: dict[str, Any] | None = None) -> dict[s
             connection.request("POST", what, json.dumps(body), {"Content-Type": "application/json"})
         answer: dict[str, Any] = json.loads(connection.getresponse().read())
     except (FileNotFoundError, ConnectionRefusedError):
-        raise NotRunning("no gateway listens on %s: start it with `hw gateway run`" % path)
+        text = "no gateway listens on %s: start it with `hw gateway run %s`"
+        raise NotRunning(text % (path, config.folder))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise Trouble("the gateway at %s does not answer: %s" % (path, error))
     finally:

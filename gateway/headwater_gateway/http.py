@@ -236,7 +236,7 @@ class Web:
             plan = base64.b64decode(body["plan"], validate=True)
         except binascii.Error as error:
             raise ValueError(str(error))
-        return self.service.deploy(plan)
+        return await self.service.deploy(plan)
 
     async def _set(self, body: dict[str, Any]) -> dict[str, Any]:
         return self.service.configure(body.get("process"), body["operator"], dict(body["values"]))

@@ -233,7 +233,7 @@ def _host(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
         "heap_free": status.get("free"),
         "log_free": log[0],
         "log_size": log[1],
-        "unsafe": sum(last - safe for _, last, safe in status.get("backlog") or ()),
+        "unsafe": sum(max(0, last - safe) for _, last, safe in status.get("backlog") or ()),
         "refused": status.get("refused"),
         "clock_us": status.get("sync"),
     }

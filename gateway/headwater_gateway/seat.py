@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from headwater import plan as plans
+from headwater import refusals
 from headwater.clock import Clock
 from headwater.plan import Plan
 from headwater.seal import TAKEN
@@ -41,11 +42,14 @@ class Seat:
         publish: Callable[[str, bytes], None],
         site_us: int,
         acked: Callable[[str, str, int], int],
+        learn: bool = False,
     ) -> None:
-        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends."""
+        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends.
+        `learn`: boards run this plan already, and a lost database knew what about it."""
         self.db = db
         self.data = data
         self.plan: Plan = plans.loads(data)
+        learn = learn and not db.has_space(self.plan.name, self.plan.hash)
         self.store = db.space(self.plan.name, self.plan.hash)
         self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
         self.publish = publish
@@ -54,7 +58,7 @@ class Seat:
         self.host = Intake(
             self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
         )
-        self.host.start(mono_us(), site_us)
+        self.host.start(mono_us(), site_us, learn)
 
     @property
     def name(self) -> str:
@@ -90,11 +94,11 @@ class Seat:
     def configure(self, operator: str, values: dict[str, Any]) -> int:
         """Change parameters of an operator while it runs; the number of the change."""
         self.host.now = mono_us()
-        return int(self.host.configure(self.vertex(operator).index, values))
+        return int(self.host.configure(self.operator(operator).index, values))
 
-    def vertex(self, name: str) -> Any:
+    def operator(self, name: str) -> Any:
         for v in self.plan.vertices:
-            if v.name == name:
+            if v.name == name and v.kind:
                 return v
         raise KeyError(name)
 
@@ -105,6 +109,10 @@ class Seat:
         for number, link in self.host.links.items():
             yield self.plan.hosts[number], link.peer.counts[TAKEN]
 
+    def dropped(self) -> dict[str, int]:
+        """Messages and frames that were refused, by reason."""
+        return {refusals.text(reason): n for reason, n in self.host.dropped.items()}
+
     def unsafe(self) -> int:
         """Entries of this process that only the gateway has, neither taken nor in the database."""
         count = 0
@@ -113,7 +121,7 @@ class Seat:
                 count += max(0, port.ring.last - reader.safe)
         for end in self.host.ends:
             e = end.inputs[0]
-            count += e.cur.xi - self.outbox.durable(e.edge.index, e.inc)
+            count += max(0, e.cur.xi - self.outbox.durable(e.edge.index, e.inc))
         return count
 
 

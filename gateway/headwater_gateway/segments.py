@@ -101,6 +101,8 @@ class Segments:
         self.damaged = 0
         self.recut = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
+        self._strays: list[str] = []  # files in the landing zone that belong to no end known here
+        self._ends = 0  # ends that were known when the strays were looked at
         self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
         self._acks_due = 0.0
 
@@ -130,6 +132,17 @@ class Segments:
             end = by_place.get((parts.process, parts.stream, parts.incarnation))
             if end is not None:
                 self._note(file, end, parts.first, parts.last, 0, 0)
+            else:
+                self._strays.append(file)
+
+    def knows(self, incarnation: int) -> bool:
+        """The lake has entries of this incarnation, or they are on their way there."""
+        if any(end.incarnation == incarnation for end in self.ends.all.values()):
+            return True
+        if any(inc == incarnation for acks in self.acks.values() for _, inc in marks_of(acks)):
+            return True
+        files = [naming.split(file) for file in self._strays]
+        return any(parts is not None and parts.incarnation == incarnation for parts in files)
 
     def _note(self, file: str, end: End, first: int, last: int, size: int, times: int) -> None:
         sql = "INSERT OR REPLACE INTO segments VALUES(?, ?, ?, ?, ?, ?)"
@@ -208,14 +221,20 @@ class Segments:
 
     async def look(self, process: str) -> None:
         acks = (await self.cutter.ask(do="acks", process=process))["acks"]
-        if acks is None or acks == self.acks.get(process):
+        if self._strays and self._ends != len(self.ends.all):
+            self._ends = len(self.ends.all)
+            strays, self._strays = self._strays, []
+            self._adopt(strays)  # a database was rebuilt: what the lost one knew of comes to be known again
+        elif acks is None or acks == self.acks.get(process):
             return
-        self.acks[process] = acks
+        if acks is None:
+            return
         try:
             marks = marks_of(acks)
         except ValueError as error:
             raise Trouble("the acknowledgements of %s: %s" % (process, error))
-        gone = []
+        self.acks[process] = acks
+        gone = self._read_strays(process, marks)
         for end in self.ends.all.values():
             if end.process == process:
                 high = marks.get((end.lake, end.incarnation), 0)
@@ -230,6 +249,18 @@ class Segments:
             await self.cutter.ask(do="remove", names=gone)
             for file in gone:
                 self.db.execute("DELETE FROM segments WHERE name = ?", file)
+
+    def _read_strays(self, process: str, marks: dict[tuple[str, int], int]) -> list[str]:
+        """Files of the landing zone that no end here stands for, and that the lake has."""
+        high = {(naming.words(stream), inc): mark for (stream, inc), mark in marks.items()}
+        gone = []
+        for file in self._strays:
+            parts = naming.split(file)
+            assert parts is not None
+            if parts.process == naming.words(process) and parts.last <= high.get(parts[1:3], 0):
+                gone.append(file)
+        self._strays = [file for file in self._strays if file not in gone]
+        return gone
 
     async def _again(self, unreadable: set[str]) -> None:
         """What the sink could not read is cut again, under another name."""

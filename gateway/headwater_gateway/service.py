@@ -26,15 +26,17 @@ from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.host import F_FLOOR
 from headwater.plan import OUTSIDE, Plan
-from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
+from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES, alike
 
-from . import Trouble, link
+from . import Trouble, link, rebuild
 from .boards import DRAIN, DRAINED, FORGET, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards, Deployment
 from .config import Config
 from .keys import load
 from .link import Link
+from .numbers import Numbers
+from .rebuild import Learning
 from .seat import Seat, mono_us
-from .segments import CutterProcess, Segments
+from .segments import CutterGone, CutterProcess, Segments
 from .store import Database, End, Ends, signed, unsigned
 
 _log = logging.getLogger("headwater")
@@ -52,17 +54,21 @@ LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it anot
 class Process:
     """A process as it is deployed: its plan, and at a switch the one that comes."""
 
-    def __init__(self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int) -> None:
+    def __init__(
+        self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int, learn: int = 0
+    ) -> None:
         self.name = name
         self.plan = plan
         self.since_us = since_us
         self.coming = coming
         self.step = step  # 0: runs; DRAIN; RUN: the new plan runs here, and not yet on every board
+        self.learn = learn  # number of a deployment that was learned from boards, 0: none
         self.seat: Seat | None = None
 
 
 class Service:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, again: bool = False) -> None:
+        """`again`: a lost database is made again from what boards and lake know."""
         self.config = config
         self.started = time.monotonic()
         self.stopping = asyncio.Event()
@@ -80,8 +86,19 @@ class Service:
             data.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             raise Trouble("gateway.data = %s: %s" % (data, error.strerror))
-        self.db = Database(data / "gateway.db", self.site_us, config.store.max_bytes)
+        if not again:
+            rebuild.check(config)
+        self.db = Database(rebuild.database(config), self.site_us, config.store.max_bytes)
+        try:
+            self._open(again)
+        except Trouble:
+            self.db.abandon()
+            raise
+
+    def _open(self, again: bool) -> None:
+        config = self.config
         self._begin_time()
+        rebuild.agree(self.db, config.folder, self.keys, again, self.site_us())
         self.ends = Ends(self.db)
         self.cutter = CutterProcess(
             self.db.path, _place(config, config.lake.landing), _place(config, config.lake.acks),
@@ -90,9 +107,12 @@ class Service:
         self.segments = Segments(self.db, self.ends, config, self.cutter)
         log, boot = self._life()
         self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
+        self.numbers = Numbers(self.db, self.segments.knows)
+        self.learning = Learning(self)
         self.boards.on_status.append(self._on_status)
+        self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}
-        for row in self.db.query("SELECT name, plan, since, next, step FROM processes ORDER BY name"):
+        for row in self.db.query("SELECT name, plan, since, next, step, learn FROM processes ORDER BY name"):
             self.processes[row[0]] = Process(*row)
         self.by_board: dict[str, Process] = {}
         site = config.gateway.site
@@ -269,7 +289,7 @@ class Service:
         plan = plans.loads(process.plan)
         process.seat = Seat(
             self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.site_us(),
-            self.segments.high,
+            self.segments.high, process.learn == plan.deployment,
         )  # fmt: skip
         for name in plan.hosts[1:]:
             self.by_board[name] = process
@@ -285,26 +305,47 @@ class Service:
             deployment = Deployment(data, hosts, name, self.boards.numbers, self.keys)
             self.boards.want(self.boards.all[name], deployment, step)
 
-    def deploy(self, data: bytes) -> dict[str, Any]:
+    async def deploy(self, data: bytes) -> dict[str, Any]:
         """Take in a plan. Trouble where it cannot be."""
         try:
             plan = plans.loads(data)
         except plans.PlanError as error:
             raise Trouble("this is no plan: %s" % error)
         self._acceptable(plan)
+        try:
+            await self.segments.look(plan.name)
+        except (Trouble, CutterGone) as error:
+            raise Trouble(
+                "%s. What the lake knows of %s cannot be read, and without it a deployment could get a "
+                "number that was used before: see lake.acks, then deploy again" % (error, plan.name)
+            )
+        self._acceptable(plan)  # somebody else may have deployed meanwhile
         process = self.processes.get(plan.name)
         if process is None:
+            data = self.numbers.stamp(data)
             process = self.processes[plan.name] = Process(plan.name, data, self.site_us(), None, 0)
             self._save(process)
             self._seat(process)
             self.event("deploy", "process %s is deployed to %s" % (plan.name, ", ".join(plan.hosts[1:])))
-            return {"process": plan.name, "hash": plan.hash.hex(), "state": "deployed"}
+            return {**_named(data), "state": "deployed"}
         return self._change(process, plan, data)
 
     def _acceptable(self, plan: Plan) -> None:
         for name in plan.hosts[1:]:
             if name not in self.boards.all:
                 raise Trouble("board %s is not registered: `hw provision %s` makes it" % (name, name))
+        self._settled(self.processes.get(plan.name), list(plan.hosts))
+        self.check_free(plan)
+
+    def _settled(self, process: Process | None, hosts: list[str]) -> None:
+        """Trouble while it is not known yet what runs there."""
+        why = self.learning.waits(process, hosts)
+        if why:
+            raise Trouble(why)
+
+    def check_free(self, plan: Plan) -> None:
+        """Trouble where a board or a stream belongs to another process."""
+        for name in plan.hosts[1:]:
             other = self.by_board.get(name)
             if other is not None and other.name != plan.name:
                 raise Trouble(
@@ -318,17 +359,16 @@ class Service:
 
     def _change(self, process: Process, plan: Plan, data: bytes) -> dict[str, Any]:
         present = plans.loads(process.plan)
-        answer = {"process": plan.name, "hash": plan.hash.hex()}
-        if plan.hash == present.hash and process.coming is None:
-            if data != process.plan:
+        if plan.process_hash == present.process_hash and process.coming is None:
+            if not alike(data, process.plan):
                 raise Trouble(
                     "process %s differs from what runs in its placement alone: operators move by activation, "
                     "not by deploying; change something else too, or leave it" % plan.name
                 )
-            return {**answer, "state": "unchanged"}
+            return {**_named(process.plan), "state": "unchanged"}
         if process.coming is not None or process.step:
-            if data == process.coming:
-                return {**answer, "state": "draining"}
+            if process.coming is not None and alike(data, process.coming):
+                return {**_named(process.coming), "state": "draining"}
             raise Trouble(
                 "process %s is being changed already: `hw deploy --cancel %s`" % (plan.name, plan.name)
             )
@@ -338,18 +378,46 @@ class Service:
                 "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it "
                 "among the hosts of a source or an operator" % (plan.name, ", ".join(left))
             )
-        process.coming = data
-        process.step = DRAIN
+        process.coming = self.numbers.stamp(data)
+        answer = _named(process.coming)
+        self.complete(process, DRAIN)
+        self.event("switch", "process %(process)s drains for its deployment %(deployment)d" % answer)
+        return {**answer, "state": "draining"}
+
+    def complete(self, process: Process, step: int) -> None:
+        """A switch is under way, and at this step."""
+        process.step = step
         self._save(process)
         self._want(process)
-        self.event("switch", "process %s drains for its version %s" % (plan.name, plan.hash.hex()))
-        return {**answer, "state": "draining"}
+
+    def adopt(self, plan: Plan, data: bytes, process: Process | None) -> None:
+        """Boards run this plan, or wait for the switch to it: a lost database knew of it."""
+        if process is None:
+            process = self.processes[plan.name] = Process(
+                plan.name, data, self.site_us(), None, 0, plan.deployment
+            )
+            self._save(process)
+            self._seat(process)
+            text = "process %s is known again: its boards run deployment %d"
+        else:
+            process.coming = data
+            process.learn = plan.deployment
+            self.complete(process, DRAIN)
+            text = "process %s: a switch to deployment %d was under way and goes on"
+        self.event("rebuild", text % (plan.name, plan.deployment))
 
     def cancel(self, name: str) -> dict[str, Any]:
         """The plan that comes does not come."""
         process = self._process(name)
+        self._settled(process, [])
         if process.coming is None:
             raise Trouble("process %s is not being changed" % name)
+        early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
+        if early:
+            raise Trouble(
+                "the change of %s cannot be cancelled: %s runs the new version already; bring the other "
+                "boards back, then deploy the version that you want" % (name, ", ".join(early))
+            )
         hosts = plans.loads(process.coming).hosts
         for board in hosts[1:]:
             self.boards.want(
@@ -370,8 +438,8 @@ class Service:
 
     def _save(self, process: Process) -> None:
         self.db.execute(
-            "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?)",
-            process.name, process.plan, process.since_us, process.coming, process.step,
+            "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?, ?)",
+            process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
 
     def _advance(self, process: Process) -> None:
@@ -409,18 +477,20 @@ class Service:
     def configure(self, process: str | None, operator: str, values: dict[str, Any]) -> dict[str, Any]:
         """Change parameters of a running operator."""
         name = process or self._only()
-        seat = self._process(name).seat
+        found = self._process(name)
+        self._settled(found, [])
+        seat = found.seat
         assert seat is not None
         try:
-            vertex = seat.vertex(operator)
+            vertex = seat.operator(operator)
         except KeyError:
             known = ", ".join(v.name for v in seat.plan.vertices if v.kind)
             raise Trouble("process %s has no operator %s; it has %s" % (name, operator, known))
-        _check_parameters(vertex, values)
         try:
             number = seat.configure(operator, values)
-        except ValueError as error:
-            raise Trouble(str(error))
+        except (ValueError, KeyError, TypeError) as error:
+            text = error.args[0] if error.args else type(error).__name__
+            raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
         self.event("config", "%s.%s: %s" % (name, operator, ", ".join("%s=%r" % kv for kv in values.items())))
         return {"process": name, "operator": operator, "number": number, "values": values}
 
@@ -435,6 +505,7 @@ class Service:
 
     def _on_status(self, board: Board) -> None:
         self._believe(board)
+        self.learning.on_status(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
     def _hear(self, seat: Seat) -> None:
@@ -470,6 +541,12 @@ class Service:
                 now["board " + name] = "board %s is %s: silent for %d s" % (name, how, since)
             if board.state == REFUSED:
                 now["plan " + name] = "board %s refuses the plan: %s" % (name, board.why)
+        for process in self.processes.values():
+            waits = self.learning.waits(process, [])
+            if waits:
+                now["learn " + process.name] = "process %s: %s" % (process.name, waits)
+        for ident, why in self.learning.refused.items():
+            now["adopt " + ident.hex()] = "a board's process is not adopted: %s" % why
         if self.segments.problem:
             now["segments"] = "segments: %s" % self.segments.problem
         if self.segments.damaged:
@@ -551,7 +628,7 @@ class Service:
     def dropped(self) -> dict[str, int]:
         """Frames that were refused, by reason."""
         total = dict(self.strange)
-        counts = [self.boards.dropped] + [p.seat.host.dropped for p in self.processes.values() if p.seat]
+        counts = [self.boards.dropped] + [p.seat.dropped() for p in self.processes.values() if p.seat]
         for each in counts:
             for reason, n in each.items():
                 total[reason] = total.get(reason, 0) + n
@@ -567,6 +644,7 @@ class Service:
             "process": process.name if process else None,
             "plan": None if board.wanted is None or board.state is None else _STATES[board.state],
             "why": board.why,
+            "learning": board.learn,
             "unsafe": board.unsafe,
             "status": status,
         }
@@ -578,6 +656,9 @@ class Service:
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         return {
             "hash": plan.hash.hex(),
+            "version": plan.process_hash.hex(),
+            "deployment": plan.deployment,
+            "learning": self.learning.waits(process, []),
             "since_us": process.since_us,
             "coming": coming,
             "step": {0: "runs", DRAIN: "drains", RUN: "switches"}[process.step],
@@ -627,6 +708,17 @@ class Service:
         }
 
 
+def _named(data: bytes) -> dict[str, Any]:
+    """How a deployment is called."""
+    plan = plans.loads(data)
+    return {
+        "process": plan.name,
+        "version": plan.process_hash.hex(),
+        "deployment": plan.deployment,
+        "hash": plan.hash.hex(),
+    }
+
+
 _STATES = ("sending", "stored", "runs", "drains", "drained", "refused")
 assert (WANTED, STORED, RUNS) == (0, 1, 2)
 
@@ -668,18 +760,6 @@ def _checkpoint(host: Any, v: int) -> list[int] | None:
 
 def _number(host: Any, fact: int, v: int) -> int:
     return int.from_bytes(host.store.get(fact + v) or b"", "little")
-
-
-def _check_parameters(vertex: Any, values: dict[str, Any]) -> None:
-    """What the operator type says of these values; it is asked, not a running one."""
-    from headwater import operators
-
-    try:
-        op = operators.find(vertex.kind)(dict(vertex.params), vertex.ins, vertex.outs, 1)
-        op.configure(values)
-    except (ValueError, KeyError, TypeError) as error:
-        text = error.args[0] if error.args else type(error).__name__
-        raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
 
 
 def _place(config: Config, where: str) -> str:

@@ -37,7 +37,7 @@ from headwater.plan import Plan
 
 from . import Trouble
 
-FORMAT = 1
+FORMAT = 2
 GAP = 0x80000000  # marks the length of a record that is a gap
 _GAP = struct.Struct("<IQQB")
 XI_MAX = (1 << 63) - 1  # the largest stream time that a table of the lake can hold
@@ -65,9 +65,9 @@ CREATE INDEX IF NOT EXISTS chunks_by_end ON chunks("end", last);
 CREATE TABLE IF NOT EXISTS segments(name TEXT PRIMARY KEY, "end" INTEGER, first INTEGER, last INTEGER,
     bytes INTEGER, times INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS boards(number INTEGER PRIMARY KEY, name TEXT UNIQUE, since INTEGER, seen INTEGER,
-    status BLOB);
-CREATE TABLE IF NOT EXISTS processes(name TEXT PRIMARY KEY, plan BLOB, since INTEGER, next BLOB, step INTEGER)
-    WITHOUT ROWID;
+    status BLOB, learn INTEGER);
+CREATE TABLE IF NOT EXISTS processes(name TEXT PRIMARY KEY, plan BLOB, since INTEGER, next BLOB, step INTEGER,
+    learn INTEGER) WITHOUT ROWID;
 """
 
 
@@ -121,12 +121,16 @@ class Database:
             self._conn = _connect(self.path)
             self._read = _connect(self.path)
             self._prepare()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             os.close(self._lock)
             raise Trouble(
-                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it "
-                "away; then the boards' flash and the lake are all there is" % (self.path, error)
+                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it away "
+                "and rebuild it from what boards and lake know, with `hw gateway run FOLDER --rebuild`"
+                % (self.path, error)
             )
+        except Trouble:
+            os.close(self._lock)
+            raise
         self._pool = ThreadPoolExecutor(1, "commit")
         self.ends: list[End] = []
 
@@ -285,6 +289,15 @@ class Database:
         os.close(self._lock)
 
     # ---- what lives here
+
+    def number_taken(self, number: int) -> None:
+        """Give no board this registry number, nor any below it."""
+        if number > self.boards_ever:
+            self.boards_ever = number
+            self.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", number)
+
+    def has_space(self, process: str, plan_hash: bytes) -> bool:
+        return (process, plan_hash.hex()) in self._spaces
 
     def space(self, process: str, plan_hash: bytes) -> Store:
         """The log of the host that runs this version of a process here."""
@@ -568,12 +581,15 @@ class End:
         return unsigned(int.from_bytes(bytes.fromhex(self.version), "big") + self.inc)
 
     def put(self, xi: int, n: int, data: bytes) -> None:
-        """Entries xi .. xi + n - 1 as a block; they follow what was taken."""
-        assert xi == self.taken + 1, "outbox: entries out of order"
+        """Entries xi .. xi + n - 1 as a block; they follow what was taken. What the lake had already, as an
+        acknowledgement said meanwhile, is not kept."""
+        assert xi <= self.taken + 1, "outbox: entries out of order"
+        self.last_block = data
+        if xi + n - 1 <= self.taken:
+            return
         batch = self.db.pending()
         self._waiting.append(data)
-        self.last_block = data
-        self.taken += n
+        self.taken = xi + n - 1
         self._places.append(self.taken)
         batch.size += len(data)
         batch.ends[self.id] = self
@@ -581,7 +597,10 @@ class End:
     def gap(self, first: int, last: int, reason: int) -> None:
         if last > XI_MAX:
             raise ValueError("a gap up to %d: no table holds that" % last)
-        assert first == self.taken + 1, "outbox: gap out of order"
+        assert first <= self.taken + 1, "outbox: gap out of order"
+        first = max(first, self.taken + 1)
+        if last < first:
+            return
         self._waiting.append((first, last, reason))
         self.taken = last
         self._places.append(last)

@@ -2,7 +2,7 @@
 
 import json
 
-from headwater import pack, plan
+from headwater import pack, plan, planread
 from headwater.plan import PlanError
 
 
@@ -26,6 +26,12 @@ def test_golden_plans_load_with_their_hash():
         p = plan.loads(bytes.fromhex(plans[name]["plan"]))
         assert p.name == name
         assert p.hash == bytes.fromhex(plans[name]["hash"])
+        assert p.process_hash == bytes.fromhex(plans[name]["process_hash"])
+        assert p.deployment == 0
+        p = plan.loads(planread.numbered(bytes.fromhex(plans[name]["plan"]), 7))
+        assert p.hash == bytes.fromhex(plans[name]["hash_as_7"])
+        assert p.process_hash == bytes.fromhex(plans[name]["process_hash"])
+        assert p.deployment == 7
         assert p.order == tuple(range(len(p.vertices)))
         seen += 1
     assert seen == 4
@@ -79,11 +85,27 @@ def test_a_plan_with_any_byte_changed_is_a_plan_or_an_error():
 
 def test_lengths_larger_than_the_plan_reserve_nothing():
     assert refused(b"\xdd\xff\xff\xff\xff")
-    assert refused(b"\x93\x01\xc6\xff\xff\xff\xff")
-    assert refused(pack.dumps([1, b"\xdd\x7f\xff\xff\xff" + bytes(9), []]))
+    assert refused(b"\x94\x02\xc6\xff\xff\xff\xff")
+    assert refused(pack.dumps([2, b"\xdd\x7f\xff\xff\xff" + bytes(9), [], 0]))
 
 
 def test_an_error_says_what_and_where():
     process = pack.loads(pack.loads(bytes.fromhex(golden()["sp1"]["plan"]))[1])
     process[9][0][5] = 0
-    assert refused(pack.dumps([1, pack.dumps(process), [[1], [1], [1]]])) == "plan: cap of edge 0 is 0"
+    assert refused(pack.dumps([2, pack.dumps(process), [[1], [1], [1]], 0])) == "plan: cap of edge 0 is 0"
+
+
+def test_the_number_of_a_deployment_is_an_integer_that_a_database_can_hold():
+    data = bytes.fromhex(golden()["sp1"]["plan"])
+    for number in (0, 1, 1 << 40, (1 << 63) - 1):
+        assert plan.loads(planread.numbered(data, number)).deployment == number
+    for number in (-1, 1 << 63, True, None, "1"):
+        assert refused(planread.numbered(data, number)).startswith("plan: deployment of plan is ")
+
+
+def test_every_number_is_another_deployment_of_the_same_process():
+    data = bytes.fromhex(golden()["sp1"]["plan"])
+    seen = [plan.loads(planread.numbered(data, n)).hash for n in (0, 1, 2, 255, 256, 1 << 40)]
+    assert len(set(seen)) == len(seen)
+    assert planread.alike(data, planread.numbered(data, 9))
+    assert not planread.alike(data, bytes.fromhex(golden()["sp2"]["plan"]))

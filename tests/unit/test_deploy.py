@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from headwater import block, deploy, pack
+from headwater import block, deploy, pack, wire
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.cutflash import KINDS, CutFlash, PowerCut
@@ -101,6 +101,91 @@ def test_power_cut_at_any_operation_of_a_switch_ends_in_the_new_process() -> Non
                     deploy.load(mounted(flash), KEY, "chest", lambda: 77)
                 flash.revive()
                 switched(mounted(flash))
+
+
+class Node:
+    """As much of a node as deployments speak to."""
+
+    def __init__(self, store: Log, failed: bytes | None = None) -> None:
+        self.store = store
+        self.key, self.name = KEY, "chest"
+        self.config: dict[str, Any] = {"sensors": {"ecg": {}, "gone": {}, "fresh": {}}}
+        self.host = None
+        self.failed = failed
+        self.deployed = self.next = self.taking = None
+        self.draining = self.again = False
+        self.crash = [3, "crashed", 5]
+        self.said: list[tuple[Any, ...]] = []
+
+    def forgive(self) -> None:
+        self.failed = None
+
+    def say(self, kind: int, *values: Any) -> None:
+        self.said.append((kind, *[bytes(v) if isinstance(v, memoryview) else v for v in values]))
+
+
+def arrives(node: Node, data: bytes) -> tuple[Any, ...]:
+    """A whole deployment comes, piece by piece; the last answer."""
+    ident = sha256(data).digest()[:8]
+    for at in range(0, len(data), 400):
+        deploy.handle(node, (wire.PLAN, ident, len(data), at, data[at : at + 400]))
+    return node.said[-1]
+
+
+def running() -> Log:
+    """The flash of a board whose process is OLD and not drained."""
+    log = mounted(decided())
+    log.drop(4)
+    log.drop_blob(0x801)
+    return log
+
+
+def test_a_process_that_was_left_out_leaves_its_successor_nothing_but_its_sources() -> None:
+    log = running()
+    log.put_blob(0x4041, b"a decision that it crashed on")
+    node = Node(log, sha256(OLD).digest()[:8])
+    same = pack.dumps([1, plan("ecg", "gone"), []])  # ecg stays vertex 0, its smooth operator goes
+    ident = sha256(same).digest()[:8]
+    assert arrives(node, same) == (wire.PLANNED, ident, deploy.RUNS, len(same), b"")
+    assert node.again and node.failed is None
+    found = deploy.load(log, KEY, "chest", lambda: 77)
+    assert found is not None and found[0] == ident
+    assert log.blob_keys() == [deploy.CURRENT] and log.get(0x101) is None
+    assert (log.first(0), log.tail(0)) == (1, (60, 51900))  # accepted and not safe yet: still there
+    assert log.get(0x40) == LOG.to_bytes(8, "little")
+    assert log.get(4) is None
+
+
+def test_a_deployment_that_cannot_be_read_any_more_is_replaced() -> None:
+    log = running()
+    log.put_blob(deploy.CURRENT, pack.dumps([1, b"of another version of the program", []]))
+    with pytest.raises(ValueError):
+        deploy.load(log, KEY, "chest", lambda: 77)
+    assert arrives(Node(log), NEW)[2] == deploy.RUNS
+    found = deploy.load(log, KEY, "chest", lambda: 77)
+    assert found is not None and found[0] == sha256(NEW).digest()[:8]
+    assert log.get(0x40) == (77).to_bytes(8, "little") and log.blob_keys() == [deploy.CURRENT]
+
+
+def test_a_board_hands_out_the_deployments_that_it_has_and_no_other() -> None:
+    log = mounted(decided())
+    node = Node(log)
+    node.deployed, node.next = sha256(OLD).digest()[:8], sha256(NEW).digest()[:8]  # type: ignore[assignment]
+    for ident, data in ((node.deployed, OLD), (node.next, NEW)):
+        got = b""
+        while len(got) < len(data):
+            deploy.handle(node, (wire.PLANNED, ident, deploy.WANTED, len(got), b""))
+            kind, about, size, offset, piece = node.said[-1]
+            assert (kind, about, size, offset) == (wire.PLAN, ident, len(data), len(got)) and len(
+                piece
+            ) <= 400
+            got += piece
+        assert got == data
+        for offset in (len(data), 1 << 20, (1 << 64) - 1):
+            deploy.handle(node, (wire.PLANNED, ident, deploy.WANTED, offset, b""))
+            assert node.said[-1] == (wire.PLAN, ident, len(data), offset, b"")
+    deploy.handle(node, (wire.PLANNED, bytes(8), deploy.WANTED, 0, b""))
+    assert node.said[-1] == (wire.PLANNED, bytes(8), deploy.WANTED, 0, b"")
 
 
 def test_deployment_gives_plan_place_and_unmasked_keys() -> None:

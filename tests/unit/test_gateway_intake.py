@@ -118,7 +118,7 @@ def test_repeats_forgeries_and_jumps_change_nothing(bench: Bench) -> None:
     assert bench.taken()["one/a"] == 5
     bench.seat.receive(second)
     assert bench.taken()["one/a"] == 10
-    dropped = bench.seat.host.dropped
+    dropped = bench.seat.dropped()
     assert dropped["seal: repeated"] == 1 and dropped["seal: wrong seal"] == 2
 
 
@@ -202,10 +202,11 @@ def test_time_never_goes_back_when_the_wall_clock_does(
         if floor:
             made.boards.add("a")
             made.boards.add("b")
-            made.deploy(fleet.plan("one", ["a", "b"], 50))
+            await made.deploy(fleet.plan("one", ["a", "b"], 50))
             seat = made.processes["one"].seat
             assert seat is not None
             seat.tick()
+        await made.cutter.close()
         made.db.close()
         return us
 
@@ -222,24 +223,25 @@ def test_no_two_processes_share_a_board_or_a_stream(tmp_path: Path) -> None:
     async def life() -> None:
         made = service(tmp_path)
         with pytest.raises(Trouble, match="hw provision a"):
-            made.deploy(fleet.plan("one", ["a"], 50))
+            await made.deploy(fleet.plan("one", ["a"], 50))
         for name in ("a", "b"):
             made.boards.add(name)
         data = fleet.plan("one", ["a"], 50)
-        assert made.deploy(data)["state"] == "deployed"
-        assert made.deploy(data)["state"] == "unchanged"
+        assert (await made.deploy(data))["state"] == "deployed"
+        assert (await made.deploy(data))["state"] == "unchanged"
         with pytest.raises(Trouble, match="runs process one"):
-            made.deploy(fleet.plan("two", ["a", "b"], 50))
+            await made.deploy(fleet.plan("two", ["a", "b"], 50))
         with pytest.raises(Trouble, match="leaves out a"):
-            made.deploy(fleet.plan("one", ["b"], 50))
+            await made.deploy(fleet.plan("one", ["b"], 50))
         with pytest.raises(Trouble, match="this is no plan"):
-            made.deploy(b"\x93")
-        assert made.deploy(fleet.plan("one", ["a", "b"], 50))["state"] == "draining"
+            await made.deploy(b"\x93")
+        assert (await made.deploy(fleet.plan("one", ["a", "b"], 50)))["state"] == "draining"
         with pytest.raises(Trouble, match="--cancel one"):
-            made.deploy(fleet.plan("one", ["a", "b"], 60))
+            await made.deploy(fleet.plan("one", ["a", "b"], 60))
         assert made.cancel("one")["state"] == "cancelled"
         with pytest.raises(Trouble, match="not being changed"):
             made.cancel("one")
+        await made.cutter.close()
         made.db.close()
 
     asyncio.run(life())

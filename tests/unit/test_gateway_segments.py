@@ -371,3 +371,44 @@ def test_a_landing_zone_that_cannot_be_written_is_told_in_a_sentence(place: Plac
 def test_acknowledgements_that_are_none_are_refused(acks: Any) -> None:
     with pytest.raises(ValueError):
         marks_of(acks)
+
+
+def test_segments_of_a_lost_database_are_known_again_and_removed(place: Place) -> None:
+    inc, gone = 0x00F3, 0x0BAD  # a stream that goes on; one of an earlier deployment
+    landing, acks = place.folder / "landing", place.folder / "acks"
+    landing.mkdir()
+    acks.mkdir()
+    for incarnation, first, last in ((inc, 1, 50), (inc, 51, 90), (gone, 1, 40)):
+        file = names.join("cardio", "cardio/ecg", incarnation, first, last, 5, TEXT, first)
+        (landing / file).write_bytes(b"x")
+
+    def acknowledged(high: int, old: int) -> None:
+        streams = {"cardio/ecg": {"%016x" % inc: {"high": high}, "%016x" % gone: {"high": old}}}
+        content = {"format": 1, "process": "cardio", "streams": streams}
+        (acks / "cardio.json").write_text(json.dumps(content))
+
+    def left() -> list[tuple[int, int]]:
+        parts = [names.split(file) for file in landed(place)]
+        return sorted((part.incarnation, part.last) for part in parts if part is not None)
+
+    async def life() -> None:
+        segments = service_of(place)
+        await segments.open([])
+        assert segments.knows(inc) and segments.knows(gone) and not segments.knows(7)
+        acknowledged(60, 30)
+        await segments.look("cardio")
+        assert left() == [(inc, 90), (gone, 40)]  # what the lake has whole, goes
+        end = place.end(inc=inc)  # its producer is met
+        end.acknowledge(segments.high("cardio", "cardio/ecg", inc))
+        await segments.look("cardio")
+        assert left() == [(inc, 90), (gone, 40)]
+        acknowledged(90, 40)
+        await segments.look("cardio")
+        place.db.commit()
+        acknowledged(91, 40)
+        await segments.look("cardio")
+        assert left() == []
+        assert segments.knows(gone)
+        await segments.cutter.close()
+
+    asyncio.run(life())

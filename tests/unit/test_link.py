@@ -139,6 +139,32 @@ def test_what_a_module_outside_calls_like_a_short_name_is_refused() -> None:
         micropython.linked().satellite("class Mine:\n    def %s(self):\n        pass\n" % taken)
 
 
+def test_a_script_and_its_files_are_linked_against_the_image_of_a_board(tmp_path: Path) -> None:
+    beside = tmp_path / "beside.py"
+    beside.write_text("from headwater import wire\n\n\ndef made():\n    return wire.Writer(64)\n")
+    script = "from beside import made\nw = made()\nw.begin(1, 2, 3, bytes(8), 0, 0)\nprint(w.pos > 0)\n"
+    assert "Writer" in micropython.linked().names.globals  # else this would show nothing
+    done = micropython.run(script, files=[beside], tests=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+def test_an_argument_that_has_another_name_in_the_image_is_not_given_by_keyword() -> None:
+    for text in (
+        "from headwater.wire import Writer\nWriter(mtu=64)\n",
+        "from headwater.wire import Writer as W\nW(mtu=64)\n",
+        "from headwater import wire\nwire.Writer(mtu=64)\n",
+    ):
+        with pytest.raises(Trouble, match="line 2: .* argument 'mtu' of Writer; give it by its place"):
+            micropython.linked().satellite(text)
+    micropython.linked().satellite("def mine(mtu=64):\n    pass\n\n\nmine(mtu=3)\n")
+
+
+def test_an_attribute_that_has_another_name_in_the_image_is_not_named_by_a_text() -> None:
+    with pytest.raises(Trouble, match="line 1: .* another name for 'sealed'"):
+        micropython.linked().satellite("found = getattr(0, 'sealed')\n")
+    micropython.linked().satellite("found = hasattr(0, 'readinto')\n")
+
+
 def test_the_interpreter_has_every_short_name_already() -> None:
     """Looking each of them up makes no new name."""
     short = micropython.linked().names
@@ -155,9 +181,8 @@ def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:
     script = "import sys\nfrom headwater.pack import loads\nfrom headwater.host import Host\n"
     script += "for f in (lambda: loads(None), lambda: Host(None, 1, 2, 3, 4, 5, 6)):\n"
     script += " try:\n  f()\n except Exception as e:\n  sys.print_exception(e, sys.stdout)\n"
-    extra = micropython.build({"script.py": micropython.linked().satellite(script)})
-    done = micropython.start((micropython.image(False), extra), "script")
-    told = micropython.linked().told(done.stdout)
+    done = micropython.run(script, tests=False)
+    told = done.stdout
     assert "'NoneType' object has no attribute 'vertices'" in told, told + done.stderr
     for name, function in (("pack", "loads"), ("host", "__init__")):
         lines = (micropython.EDGE / (name + ".py")).read_text().split("\n")
@@ -199,8 +224,7 @@ TABLES = (17, 23, 29, 37, 47, 59, 73, 97, 127, 167, 223, 293, 389, 521)
 
 def test_the_table_of_the_core_is_not_full() -> None:
     """In a full table the interpreter looks at every entry before it looks further for `len`."""
-    extra = micropython.build({"script.py": "import headwater.core as c\nprint(len(c.__dict__))\n"})
-    done = micropython.start((micropython.image(False), extra), "script")
+    done = micropython.run("import headwater.core as c\nprint(len(c.__dict__))\n", tests=False)
     count = int(done.stdout)
     size = next(n for n in TABLES if n >= count)
     assert count <= size * 0.95, (count, size, done.stderr)

@@ -23,7 +23,10 @@ SP1 = bytes.fromhex(GOLDEN["sp1"]["plan"])
 def test_the_examples_have_their_golden_plans(name):
     process = load(example(name))
     assert process.encode().hex() == GOLDEN[name]["plan"]
-    assert process.plan().hash.hex() == GOLDEN[name]["hash"]
+    plan = process.plan()
+    assert (plan.hash.hex(), plan.process_hash.hex()) == (GOLDEN[name]["hash"], GOLDEN[name]["process_hash"])
+    seventh = planread.numbered(process.encode(), 7)
+    assert plans.loads(seventh).hash.hex() == GOLDEN[name]["hash_as_7"]
 
 
 @pytest.mark.parametrize("name", ["sp1", "sp2", "sp3", "sp4", "diamond", "cardio"])
@@ -123,8 +126,8 @@ def test_mutated_plans_give_a_plan_or_one_error(data):
 
 @given(strategies.mutations(pack.loads(SP1)[1]))
 def test_mutated_processes_give_a_plan_or_one_error(process):
-    form, _, placement = pack.loads(SP1)
-    survives(pack.dumps([form, process, placement]))
+    form, _, placement, number = pack.loads(SP1)
+    survives(pack.dumps([form, process, placement, number]))
 
 
 # What a value may be replaced with: other types, out of range, too large.
@@ -132,7 +135,7 @@ ODD = [None, True, -1, -2, 0, 1, 2, 255, 1 << 40, 1.5, "", "x", "a/b", b"x", [],
 
 
 def test_no_value_anywhere_in_a_plan_may_be_of_another_type():
-    form, process, placement = pack.loads(SP1)
+    form, process, placement, number = pack.loads(SP1)
     process = pack.loads(process)
     count = 0
 
@@ -146,14 +149,14 @@ def test_no_value_anywhere_in_a_plan_may_be_of_another_type():
         old = holder[i]
         for odd in ODD:
             holder[i] = odd
-            survives(pack.dumps([form, pack.dumps(process), placement]))
+            survives(pack.dumps([form, pack.dumps(process), placement, number]))
             count += 1
         holder[i] = old
     for holder, i in list(places(placement)):
         old = holder[i]
         for odd in ODD:
             holder[i] = odd
-            survives(pack.dumps([form, pack.dumps(process), placement]))
+            survives(pack.dumps([form, pack.dumps(process), placement, number]))
             count += 1
         holder[i] = old
     assert count > 1000
@@ -161,7 +164,7 @@ def test_no_value_anywhere_in_a_plan_may_be_of_another_type():
 
 def change(**values):
     """SP1's plan with some fields of its process changed."""
-    form, process, placement = pack.loads(SP1)
+    form, process, placement, number = pack.loads(SP1)
     fields = ["name", "strategy", "every", "level", "batch", "batch_ms", "hosts", "texts", "rows", "links"]
     process = dict(zip(fields, pack.loads(process)))
     for name, value in values.items():
@@ -169,7 +172,7 @@ def change(**values):
             placement = value(placement)
         else:
             process[name] = value(process[name])
-    return pack.dumps([form, pack.dumps([process[name] for name in fields]), placement])
+    return pack.dumps([form, pack.dumps([process[name] for name in fields]), placement, number])
 
 
 def edge(i, field, value):
@@ -211,8 +214,8 @@ def test_a_malformed_plan_is_refused_in_words(values, what):
 
 
 def test_a_plan_of_another_format_is_refused():
-    with pytest.raises(PlanError, match="format 2; this runtime knows 1"):
-        plans.loads(pack.dumps([2, b"", []]))
+    with pytest.raises(PlanError, match="format 1; this runtime knows 2"):
+        plans.loads(pack.dumps([1, b"", []]))
 
 
 def test_a_plan_is_no_longer_than_a_board_takes():

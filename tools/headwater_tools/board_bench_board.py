@@ -22,6 +22,7 @@ HEAP = [("interpreter and this script", live())]
 
 from headwater.batch import Batch  # noqa: E402
 from headwater.clock import Clock  # noqa: E402
+from headwater.collection import collect, collect_often  # noqa: E402
 from headwater.host import Host  # noqa: E402
 from headwater.log import Log  # noqa: E402
 from headwater.plan import loads  # noqa: E402
@@ -32,6 +33,8 @@ KEY = b"\x5a" * 32
 ME = 1
 MTU = 512
 STEP_US = 250000
+SECOND_US = 1000000
+_PIECE = 64
 
 
 # A flash chip in memory that malloc gives, outside the heap.
@@ -110,8 +113,11 @@ class Sensor:
 
 
 class Board:
-    def __init__(self, path, data, sectors=64):
+    # `link_bytes`: what the program of a board takes beside a host, in pieces like its own.
+    def __init__(self, path, data, link_bytes=0, sectors=64):
+        collect_often()
         heap = HEAP
+        self.link = [bytearray(_PIECE) for _ in range(link_bytes // _PIECE)]
         flash = Flash(sectors)
         self.sectors = sectors
         heap.append(("drivers of this bench", live()))
@@ -133,7 +139,7 @@ class Board:
         self.batch = Batch(self.plan.vertices[0].outs[0], self.plan.batch)
         self.sensor = Sensor(data, self.batch)
         heap.append(("sensor", live()))
-        self.ticked = 0
+        self.ticked = self.collected = 0
         self.us = 0  # spent in the host
         self.taken = 0
         self.acks_us = 0
@@ -150,11 +156,18 @@ class Board:
             self.us += gone
             self.acks_us += gone
 
+    # As the program of a board does it.
+    def tick(self, steady):
+        if self.now - self.collected >= SECOND_US:
+            self.collected = self.now
+            collect(steady)
+        self.host.tick(self.now)
+
     # Ticks and exchanges until the gateway knows us.
     def meet(self):
         for _ in range(12):
             self.now += STEP_US
-            self.host.tick(self.now)
+            self.tick(False)
             self.exchange()
 
     def feed(self, n):
@@ -167,7 +180,7 @@ class Board:
         accepted = host.sample(0, self.batch, mono)
         if self.now - self.ticked >= STEP_US:
             self.ticked = self.now
-            host.tick(self.now)
+            self.tick(True)
         self.us += time.ticks_diff(time.ticks_us(), t)
         self.taken += accepted
         self.exchange()

@@ -5,22 +5,7 @@ import gc
 import sys
 
 from board import HEAP, STEP_US, Board, live, note
-
-
-# The largest block that can be allocated now.
-def largest():
-    gc.collect()
-    low = 0
-    high = gc.mem_free()
-    while high - low > 16:
-        mid = (low + high) // 2
-        try:
-            bytearray(mid)
-            low = mid
-        except MemoryError:
-            high = mid
-        gc.collect()
-    return low
+from board_bench_free import largest
 
 
 # A long run; what is live then.
@@ -37,14 +22,14 @@ def main(args):
             most = max(most, live())
     for _ in range(8):
         board.now += STEP_US
-        board.host.tick(board.now)
+        board.tick(True)
         board.exchange()
     for name, value in HEAP:
         note("heap", value, name)
     note("live", live())
     note("most", max(most, live()))
     note("free", gc.mem_free())
-    note("largest", largest())
+    note("block", largest())
     note("taken", board.taken)
     note("refused", refused)
     note("us", board.us)
@@ -54,5 +39,4 @@ def main(args):
     note("flash", board.log.stats())
 
 
-gc.threshold(12000)  # or what is long-lived comes to lie all over the heap
 main(sys.argv[1:])

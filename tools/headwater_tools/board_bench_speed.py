@@ -1,5 +1,5 @@
 # Runs on MicroPython: process SP1 on a real host, and chains of small operators, beside bare loops.
-#     board_bench_speed.py MODE PLAN DATA ELEMENTS ROUNDS
+#     board_bench_speed.py MODE PLAN DATA ELEMENTS ROUNDS LINK_BYTES
 
 import gc
 import sys
@@ -9,16 +9,15 @@ from array import array
 from board import Board, note
 
 
-# speed PLAN DATA ELEMENTS ROUNDS: the host and the fused loop take turns.
+# speed PLAN DATA ELEMENTS ROUNDS LINK_BYTES: the host and the fused loop take turns.
 def speed(args):
     import fused
 
-    board = Board(args[0], args[1])
+    board = Board(args[0], args[1], int(args[4]))
     board.meet()
     n = board.plan.batch
     count = int(args[2]) // n
     rounds = int(args[3])
-    gc.threshold(-1)
     qrs = None
     for inst in board.host.instances.values():
         if inst.vertex.kind == "Qrs":
@@ -103,13 +102,12 @@ def all_four(c, o, n, num, offset, width, last, before, limit):
     return j, last, before
 
 
-# chain PLAN DATA ELEMENTS ROUNDS: four operators with ports, rings and stream times, one bare loop for
-# each, and all four in one loop take turns.
+# chain PLAN DATA ELEMENTS ROUNDS LINK_BYTES: four operators with ports, rings and stream times, one bare
+# loop for each, and all four in one loop take turns.
 def chain(args):
-    board = Board(args[0], args[1])
+    board = Board(args[0], args[1], int(args[4]))
     board.meet()
     host = board.host
-    gc.threshold(-1)  # this heap is large enough
     source = host.sources[0]
     n = board.plan.batch
     count = int(args[2]) // n
@@ -154,5 +152,4 @@ def chain(args):
     note("through", host.ports[(4, 0)].ring.last, "of", board.taken)
 
 
-gc.threshold(12000)  # or what is long-lived comes to lie all over the heap
 {"speed": speed, "chain": chain}[sys.argv[1]](sys.argv[2:])

@@ -36,7 +36,7 @@ class Sampler:
         self.rate_mhz = rate_mhz
         self.n = n
         self.t0_us = settings["t0_us"]
-        self.seed = settings.get("seed", 0)
+        self.seed_number = settings.get("seed", 0)
         until = settings.get("until_us")
         self.last = None if until is None else self._count(until)
         self.lost = False
@@ -86,7 +86,7 @@ class Sampler:
         for k in range(len(batch.cols)):
             col = batch.cols[k]
             for j in range(n):
-                col[j] = wave(i + j, k, self.seed)
+                col[j] = wave(i + j, k, self.seed_number)
 
 
 class File(Sampler):
@@ -112,7 +112,7 @@ class Presses(Sampler):
     def _count(self, wall):
         gone = wall - self.t0_us
         i = max(0, gone // 700000 - 2)
-        while press_us(i, self.seed) <= gone:
+        while press_us(i, self.seed_number) <= gone:
             i += 1
         return i
 
@@ -122,11 +122,11 @@ class Presses(Sampler):
         if n < 1:
             return None
         self.first = self.i
-        start = press_us(self.i, self.seed)
+        start = press_us(self.i, self.seed_number)
         for j in range(n):
-            batch.at[j] = press_us(self.i + j, self.seed) - start
+            batch.at[j] = press_us(self.i + j, self.seed_number) - start
             for k in range(len(batch.cols)):
-                batch.cols[k][j] = press(self.i + j, k, self.seed)
+                batch.cols[k][j] = press(self.i + j, k, self.seed_number)
         batch.n = n
         batch.dt = -1
         self.i += n

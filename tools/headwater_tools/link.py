@@ -22,8 +22,8 @@ PACKAGE = short.PACKAGE
 CORE = "core"
 # What every board that runs an operator has loaded, for all of its life.
 PARTS = (
-    "alphabet batch block checkpoint clock host inputs instance log machine once operator pack plan ports "
-    "position ring seal source wire"
+    "alphabet batch block checkpoint clock collection host inputs instance log machine once operator pack "
+    "plan ports position ring seal source wire"
 ).split()
 
 # What most boards load besides, for long or for a moment.

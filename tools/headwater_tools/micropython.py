@@ -58,10 +58,22 @@ def linked() -> link.Linked:
     return link.Linked({_inner(inside): text for inside, text in sources.items()}, kept)
 
 
-def image(tests: bool = True) -> Path:
-    """The ROMFS image of package `headwater`: linked, as boards have it; with `tests`, module by module
-    as the sources are, and with what only tests need."""
-    return build(modules(True) if tests else board_files())
+def image() -> Path:
+    """The ROMFS image for tests: module by module as the sources are, and with what only tests need."""
+    return build(modules(True))
+
+
+def board_images(programs: Mapping[str, Path | str]) -> tuple[Path, Path]:
+    """The linked image that boards have, and one with these programs (path inside -> file or text).
+
+    In a linked image most names of the package are others than in its sources, so a program that is
+    not linked against it finds nothing there. This is the only way to get a board's image.
+    """
+    linked_programs: dict[str, Path | str] = {}
+    for inside, source in programs.items():
+        is_code = inside.endswith(".py")
+        linked_programs[inside] = linked().satellite(_bytes(source).decode()) if is_code else source
+    return build(board_files()), build(linked_programs)
 
 
 def board_files() -> dict[str, Path | str]:
@@ -120,12 +132,17 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a script (a file, or source text) on 32-bit MicroPython and return what it printed.
 
-    `import headwater` finds the image; the script and `files` are compiled into a second one.
-    The script starts as module `script`, with `args` in sys.argv[1:], in the root of the repository.
+    `import headwater` finds the image: with `tests` the one for tests, else a board's, against which the
+    script and `files` are linked then. The script starts as module `script`, with `args` in sys.argv[1:],
+    in the root of the repository.
     """
     extra: dict[str, Path | str] = {path.name: path for path in files}
     extra["script.py"] = script
-    return start((image(tests), build(extra)), "script", args, heap, timeout=timeout, options=options)
+    images = (image(), build(extra)) if tests else board_images(extra)
+    done = start(images, "script", args, heap, timeout=timeout, options=options)
+    if not tests:
+        done.stdout, done.stderr = linked().told(done.stdout), linked().told(done.stderr)
+    return done
 
 
 def start(

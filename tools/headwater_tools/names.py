@@ -238,6 +238,11 @@ class Names:
             keywords |= roles[name].keywords
             kept |= _exceptions(texts[name]) | _outside(texts[name])
         self.keywords = keywords
+        # Function, or class -> its arguments that have other names in the image.
+        self.by_place: dict[str, set[str]] = {}
+        for name in order:
+            for function, arguments in _signatures(ast.parse(texts[name])):
+                self.by_place.setdefault(function, set()).update(arguments - keywords - ROM)
         plain = (n for n in ROM - used if not keyword.iskeyword(n) and not n.startswith("__"))
         no_type = (n for n in plain if not n.endswith(("Error", "Type", "Exit", "Exception", "Interrupt")))
         # Those first that hardly anybody calls something of his own.
@@ -283,18 +288,43 @@ class Names:
 
     def outside(self, text: str) -> str:
         """A module that uses the package: its own globals and arguments keep their names."""
-        roles = Roles(ast.parse(text))
-        taken = set(self.attributes.values())
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef) and _made(node) & taken:
-                mine = ", ".join(sorted(_made(node) & taken))
-                raise Trouble("class %s: call %s something else" % (node.name, mine))
+        tree = ast.parse(text)
+        roles = Roles(tree)
+        self._refuse_lost_names(tree)
         edits = [(place, self.attributes[n]) for n, place in roles.attributes if n in self.attributes]
         edits += [(place, self.globals[n]) for n, place in roles.of_modules if n in self.globals]
         for node, _ in roles.imports:
             if node.module and node.module != PACKAGE:
                 edits += [(_place(a), self._alias(a, False)) for a in node.names]
         return edited(text, edits)
+
+    def _refuse_lost_names(self, tree: ast.Module) -> None:
+        """Refuse what would name something else in the image, or nothing, and fail only when it runs."""
+        taken = set(self.attributes.values())
+        own = {function for function, _ in _signatures(tree)}
+        imported = {
+            a.asname: a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and _made(node) & taken:
+                mine = ", ".join(sorted(_made(node) & taken))
+                raise Trouble("class %s: call %s something else" % (node.name, mine))
+            if not isinstance(node, ast.Call):
+                continue
+            called = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
+            if called in ("getattr", "hasattr", "setattr") and isinstance(node.args[1], ast.Constant):
+                if node.args[1].value in self.attributes:
+                    raise Trouble(
+                        "line %d: the image of a board has another name for '%s', which a text cannot "
+                        "name; write it as an attribute" % (node.lineno, node.args[1].value)
+                    )
+            function = imported.get(called, called)
+            for given in node.keywords:
+                if given.arg in self.by_place.get(function, ()) and function not in own:
+                    raise Trouble(
+                        "line %d: the image of a board has another name for the argument '%s' of %s; "
+                        "give it by its place" % (node.lineno, given.arg, function)
+                    )
 
     def told(self, text: str) -> str:
         """What MicroPython says of an object, a name or an attribute, with what they are called."""
@@ -317,6 +347,17 @@ class Names:
         if top:
             known = self.globals.get(known, known)
         return final if final == known else "%s as %s" % (final, known)
+
+
+def _signatures(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
+    """Each function, and each class by its __init__, with the names of its arguments."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, {a.arg for a in _arguments(node)}
+        elif isinstance(node, ast.ClassDef):
+            for inner in node.body:
+                if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
+                    yield node.name, {a.arg for a in _arguments(inner)}
 
 
 def _made(node: ast.ClassDef) -> set[str]:

@@ -449,14 +449,18 @@ class Sweep:
 
 
 def sweep(
-    say: Callable[[str], None] | None = None, full: bool = False, make: Callable[..., Any] = Log
+    say: Callable[[str], None] | None = None,
+    full: bool = False,
+    make: Callable[..., Any] = Log,
+    part: bool = False,
 ) -> Report:
     """Every byte of every program, four shares of every erase in every kind. Not full: one kind of cut a
     byte, and of each 101st cut the mount is cut again, in every operation at four places. Full: every kind
-    at every byte, and of each 7th cut the mount is cut again at every fourth byte."""
+    at every byte, and of each 7th cut the mount is cut again at every fourth byte. `part`: as not full, at
+    every 100th place."""
     total = Report()
-    parts = 16 if full else 1
-    for i in range(parts):
+    parts = 16 if full else 100 if part else 1
+    for i in range(1 if part else parts):
         one = Sweep(
             make,
             all_kinds=full,

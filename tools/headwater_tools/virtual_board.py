@@ -64,8 +64,11 @@ class VirtualBoard:
         heap: str = micropython.HEAP,
         sectors: int = 64,
         on_line: Callable[[str], None] | None = None,
+        program: tuple[str, ...] = ("board_node",),
     ) -> None:
+        """`program`: modules beside this one; the board starts with `run` of the first."""
         self.name = name
+        self.program = program
         self.folder = folder
         self.heap = heap
         self.sectors = sectors
@@ -99,7 +102,8 @@ class VirtualBoard:
             if self._reader:
                 self._reader.join()
             self._off = False
-            _images()  # linked in this thread: CPython 3.11 parses Python in one thread at a time only
+            # Linked in this thread: CPython 3.11 parses Python in one thread at a time only.
+            _images(self.program)
             self._spawn()
             self._reader = threading.Thread(target=self._read, name="board " + self.name, daemon=True)
             self._reader.start()
@@ -169,7 +173,7 @@ class VirtualBoard:
         (self.folder / "cut").unlink(missing_ok=True)
         command = [
             *house.micropython(), "-X", "heapsize=" + self.heap, str(START),
-            ",".join(map(str, _images())), "board_node:run", str(self.sectors),
+            ",".join(map(str, _images(self.program))), self.program[0] + ":run", str(self.sectors),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command,
@@ -208,13 +212,10 @@ class VirtualBoard:
 
 
 @functools.cache
-def _images() -> tuple[Path, Path]:
+def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
     """Package `headwater`, and what runs on the board beside it."""
-    linked = micropython.linked()
-    program: dict[str, Path | str] = {
-        name: linked.satellite((HERE / name).read_text()) for name in ("board_node.py", "board_sensors.py")
-    }
-    return micropython.image(tests=False), micropython.build(program)
+    names = {"board_node", "board_sensors", *program}
+    return micropython.board_images({name + ".py": HERE / (name + ".py") for name in names})
 
 
 def _die_with_parent() -> None:

@@ -12,6 +12,7 @@ from headwater.batch import Batch
 from headwater.cutflash import CutFlash
 from headwater.log import Log
 
+from .. import Trouble
 from ..house import ROOT
 from ..sweep import sweep
 from . import Measure, at_most
@@ -32,11 +33,14 @@ LITTLEFS = "littlefs, append of 64 B + flush: 34 bytes programmed a byte, 1.03 e
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--hours", type=int, default=24, help="how long SP1 is logged (24); what is told of a day is scaled"
+    )
+    parser.add_argument(
         "--sweep",
-        choices=("none", "quick", "full"),
+        choices=("none", "part", "quick", "full"),
         default="quick",
         help="cut power at every byte: one kind of cut a byte and some cut again (quick, a minute or two), "
-        "every kind at every byte and every 7th cut again (full, hours)",
+        "the same at every 100th byte (part), every kind at every byte and every 7th cut again (full, hours)",
     )
 
 
@@ -99,6 +103,8 @@ class Life:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
+    if not 1 <= args.hours <= 24:
+        raise Trouble("--hours %d: 1 to 24" % args.hours)
     say("samples alone, until the log is full")
     logged = Life()
     fresh_ms = logged.mount_ms()
@@ -112,13 +118,13 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     body_bytes = logged.bodies / len(logged.programs)
     full_ms = logged.mount_ms()
 
-    say("SP1 for a day: samples, checkpoints, facts")
+    say("SP1 for %d hours: samples, checkpoints, facts" % args.hours)
     day = Life()
     day.idle()
     start = day.flash.programmed
     erased = sum(day.flash.erases)
     due = EVERY
-    while day.xi < 24 * 3600 * RATE_HZ:
+    while day.xi < args.hours * 3600 * RATE_HZ:
         if not day.second():
             raise AssertionError("the log is full although every checkpoint trims it")
         day.idle()
@@ -126,7 +132,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
             due += EVERY
             day.checkpoint()
             day.idle()
-    erases_a_day = sum(day.flash.erases) - erased
+    erases_a_day = (sum(day.flash.erases) - erased) * 24 // args.hours
     spread = max(day.flash.erases) - min(day.flash.erases)
     plain = sorted(day.times_us)
 
@@ -156,7 +162,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     ]
     if args.sweep != "none":
         say("power-cut sweep, %s" % args.sweep)
-        report = sweep(say, full=args.sweep == "full")
+        report = sweep(say, full=args.sweep == "full", part=args.sweep == "part")
         for line in report.first_wrong:
             say("  wrong: " + line)
         measures += [

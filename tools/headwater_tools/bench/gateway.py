@@ -23,6 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headwater import planread
+
 from .. import Trouble, fleet, house
 from . import Measure, at_least, at_most
 
@@ -73,6 +75,8 @@ print("done", flush=True)
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=3, help="rounds of bare loop and gateway (3)")
     parser.add_argument("--frames", type=int, default=40_000, help="frames of one reading a round (40000)")
+    parser.add_argument("--boards", type=int, default=BOARDS, help="boards with a session (%d)" % BOARDS)
+    parser.add_argument("--latencies", type=int, default=200, help="single readings timed (200)")
     parser.add_argument("--large", type=int, default=15_000, help="frames of 360 readings a round (15000)")
 
 
@@ -80,13 +84,15 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     house.ensure("gateway")
     if min(args.rounds, args.frames, args.large) < 1:
         raise Trouble("--rounds, --frames and --large: at least 1")
-    with tempfile.TemporaryDirectory(prefix="hw-bench-") as folder, Bench(Path(folder)) as bench:
-        say("%d boards have their sessions" % BOARDS)
+    if not 2 <= args.boards <= BOARDS or args.latencies < 1:
+        raise Trouble("--boards: 2 to %d; --latencies: at least 1" % BOARDS)
+    with tempfile.TemporaryDirectory(prefix="hw-bench-") as folder, Bench(Path(folder), args.boards) as bench:
+        say("%d boards have their sessions" % args.boards)
         idle = bench.memory_mib()
         small = bench.compare(args.rounds, args.frames, 1, say)
         large = bench.compare(args.rounds, args.large, BATCH, say)
         memory = bench.memory_mib()
-        latencies = bench.latencies(200)
+        latencies = bench.latencies(args.latencies)
         say("segments cut meanwhile: %d" % bench.state()["segments"]["cut"])
     ratio = [statistics.median(g / b for b, g in pairs) for pairs in (small, large)]
     best = [max(g for _, g in pairs) for pairs in (small, large)]
@@ -98,16 +104,17 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
         at_least("readings durable, frames of 360", best[1] * BATCH, "1/s", READINGS_PER_S),
         Measure("board to durable, p50", 1000 * statistics.median(latencies), "ms"),
         Measure("board to durable, p99", 1000 * sorted(latencies)[len(latencies) * 99 // 100], "ms"),
-        Measure("memory with %d boards, idle" % BOARDS, idle, "MiB"),
-        at_most("memory with %d boards, after the load" % BOARDS, memory, "MiB", MEMORY_MIB),
+        Measure("memory with %d boards, idle" % args.boards, idle, "MiB"),
+        at_most("memory with %d boards, after the load" % args.boards, memory, "MiB", MEMORY_MIB),
     ]
 
 
 class Bench:
     """Broker, gateway and fleet, from `with` to its end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, boards: int) -> None:
         self.folder = folder
+        self.boards = boards
         self.started: list[subprocess.Popen[Any]] = []
 
     def __enter__(self) -> Bench:
@@ -138,7 +145,7 @@ class Bench:
         file.write_text(CONFIG % (self.port, self.http_port))
         self.config = read(file)
         master = keys.make(self.folder / "secrets" / "master.key")
-        names = ["b%d" % i for i in range(BOARDS)]
+        names = ["b%d" % i for i in range(self.boards)]
         (self.folder / "data").mkdir()
         db = Database(self.folder / "data" / "gateway.db", lambda: 0)
         numbers = {}
@@ -149,13 +156,14 @@ class Bench:
         _wait(lambda: _answers(self.port), "Mosquitto does not start")
         self.gateway = self._run([sys.executable, "-m", "headwater_gateway", str(file)])
         _wait(lambda: _answers(self.http_port), "the gateway does not start")
-        half = BOARDS // 2
+        half = self.boards // 2
         plans = {
             name: fleet.plan(name, part, BATCH)
             for name, part in (("one", names[:half]), ("two", names[half:]))
         }
-        for data in plans.values():
-            self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
+        for name, data in plans.items():
+            answer = self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
+            plans[name] = planread.numbered(data, answer["deployment"])
         self.fleet = fleet.Fleet(self.port, plans, lambda name: master.board(numbers[name]))
         self.fleet.open()
 

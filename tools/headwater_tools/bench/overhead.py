@@ -9,6 +9,7 @@ second from each sensor, as the thesis did on servers. Sources have no checkpoin
 from __future__ import annotations
 
 import argparse
+import functools
 import multiprocessing
 import os
 import random
@@ -106,6 +107,12 @@ Costs = dict[Case, Cost]
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
+        "--rounds",
+        type=int,
+        help="intervals measured in each run (default: %d, or more up to %d elements)"
+        % (ROUNDS_MIN, ELEMENTS_MIN),
+    )
+    parser.add_argument(
         "--figure", metavar="FILE", help="where the SVG figure goes (default: .hw/overhead.svg)"
     )
 
@@ -114,11 +121,14 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     figure = Path(args.figure) if args.figure else CACHE / "overhead.svg"
     if not figure.parent.is_dir():
         raise Trouble("--figure %s: the folder %s does not exist" % (figure, figure.parent))
+    if args.rounds is not None and args.rounds < 1:
+        raise Trouble("--rounds %d: give at least 1" % args.rounds)
     cases = [Case(p, s, every) for p, kinds in PROCESSES.items() for s in kinds for every in INTERVALS]
     cases.sort(key=lambda case: -case.every)
     say("%d runs without a fault, in simulated time" % len(cases))
     with multiprocessing.get_context("spawn").Pool(min(os.cpu_count() or 1, 4)) as pool:
-        costs = dict(zip(cases, pool.map(measure, cases, 1), strict=True))
+        found = pool.map(functools.partial(measure, rounds=args.rounds), cases, 1)
+    costs = dict(zip(cases, found, strict=True))
     tables(costs, say)
     title = "Checkpoint bytes beside data bytes between operators"
     axis = "checkpoint interval, elements"
@@ -249,8 +259,8 @@ class Meter:
         ]
 
 
-def measure(case: Case) -> Cost:
-    """Runs one case for one interval, and then counts over whole ones."""
+def measure(case: Case, rounds: int | None = None) -> Cost:
+    """Runs one case for one interval, and then counts over whole ones: so many, or as many as it takes."""
     plan = build(case)
     world = World(plan, SEED)
     if case.process == "sp1":
@@ -260,7 +270,7 @@ def measure(case: Case) -> Cost:
     meter = Meter(world, plan)
     world.start_sensors()
     rate_hz = ECG_HZ if case.process == "sp1" else SENSOR_HZ
-    rounds = max(ROUNDS_MIN, -(-ELEMENTS_MIN // case.every))
+    rounds = rounds or max(ROUNDS_MIN, -(-ELEMENTS_MIN // case.every))
     round_us = case.every * SECOND // rate_hz
     world.run(2 * SECOND + round_us * 3 // 2)
     before = meter.counts()

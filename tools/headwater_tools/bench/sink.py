@@ -34,30 +34,36 @@ if TYPE_CHECKING:
 
 SUMMARY = "rows a second of the sink beside a plain append, MERGE and a watermark; flatness; latency"
 
-FILES = 20  # a batch
-SMALL, LARGE = 10_000, 50_000  # rows of a file
 TRIGGER_S = 1.0
 MILLION = 1_000_000
 SECTIONS = ("small", "large", "flat", "commits", "latency", "first")
 
 
 class Size(NamedTuple):
-    """How long a section runs."""
+    """How long a section runs, and on how much."""
 
     warm_up: int  # rounds
     rounds: int
     batches: int  # of each lane in a round
     latencies: int
     commits: int
-    grown_rows: int
+    grown_rows: int  # of a table that has many, beside one that has `few_rows`
+    few_rows: int = MILLION
+    files: int = 20  # of a batch
+    small: int = 10_000  # rows of a file
+    large: int = 50_000
+    partitions: int = 0  # of a shuffle; 0: as Spark has it
 
 
 FULL = Size(2, 10, 4, 40, 5000, 20 * MILLION)
 QUICK = Size(1, 4, 2, 10, 300, 4 * MILLION)
+LEAST = Size(0, 1, 1, 2, 8, 2000, few_rows=1000, files=2, small=100, large=500, partitions=2)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--quick", action="store_true", help="a short look: fewer batches, no proof")
+    load = parser.add_mutually_exclusive_group()
+    load.add_argument("--quick", action="store_true", help="a short look: fewer batches, no proof")
+    load.add_argument("--least", action="store_true", help="hardly any load: shows that all of it runs")
     parser.add_argument(
         "--section", action="append", choices=SECTIONS, help="only this; may be given again (default: all)"
     )
@@ -66,15 +72,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     house.ensure("lake")
-    size = QUICK if args.quick else FULL
+    size = LEAST if args.least else QUICK if args.quick else FULL
     chosen = [name for name in SECTIONS if not args.section or name in args.section]
-    if args.quick:
-        short, full = QUICK.rounds * QUICK.batches, FULL.rounds * FULL.batches
+    if size is not FULL:
+        short, full = size.rounds * size.batches, FULL.rounds * FULL.batches
         say("a short look: %d batches a lane instead of %d" % (short, full))
     measures: list[Measure] = []
     with tempfile.TemporaryDirectory(prefix="hw-bench-sink-") as folder:
         if "first" in chosen:
-            measures += _first(Path(folder) / "first", say)
+            measures += _first(Path(folder) / "first", size.small)
             chosen.remove("first")
         if chosen:
             measures += _Bench(Path(folder), size, random.Random(args.seed), say).run(chosen)
@@ -95,12 +101,15 @@ class _Bench:
 
         from ..lanes import SPARK, Times, python_workers
 
-        self.spark: SparkSession = session.start("local[2]", house.jars(), SPARK, "hw bench sink")
+        settings = dict(SPARK)
+        if self.size.partitions:
+            settings["spark.sql.shuffle.partitions"] = str(self.size.partitions)
+        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink")
         self.times: Times = Times()
         self.spark.streams.addListener(self.times)
         sections = {
-            "small": lambda: self._beside("20 x 10,000", SMALL, 0.85),
-            "large": lambda: self._beside("20 x 50,000", LARGE, 0.95),
+            "small": lambda: self._beside(self.size.small, 0.85),
+            "large": lambda: self._beside(self.size.large, 0.95),
             "flat": self._flat,
             "commits": self._commits,
             "latency": self._latency,
@@ -160,6 +169,13 @@ class _Bench:
             )
         return ratios
 
+    def _maker(self, supply: Supply) -> Callable[[], list[Path]]:
+        def make() -> list[Path]:
+            supply.rows = self.size.small
+            return supply.next(self.size.files)
+
+        return make
+
     def _right(self, lane: Lane, expected: int) -> Measure:
         """A lane that loses or doubles rows is quick for nothing."""
         rows, different = lane.rows()
@@ -168,20 +184,22 @@ class _Bench:
 
     # Sections
 
-    def _beside(self, title: str, rows: int, bar: float) -> list[Measure]:
+    def _beside(self, rows: int, bar: float) -> list[Measure]:
         from ..lanes import Plain, SinkLane, append, append_without_txn, merge, within_watermark
         from ..supply import Supply
 
         folder = self.folder / str(rows)
+        files = self.size.files
+        title = "%d x %s" % (files, f"{rows:,}")
         self.say("%s rows a batch; seconds of a trigger" % title)
 
         def plain(name: str, body: Any, before: Any = None) -> Plain:
-            return Plain(self.spark, folder, name, FILES, body, before)
+            return Plain(self.spark, folder, name, files, body, before)
 
         base, same = plain("append", append), plain("the same append", append)
-        sink = SinkLane(self.spark, folder, "sink", FILES)
-        again = SinkLane(self.spark, folder, "sink, half the files again", FILES)
-        over = SinkLane(self.spark, folder, "sink, half of each file again", FILES)
+        sink = SinkLane(self.spark, folder, "sink", files)
+        again = SinkLane(self.spark, folder, "sink, half the files again", files)
+        over = SinkLane(self.spark, folder, "sink, half of each file again", files)
         merging = plain("insert-only MERGE", merge)
         marked = plain("within a watermark", append, within_watermark)
         bare = plain("append without txn", append_without_txn)
@@ -194,9 +212,9 @@ class _Bench:
 
             def give() -> list[Path]:
                 if place["at"] == len(shared):
-                    shared.extend(supply.next(FILES))
-                place["at"] += FILES
-                return shared[place["at"] - FILES : place["at"]]
+                    shared.extend(supply.next(files))
+                place["at"] += files
+                return shared[place["at"] - files : place["at"]]
 
             return give
 
@@ -205,12 +223,12 @@ class _Bench:
         lanes: dict[Lane, Callable[[], list[Path]]] = {
             lane: common(lane) for lane in (base, same, sink, merging, marked, bare)
         }
-        lanes[again] = lambda: _half_again(twice)
-        lanes[over] = lambda: halves.next(FILES, rows // 2)
+        lanes[again] = lambda: _half_again(twice, files)
+        lanes[over] = lambda: halves.next(files, rows // 2)
         self._rounds(lanes)
-        each = FILES * rows
+        each = files * rows
         ratios = self._tell([base, same, bare, sink, again, over, merging, marked], base, each)
-        batches = len(shared) // FILES
+        batches = len(shared) // files
         at = ", " + title
         return [
             Measure("the same append twice" + at, round(ratios[same], 3), "of append"),
@@ -228,8 +246,8 @@ class _Bench:
     def _pair(self, old: Lane, young: Lane, supplies: Sequence[Supply]) -> float:
         """How many times longer a batch takes in `old` than in `young`."""
         files = {old: supplies[0], young: supplies[1]}
-        self._rounds({lane: _maker(supply) for lane, supply in files.items()})
-        ratios = self._tell([young, old], young, FILES * SMALL)
+        self._rounds({lane: self._maker(supply) for lane, supply in files.items()})
+        ratios = self._tell([young, old], young, self.size.files * self.size.small)
         return 1 / ratios[old]
 
     def _flat(self) -> list[Measure]:
@@ -238,16 +256,18 @@ class _Bench:
         from ..supply import Supply
 
         folder = self.folder / "flat"
-        lanes = [SinkLane(self.spark, folder, name, FILES) for name in ("many rows", "one million")]
-        supplies = [Supply(folder / ("pool %d" % i), LARGE) for i in range(2)]
-        for lane, supply, rows in zip(lanes, supplies, (self.size.grown_rows, MILLION)):
+        size = self.size
+        few, many = _in_words(size.few_rows), _in_words(size.grown_rows)
+        lanes = [SinkLane(self.spark, folder, name, self.size.files) for name in ("many rows", "few rows")]
+        supplies = [Supply(folder / ("pool %d" % i), size.large) for i in range(2)]
+        for lane, supply, rows in zip(lanes, supplies, (size.grown_rows, size.few_rows)):
             with opened([lane]):
-                for _ in range(rows // (FILES * LARGE)):
-                    lane.drain(self.times, supply.next(FILES))
-            supply.rows = SMALL
-        self.say("a table of %s rows beside one of 1,000,000" % f"{self.size.grown_rows:,}")
+                for _ in range(rows // (size.files * size.large)):
+                    lane.drain(self.times, supply.next(size.files))
+            supply.rows = size.small
+        self.say("a table of %s rows beside one of %s" % (many, few))
         longer = self._pair(lanes[0], lanes[1], supplies)
-        title = "batch at %d M rows, at 1 M" % (self.size.grown_rows // MILLION)
+        title = "batch at %s rows, at %s" % (many, few)
         return [
             at_most(title, round(longer, 3), "times", 1.1),
             self._right(lanes[0], sum(supplies[0].last.values())),
@@ -266,16 +286,17 @@ class _Bench:
         from ..supply import Supply
 
         folder = self.folder / "commits"
-        lanes = [SinkLane(self.spark, folder, name, FILES) for name in ("many commits", "few commits")]
-        supplies = [Supply(folder / ("pool %d" % i), SMALL) for i in range(2)]
+        files = self.size.files
+        lanes = [SinkLane(self.spark, folder, name, files) for name in ("many commits", "few commits")]
+        supplies = [Supply(folder / ("pool %d" % i), self.size.small) for i in range(2)]
         old = lanes[0]
         with opened([old]):
-            old.drain(self.times, supplies[0].next(FILES))
+            old.drain(self.times, supplies[0].next(self.size.files))
         hour = min(round(MAINTAIN_S / SERVING_S), self.size.commits // 4)
         made = _many_commits(Path(old.table), 1, self.size.commits - hour)
         with opened([old]):
             # The sink takes up what came behind its back; then `progress` gets as many commits of its own.
-            old.drain(self.times, supplies[0].next(FILES))
+            old.drain(self.times, supplies[0].next(self.size.files))
             for _ in range(self.size.commits):
                 old.sink.progress.save()
             maintain(self.spark, old.lake)
@@ -334,19 +355,15 @@ class _Bench:
         ]
 
 
-def _maker(supply: Supply) -> Callable[[], list[Path]]:
-    def make() -> list[Path]:
-        supply.rows = SMALL
-        return supply.next(FILES)
-
-    return make
+def _in_words(rows: int) -> str:
+    return "%d M" % (rows // MILLION) if rows >= MILLION else f"{rows:,}"
 
 
-def _half_again(supply: Supply) -> list[Path]:
+def _half_again(supply: Supply, files: int) -> list[Path]:
     """Half of a batch new, half what the batch before brought, cut once more."""
-    half = FILES // 2
+    half = files // 2
     turn = supply.turn
-    new = supply.next(half if turn else FILES)
+    new = supply.next(half if turn else files)
     if not turn:
         return new
     names = [supply.streams[(turn - 1 - i) % len(supply.streams)] for i in range(half)]
@@ -424,13 +441,13 @@ def _acked(lake: Path, stream: str, last: int) -> bool:
     return any(one["high"] >= last for one in said["streams"].get(stream, {}).values())
 
 
-def _first(folder: Path, say: Callable[[str], None]) -> list[Measure]:
+def _first(folder: Path, rows: int) -> list[Measure]:
     """`hw sink --once` as a user runs it: from the command to rows in the table."""
     from ..lanes import wait
     from ..supply import Supply
 
     landing, lake = folder / "landing", folder / "lake"
-    supply = Supply(landing, SMALL, streams=5)
+    supply = Supply(landing, rows, streams=5)
     supply.next(5)
     stream, last = supply.streams[0], supply.last[supply.streams[0]]
     began = time.monotonic()

@@ -46,8 +46,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if not 1 <= args.boards <= 50:
         raise Trouble("--boards %d: 1 to 50, each has two vertices of the hundred of a plan" % args.boards)
-    if args.seconds < 10 or args.every <= 0:
-        raise Trouble("--seconds: at least 10; --every: more than 0")
+    if args.seconds < 5 or args.every <= 0:
+        raise Trouble("--seconds: at least 5; --every: more than 0")
     house.ensure("gateway")
     from ..demo.site import Site
 
@@ -107,7 +107,7 @@ def _deploy(site: Any, names: list[str]) -> None:
     from headwater_gateway import control
 
     # The broker reads the passwords of the boards anew.
-    os.kill(site.broker._process.pid, signal.SIGHUP)
+    os.kill(site.broker.pid(), signal.SIGHUP)
     plan = base64.b64encode(process(names).encode()).decode()
     control.ask(site.config, "/deploy", {"plan": plan})
 

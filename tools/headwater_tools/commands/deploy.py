@@ -71,7 +71,7 @@ def _deploy(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if report.decoded is None:
         return 1, {"file": args.file, "problems": [str(problem) for problem in report.problems]}
     answer = _ask(args, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
-    print("process %(process)s, version %(hash)s: %(state)s" % answer)
+    print("process %(process)s, version %(version)s, deployment %(deployment)d: %(state)s" % answer)
     if args.wait:
         return _wait(args, answer)
     return 0, answer
@@ -92,7 +92,12 @@ def _wait(args: argparse.Namespace, answer: dict[str, Any]) -> tuple[int, dict[s
                 print("board %s: %s" % (name, how), flush=True)
         if process["hash"] == answer["hash"] and all(b["plan"] == "runs" for b in boards.values()):
             return 0, {**answer, "state": "runs"}
-        if any(b["plan"] == "refused" for b in boards.values()) or time.monotonic() > end:
+        refused = any(b["plan"] == "refused" for b in boards.values())
+        if refused or time.monotonic() > end:
+            if not refused:
+                late = ["%s (%s)" % (n, told[n]) for n, b in boards.items() if b["plan"] != "runs"]
+                text = "after %g s it does not run everywhere; waiting for %s"
+                print(text % (args.wait, ", ".join(late) or "the gateway"))
             return 1, {**answer, "state": process["step"], "boards": told}
         time.sleep(0.2)
 

@@ -25,6 +25,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="localhost", help="init: name or address of the broker (localhost)")
     parser.add_argument("--port", type=int, default=8883, help="init: its port (8883)")
     parser.add_argument(
+        "--rebuild",
+        action="store_true",
+        help="run: the database was lost; register the boards by their keys and learn from them what runs",
+    )
+    parser.add_argument(
         "--board", action="append", default=[], metavar="NAME", help="init: register a board too"
     )
 
@@ -33,6 +38,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     house.ensure("gateway")
     import headwater_gateway
 
+    if args.rebuild and args.do != "run":
+        raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     try:
         return _DO[args.do](args)
     except headwater_gateway.Trouble as trouble:
@@ -71,7 +78,7 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _run(args: argparse.Namespace) -> tuple[int, None]:
     from headwater_gateway.__main__ import run as serve
 
-    return serve(str(config_path(args.folder))), None
+    return serve(str(config_path(args.folder)), args.rebuild), None
 
 
 def _check(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -101,11 +108,13 @@ def page(state: dict[str, Any]) -> list[str]:
     """The state for people."""
     lines = []
     for name, p in state["processes"].items():
-        lines.append("process %s, version %s: %s" % (name, p["hash"], p["step"]))
+        text = "process %s, deployment %d, version %s: %s"
+        lines.append(text % (name, p["deployment"], p["version"], p["step"]))
     for name, board in state["boards"].items():
         mv = board["status"].get("battery")
         battery = ", %.2f V" % (mv / 1000) if isinstance(mv, int) else ""
-        lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, board["plan"] or "none"))
+        plan = "not reported yet" if board["learning"] else board["plan"] or "none"
+        lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, plan))
     for s in state["streams"]:
         text = "stream %s (%s): %d durable, %d cut, %d in the lake"
         lines.append(text % (s["stream"], s["incarnation"], s["durable"], s["cut"], s["acked"]))

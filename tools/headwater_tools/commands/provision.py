@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def provision(path: Path, name: str) -> Path:
     """Register a board with the gateway of this configuration, running or not; its folder."""
-    from headwater_gateway import control, keys, provision
+    from headwater_gateway import control, keys, provision, rebuild
     from headwater_gateway.boards import register
     from headwater_gateway.config import read
     from headwater_gateway.store import Database
@@ -43,10 +43,15 @@ def provision(path: Path, name: str) -> Path:
     try:
         number = control.ask(config, "/boards", {"name": name})["number"]
     except control.NotRunning:
-        data = config.path(config.gateway.data)
-        data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        db = Database(data / "gateway.db", lambda: 0)
-        number = register(db, name, 0)
-        db.close()
+        rebuild.check(config)
+        master = keys.load(config.path(config.gateway.secrets) / "master.key")
+        path = rebuild.database(config)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        db = Database(path, lambda: 0)
+        try:
+            rebuild.keep_numbers(db, config.folder, master)
+            number = register(db, name, 0)
+        finally:
+            db.close()
     master = keys.load(config.path(config.gateway.secrets) / "master.key")
     return provision.board(config.folder, config, master, name, number)

@@ -57,6 +57,10 @@ class Part:
                 env={**house.environment(), **(env or {})}, preexec_fn=_die_with_parent,
             )  # fmt: skip
 
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

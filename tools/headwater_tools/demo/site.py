@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headwater.process import Process
+
 from .. import Trouble, house, virtual_board
 from ..commands.provision import provision
 from .parts import Cord, Part, free_port, until
@@ -95,9 +97,19 @@ class Site:
         except GatewayTrouble:
             return None
 
-    def add_board(self, name: str, sensors: dict[str, Any]) -> virtual_board.VirtualBoard:
+    def register(self, name: str) -> Path:
+        """Make a board known to the gateway; the folder with its key and configuration."""
+        return provision(self.file, name)
+
+    def add_board(
+        self,
+        name: str,
+        sensors: dict[str, Any],
+        heap: str = HEAP,
+        program: tuple[str, ...] = ("board_node",),
+    ) -> virtual_board.VirtualBoard:
         """Provision a board and make it; it reaches the broker by a cord of its own."""
-        home = provision(self.file, name)
+        home = self.register(name)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name
         folder.mkdir(parents=True)
@@ -106,10 +118,13 @@ class Site:
         broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
         config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
         key = (home / "board.key").read_bytes()
-        made = self.boards[name] = virtual_board.VirtualBoard(name, folder, config, key, heap=HEAP)
+        made = self.boards[name] = virtual_board.VirtualBoard(
+            name, folder, config, key, heap=heap, program=program
+        )
         return made
 
-    def deploy(self) -> None:
+    def deploy(self, process: Process | None = None) -> None:
+        """Deploy this process; without one, that of the demo."""
         import base64
 
         from headwater.check import check
@@ -117,7 +132,7 @@ class Site:
 
         from ..processes import load
 
-        report = check(load(str(PROCESS)))
+        report = check(process or load(str(PROCESS)))
         if report.decoded is None:
             raise Trouble("\n".join(map(str, report.problems)))
         control.ask(self.config, "/deploy", {"plan": base64.b64encode(report.plan).decode()})

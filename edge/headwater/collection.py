@@ -1,0 +1,36 @@
+# When a board collects garbage.
+#
+# MicroPython collects by itself when a number of bytes, its threshold, has been allocated. Collecting often
+# keeps long-lived objects together at the start of the heap, but takes a third of a board's time. So a
+# board does it while it makes long-lived objects, and afterwards only as often as its free heap requires.
+# Two thirds of what is allocated are stack frames that are freed at once, so three times the free heap can
+# be allocated between two collections. Some of the free heap is left out of this: there frames, and what
+# TLS needs for a record, still find blocks that are large enough.
+
+import gc
+
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
+_OFTEN_BYTES = const(8192)
+_LEFT_BYTES = const(6144)
+_REUSED = const(3)
+
+
+# Before a board makes its host and its link.
+def collect_often():
+    gc.threshold(_OFTEN_BYTES)
+
+
+# Once a second, because the free heap changes -> the bytes that are free. `steady`: no long-lived objects
+# are being made.
+def collect(steady):
+    gc.collect()
+    free = gc.mem_free()
+    gc.threshold(max(_OFTEN_BYTES, _REUSED * (free - _LEFT_BYTES)) if steady else _OFTEN_BYTES)
+    return free

@@ -1,0 +1,295 @@
+"""A lost database: noticed at the start, and rebuilt from what is left of it.
+
+What is left: the master key, the folder of each board with its key, the boards themselves, the landing zone
+and the lake. A gateway must not begin as if there had never been anything: the next board would get a number,
+and with it the key, of another one. So it stops and says so, and goes on with `--rebuild`:
+
+- A board's number is the one whose key lies in its folder. No number is given again that was found in a
+  folder or that a board reports.
+- What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
+  not know is asked for it (SPEC.md, "Site link"), and its process is adopted. Where boards report several
+  deployments of one process, a switch was under way: the one with the highest number is brought to its end.
+- While anything of a process is still unknown, nothing is deployed to its boards, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headwater import pack
+from headwater import plan as plans
+from headwater.plan import Plan
+
+from . import Trouble
+from .boards import DRAIN, DRAINED, RUN, Board, Deployment
+from .config import Config
+from .keys import Keys
+from .segments import CutterGone
+from .store import Database
+
+if TYPE_CHECKING:
+    from .service import Process, Service
+
+_log = logging.getLogger("headwater.rebuild")
+
+NUMBER_MAX = 65_536  # the highest number of a board that is looked for
+ID_BYTES = 8
+
+
+def database(config: Config) -> Path:
+    return config.path(config.gateway.data) / "gateway.db"
+
+
+def check(config: Config) -> None:
+    """Trouble where the boards' folders show that the database was lost."""
+    path = database(config)
+    names = sorted(folders(config.folder))
+    if not names or _has_boards(path):
+        return
+    raise Trouble(
+        "%s %s, and %s has the folders of %s: the database was lost. Restore it from a copy, or rebuild it "
+        "with `hw gateway run %s --rebuild`: that registers these boards by their keys, and learns from them "
+        "what runs"
+        % (
+            path, "has no boards" if path.exists() else "is missing", config.folder / "boards",
+            ", ".join(names), config.folder,
+        )
+    )  # fmt: skip
+
+
+def folders(site: Path) -> dict[str, bytes]:
+    """name -> key, of every board that has a folder."""
+    return {path.parent.name: path.read_bytes() for path in (site / "boards").glob("*/board.key")}
+
+
+def _has_boards(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        conn = sqlite3.connect(path, timeout=30)
+        try:
+            return conn.execute("SELECT 1 FROM boards LIMIT 1").fetchone() is not None
+        finally:
+            conn.close()
+    except (sqlite3.Error, UnicodeError) as error:
+        if "no such table" in str(error):
+            return False
+        return True  # it is damaged: whoever opens it says so
+
+
+def numbers_of(site: Path, keys: Keys, known: set[str]) -> dict[str, int]:
+    """name -> number, of every board that has a folder and is not known."""
+    left = {name: key for name, key in folders(site).items() if name not in known}
+    by_key: dict[bytes, str] = {}
+    for name, key in sorted(left.items()):
+        if key in by_key:
+            raise Trouble(
+                "%s: the folders %s and %s have the same board.key, and a key belongs to one board: move "
+                "the one that is a copy away" % (site / "boards", by_key[key], name)
+            )
+        by_key[key] = name
+    found: dict[str, int] = {}
+    number = 0
+    while by_key and number < NUMBER_MAX:
+        number += 1
+        key = keys.board(number)
+        if key in by_key:
+            found[by_key.pop(key)] = number
+    if by_key:
+        name = min(by_key.values())
+        raise Trouble(
+            "%s belongs to no board number up to %d under the master key of this gateway: restore "
+            "secrets/master.key from a copy, or move the folder away and provision the board again"
+            % (site / "boards" / name / "board.key", NUMBER_MAX)
+        )
+    return found
+
+
+def keep_numbers(db: Database, site: Path, keys: Keys) -> dict[str, int]:
+    """The boards that have a folder and are not registered, by number; no number of theirs is given again."""
+    known = {row[0] for row in db.query("SELECT name FROM boards")}
+    found = numbers_of(site, keys, known)
+    db.number_taken(max(found.values(), default=0))
+    return found
+
+
+def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> None:
+    """Database and folders of boards agree when this returns, or the log says that they do not.
+
+    `again`: the database is rebuilt."""
+    found = keep_numbers(db, site, keys)
+    names = ", ".join("%s (number %d)" % board for board in found.items())
+    if again and found:
+        register(db, found, now_us)
+        _log.warning("rebuilding the database: boards %s", names)
+    elif again:
+        _log.warning("--rebuild: no board is missing from the database")
+    elif found:
+        _log.warning(
+            "the database is older than the folders of boards, and does not know %s: "
+            "`hw gateway run %s --rebuild` registers them", names, site,
+        )  # fmt: skip
+
+
+def register(db: Database, found: dict[str, int], now_us: int) -> None:
+    """Register the boards of a lost database; each has to be heard before it counts as known."""
+    for name, number in found.items():
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1)", number, name, now_us)
+    db.commit()
+
+
+class Learning:
+    """What a gateway learns from its boards about deployments that it does not know."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.refused: dict[bytes, str] = {}  # id of a deployment that cannot be adopted -> why
+        self._past: set[bytes] = set()  # ids of deployments that were taken in
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- what boards report
+
+    def on_status(self, board: Board) -> None:
+        numbers = self.service.numbers
+        number = board.status.get("deployment")
+        asked = board.learn or isinstance(number, int) and number > numbers.given
+        numbers.reported(number)
+        if not asked or board.fetched:
+            return
+        for key in ("plan", "next"):
+            ident = board.status.get(key)
+            if isinstance(ident, bytes) and len(ident) == ID_BYTES and not self._knows(board, ident):
+                self.service.boards.fetch(board, ident)
+                return
+        if board.learn:
+            self.service.boards.learned(board)
+
+    def _knows(self, board: Board, ident: bytes) -> bool:
+        if ident in self.refused or ident in self._past:
+            return True
+        service = self.service
+        for process in service.processes.values():
+            for data in (process.plan, process.coming):
+                if data is not None:
+                    hosts = plans.loads(data).hosts
+                    if board.name in hosts and self._id(data, hosts, board) == ident:
+                        return True
+        return False
+
+    def _id(self, data: bytes, hosts: list[str], board: Board) -> bytes:
+        service = self.service
+        return Deployment(data, hosts, board.name, service.boards.numbers, service.keys).id
+
+    # ---- adoption
+
+    def on_deployment(self, board: Board, ident: bytes, data: bytes) -> None:
+        """A board has sent a deployment that is not known here."""
+        task = asyncio.create_task(self._take(board, ident, data), name="adopt")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _take(self, board: Board, ident: bytes, data: bytes) -> None:
+        async with self._turn:
+            try:
+                await self._adopt(board, ident, data)
+            except (Trouble, ValueError) as error:
+                self.refused[ident] = str(error)
+                text = "board %s: its process is not adopted: %s" % (board.name, error)
+                self.service.event("rebuild", text)
+            except CutterGone as error:
+                _log.error("rebuild: %s; trying again", error)
+            finally:
+                board.fetched = b""
+            self.on_status(board)
+
+    async def _adopt(self, board: Board, ident: bytes, data: bytes) -> None:
+        service = self.service
+        plan, content = self._read(board, data)
+        service.check_free(plan)
+        service.numbers.reported(plan.deployment)
+        try:
+            await service.segments.look(plan.name)
+        except Trouble as error:
+            raise CutterGone("what the lake has of %s cannot be read: %s" % (plan.name, error))
+        self._past.add(ident)
+        process = service.processes.get(plan.name)
+        if process is None:
+            service.adopt(plan, content, None)
+            return
+        present = plans.loads(process.plan)
+        coming = plans.loads(process.coming) if process.coming is not None else None
+        newest = max(present.deployment, coming.deployment if coming else 0)
+        if plan.deployment > newest:
+            service.adopt(plan, content, process)
+        elif content not in (process.plan, process.coming):
+            self._behind(board, plan, process, present)
+
+    def _behind(self, board: Board, plan: Plan, process: Process, present: Plan) -> None:
+        """A board has an earlier deployment than the one that is known: it missed the end of a switch."""
+        if plan.deployment == present.deployment:
+            raise Trouble(
+                "deployment %d of process %s is another one here: two gateways have given the same number; "
+                "deploy the process again" % (plan.deployment, plan.name)
+            )
+        if board.status.get("state") != DRAINED:
+            self.service.event(
+                "rebuild",
+                "board %s runs deployment %d of process %s and the others %d, and it is not drained: what it "
+                "holds for operators elsewhere cannot be taken"
+                % (board.name, plan.deployment, plan.name, present.deployment),
+            )
+        if process.step != DRAIN:
+            self.service.complete(process, RUN)
+
+    def _read(self, board: Board, data: bytes) -> tuple[Plan, bytes]:
+        """Plan and its bytes. Boards in it that were not registered are: a pair key proves their numbers."""
+        service = self.service
+        try:
+            form, content, shared = pack.loads(data)
+            plan = plans.loads(content)
+            if form != 1 or board.name not in plan.hosts[1:]:
+                raise Trouble("a deployment of form %r for %s" % (form, ", ".join(plan.hosts)))
+            others = [(plan.hosts[number], other, masked) for number, other, masked in shared]
+            for name, other, masked in others:
+                if masked != service.keys.masked(board.number, other):
+                    raise Trouble("its key for board %s was not made with this gateway's master key" % name)
+        except (TypeError, ValueError, IndexError, OverflowError, AttributeError) as error:
+            raise Trouble("its deployment cannot be read: %s" % error)
+        for name, other, _ in others:
+            service.boards.known_as(name, other)
+        missing = [name for name in plan.hosts[1:] if name not in service.boards.all]
+        if missing:
+            raise Trouble("its plan names %s, and no number of theirs is known" % ", ".join(missing))
+        return plan, content
+
+    # ---- what is not known yet
+
+    def waits(self, process: Process | None, hosts: list[str]) -> str:
+        """Why nothing may be changed yet at a process, or on these hosts; empty where it may."""
+        boards = self.service.boards.all
+        host: Any = process.seat.host if process is not None and process.seat is not None else None
+        learning = bool(getattr(host, "learning", False))
+        if not learning and not any(board.learn for board in boards.values()):
+            return ""
+        names = set(hosts[1:])
+        if process is not None:
+            for data in (process.plan, process.coming):
+                if data is not None:
+                    names |= set(plans.loads(data).hosts[1:])
+        silent = sorted(name for name in names if name in boards and boards[name].learn)
+        if silent:
+            return (
+                "the database was lost, and what runs on %s is not known yet: switch on what is off, and "
+                "wait until `hw gateway state` shows it" % ", ".join(silent)
+            )
+        if learning:
+            return (
+                "the database was lost, and the boards are still telling where the operators of %s run and "
+                "with which parameters: try again in a moment" % (process.name if process else "")
+            )
+        return ""

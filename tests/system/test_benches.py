@@ -1,0 +1,87 @@
+"""Every bench runs, on a small load, and gives its measures as one JSON object. How long anything takes, and
+whether a bar is reached, is no matter here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headwater_tools import bench, cli, house
+
+FIELDS = ("name", "value", "unit", "bar", "ok")
+# Little data: compiling well would take longer than computing.
+QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# Arguments of a small load; words that the names of its measures must begin with.
+SMALL = {
+    "flash": ("--hours 1 --sweep part", ("programmed per", "mount, full", "sweep: cuts")),
+    "gateway": (
+        "--rounds 1 --frames 40 --large 10 --boards 4 --latencies 3",
+        ("frames of 1 reading", "frames of 360 readings", "board to durable", "memory with 4 boards"),
+    ),
+    "overhead": ("--rounds 1", ("checkpoint bytes per source element", "SP4, extended", "claim: ")),
+    "runtime": (
+        "--elements 1000 --rounds 1 --no-search",
+        (
+            "SP1 in 64 KiB",
+            "SP1 with MQTT over TLS",
+            "live heap, most, whole board in 96 KiB",
+            "SP1 of a fused loop, batches of 36",
+            "SP1 of a fused loop, batches of 360",
+            "four operators of a fused loop",
+            "four operators of a bare loop each",
+            "code that SP1 keeps",
+            "four operators on CPython",
+        ),
+    ),
+    "sink": (
+        "--least --section small --section flat --section latency",
+        ("sink, ", "sink over MERGE", "rows lost or twice", "batch at", "segment visible"),
+    ),
+    "soak": ("--boards 2 --seconds 5 --every 1", ("entries accepted", "entries lost", "power cuts")),
+    "wire": ("--frames 10", ("bytes on the air", "encode, MicroPython", "frame in, CPython")),
+}
+# What holds on any load and any machine.
+HOLDS = (
+    "SP1 in 64 KiB", "bytes on the air", "checkpoint bytes", "entries", "erases within", "head of a block",
+    "programmed per packed", "results missing", "rows lost or twice", "sweep: wrong",
+)  # fmt: skip
+
+
+def measured(name: str, words: list[str], *, timeout_s: float = 300) -> dict[str, Any]:
+    """What `hw bench NAME` says with --json; it ends with 1 where a bar is missed."""
+    command = [sys.executable, str(house.ROOT / "hw"), "bench", name, *words, "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **QUICK_JVM}
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert list(answer) == ["bench", "measures"], done.stdout + done.stderr
+    assert done.returncode == (0 if all(m["ok"] for m in answer["measures"]) else 1)
+    return answer
+
+
+def test_every_bench_has_a_small_load() -> None:
+    assert sorted(SMALL) == sorted(cli.names(bench))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_bench_gives_its_measures(name: str, tmp_path: Path) -> None:
+    words, wanted = SMALL[name]
+    more = ["--figure", str(tmp_path / "figure.svg")] if name == "overhead" else []
+    answer = measured(name, [*words.split(), *more])
+    assert answer["bench"] == name
+    for measure in answer["measures"]:
+        assert tuple(measure) == FIELDS
+        assert isinstance(measure["value"], (int, float, str)) and isinstance(measure["ok"], bool)
+        assert measure["value"] not in ("failed", "out of memory"), measure
+        if measure["name"].startswith(HOLDS):
+            assert measure["ok"], measure
+    names = [measure["name"] for measure in answer["measures"]]
+    for start in wanted:
+        assert any(each.startswith(start) for each in names), (start, names)
