@@ -23,8 +23,9 @@
 #   would find it again and count it as live, and the log would be fuller than before the cut.
 # - Mounting needs a free sector, and so does copying. The newest sector counts as free where nothing in it
 #   lives: opening the next one costs nothing then, so facts can always be written. What pins a sector
-#   leaves the more urgent ones their part: runs leave the reserve and two sectors, blobs leave two,
-#   facts, and whatever frees room, one.
+#   leaves the more urgent ones their part: blobs leave two free ones; facts, and whatever frees room, one.
+# - Runs never pin so many sectors that the reserve and three more would not be left to blobs, whether
+#   blobs lie in these already or not.
 # Records are not read back after programming: the chip verifies its programs itself, a worn sector
 # shows in the verified erase, and the reading would cost more than the append.
 
@@ -142,6 +143,8 @@ class Log:
         self._hold = 0  # sequence from which on a chain under way holds sectors
         self._busy = False  # reclaiming
         self._free = 0  # free sectors, at least
+        self._loose = 0  # sectors in which no run lives, at least
+        self._pinned = -1  # the sector in which the newest run lives
         self._dirty = True  # there may be more
         self._probe = self._probed = 0
         self._skip = -1  # a live sector that the ring has passed by
@@ -476,7 +479,7 @@ class Log:
         while self._pos + total > self._lim:
             # A sector in which nothing lives is free again once the next one is open.
             want = floor + 1 if self._holds(self._p) else floor
-            if not self._gain(want, walks):
+            if not self._gain(want, 0, walks):
                 raise LogFull("the log is full: %d sectors are free, %d must stay" % (self._free, floor))
             self._open()
 
@@ -611,6 +614,7 @@ class Log:
         self._bad.append(p)
         self._dirty = True
         self._free -= 1
+        self._loose -= 1
         if self._sound:
             self._say([p])
 
@@ -625,12 +629,17 @@ class Log:
             return False
         if self._hold and seq >= self._hold:
             return True
+        if self._runs_in(p, saved):
+            return True
+        for b in self._blobs.values():
+            if self._touches(b, seq):
+                return True
+        return False
+
+    def _runs_in(self, p, saved=False):
         for s in self._streams.values():
             hi = s.hi[p]
             if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - (s.saved if saved else s.first):
-                return True
-        for b in self._blobs.values():
-            if self._touches(b, seq):
                 return True
         return False
 
@@ -640,20 +649,23 @@ class Log:
 
     # Counts the free sectors, as a restart would: what was trimmed in RAM alone is not free yet.
     def _count(self):
-        self._free = self._n - len(self._bad)
+        self._free = self._loose = self._n - len(self._bad)
         oldest = self._seq[self._p]
         for p in range(self._n):
             if p == self._p or self._holds(p, True):
                 self._free -= 1
                 oldest = min(oldest, self._seq[p])
+                if self._runs_in(p, True):
+                    self._loose -= 1
+        self._pinned = self._p if self._runs_in(self._p, True) else -1
         self._oldest = oldest
-        self._dirty = False
+        self._dirty = any([s.saved != s.first for s in self._streams.values()])
 
-    # Tries to have `want` free sectors, by copying what little lives in others. Runs can wait, so they
-    # look at a few sectors a call; whatever else is written looks at all of them.
-    def _gain(self, want, walks=_SECTORS_MAX):
-        if self._free < want and self._dirty:
-            self._dirty = False
+    # Tries to have `want` free sectors, and `loose` without a run, by copying what little lives in others.
+    # Runs can wait, so they look at a few sectors a call; whatever else is written looks at all of them.
+    def _gain(self, want, loose=0, walks=_SECTORS_MAX):
+        if (self._free < want or self._loose < loose) and self._dirty:
+            self._dirty = False  # not once more from within
             try:
                 self.sync()  # what was trimmed is free for others once flash knows of it
             except LogFull:
@@ -663,13 +675,18 @@ class Log:
             walks = 0
         elif walks > _WALKS and self._free < want:
             self._probed = 0
-        while self._free < want and self._free > 1 and walks and self._probed < self._n:
+        while (
+            (self._free < want or self._loose < loose)
+            and self._free > 1
+            and walks
+            and self._probed < self._n
+        ):
             self._probe = p = (self._probe + 1) % self._n
             self._probed += 1
             if p != self._p and self._is_live(p):
                 walks -= 1
                 self._reclaim(p, 2)
-        return self._free >= want
+        return self._free >= want and self._loose >= loose
 
     # The live runs in sector p: stream, xi, how many, body. The body is read before anything is written.
     def _runs(self, p):
@@ -732,7 +749,7 @@ class Log:
             return True
         p = self._skip
         self._skip = -1
-        return p >= 0 and self._free > self._floor and self._reclaim(p, 4)
+        return p >= 0 and self._free > 4 and self._reclaim(p, 4)
 
     # ---- streams ------------------------------------------------------------------------------
 
@@ -741,16 +758,16 @@ class Log:
         s = self._streams.get(stream)
         if xi != (s.last + 1 if s else 1) or not 0 < n < 65536 or not body:
             raise LogError("stream %d: %d entries from %d on cannot follow its tail" % (stream, n, xi))
-        if self._free < self._floor and not self._gain(self._floor, _WALKS):
+        if not self._admits(26 + len(body)):
             return False
         try:
             if s is None:
-                self._start(stream, 0, 0, self._floor)
+                self._start(stream, 0, 0, 3)
                 s = self._streams[stream]
             ts = ts_last - s.ts
             start = 14 if 0 <= ts < 1 << 32 else 26
             end = start + len(body)
-            self._room(end, self._floor, _WALKS)
+            self._room(end, 3, _WALKS)
         except LogFull:
             return False
         buf = self._scratch(end)
@@ -764,14 +781,24 @@ class Log:
         s.last = xi + n - 1
         s.ts = ts_last
         s.note(self._p, xi, s.last)
+        if self._pinned != self._p:
+            self._pinned = self._p
+            self._loose -= 1
         return True
+
+    # May a run of so many bytes be written? It may go where runs live already; a sector more it pins only
+    # where the reserve is left.
+    def _admits(self, end):
+        fits = self._pos + ((end + 15) & ~15) <= self._lim
+        return fits and self._pinned == self._p or self._gain(0, self._floor + 1, _WALKS)
 
     # Whether entries of `size` bytes would be taken now.
     def takes(self, size):
-        if self._free < self._floor and not self._gain(self._floor, _WALKS):
+        size = min(size + 26, self._usable)
+        if not self._admits(size):
             return False
         try:
-            self._room(min(size + 26, self._size // 2), self._floor, _WALKS)
+            self._room(size, 3, _WALKS)
         except LogFull:
             return False
         return True
@@ -1061,16 +1088,15 @@ class Log:
     def ensure_reserve(self, sizes):
         self._reserve = sizes
         self._limit()
-        return self._gain(self._floor)
+        return self._gain(3, self._floor)
 
     # Bytes that streams may still take.
     def free_bytes(self):
-        free = self._n - len(self._bad)
+        loose = self._n - len(self._bad)
         for p in range(self._n):
-            free -= self._is_live(p)
-        if free < self._floor:
-            return 0
-        return (free - self._floor) * self._usable + max(0, self._lim - self._pos)
+            loose -= self._runs_in(p)
+        here = max(0, self._lim - self._pos) if self._runs_in(self._p) else 0
+        return max(0, loose - self._floor) * self._usable + here
 
     # Bytes that streams may take of an empty log.
     def usable_bytes(self):

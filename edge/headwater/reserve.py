@@ -60,10 +60,10 @@ def _spills(plan, v, k):
     return not v.kind
 
 
-# Sizes of all blobs that host `me` may have to hold at once, the one that is being written twice.
-# deployment: bytes of the deployment that it runs; another one may wait beside it.
+# Sizes of all blobs that host `me` may have to hold at once; the one that is being written is there twice.
+# deployment: bytes of the deployment that it runs; another one as large may wait beside it.
 def blobs(plan, me, deployment=0):
-    sizes = [deployment, _SMALL] if deployment else []
+    sizes = [deployment, deployment, _SMALL] if deployment else []
     for v in plan.vertices:
         if not v.kind or plan.strategy == UNSAFE:
             continue
@@ -144,5 +144,4 @@ def sectors(plan, me, deployment=0, sector_bytes=4096):
         if not v.kind and v.hosts[0] == me:
             run = longest(v.outs[0], plan.batch, not v.rate_mhz) + 42
             room += v.log_bytes or (plan.every // plan.batch + 2) * run
-    held = 1 + sectors_for((deployment,), usable) if deployment else 0
-    return reserve_sectors(plan, me, deployment, sector_bytes) + 2 + held + -(-room // usable)
+    return max(5, reserve_sectors(plan, me, deployment, sector_bytes) + 2 + -(-room // usable))
