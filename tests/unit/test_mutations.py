@@ -248,14 +248,7 @@ DEFECTS = [
     Defect(
         "a decision is not stored",
         "a parameter that one life knows and the next does not",
-        [
-            (
-                decisions,
-                "_keep",
-                "host.store.put_blob(key, pack.dumps([number, pos, content, done]))",
-                "pass",
-            )
-        ],
+        [(decisions, "_keep", "_write(host, inst, kept)", "pass")],
         ["changes"],
     ),
     Defect(
@@ -274,7 +267,7 @@ DEFECTS = [
     Defect(
         "parameters changed by decisions are not in the checkpoint",
         "a parameter that one life knows and the next does not",
-        [(restoring, "_set", "inst.op.configure(changed)", "pass")],
+        [(restoring, "_operator", "op.configure(body[5])", "pass")],
         ["changes"],
     ),
     Defect(
@@ -500,6 +493,52 @@ DEFECTS = [
             )
         ],
         ["sp3 tight"],
+    ),
+    Defect(
+        "no reserve at all",
+        "a log so full of samples that a checkpoint or a decision has no room",
+        [
+            (
+                starting,
+                "start",
+                "store.ensure_reserve(reserve.blobs(plan, me, store.blob_size(DEPLOYMENT)))",
+                "pass",
+            )
+        ],
+        ["least log, large state", "least log, greenhouse"],
+    ),
+    Defect(
+        "a proposal is not stored before it is proposed",
+        "a change that is granted at a place which the next life passes",
+        [(decisions, "_keep", "_write(host, inst, kept)", "done and _write(host, inst, kept)")],
+        ["proposal lost"],
+    ),
+    Defect(
+        "a dead holder is asked first each time",
+        "checkpoints that each wait for a host that never answers",
+        [
+            (transfer, "push_again", "host.late[h] = host.now + _LATE_US", "pass"),
+            (transfer, "push", "old[2] if old else 0", "0"),
+        ],
+        ["dead holder", "dead backup"],
+    ),
+    Defect(
+        "a gap stays in the flash of the host that declared it",
+        "a stream that ends for good where its operator moved",
+        [(Checkpoints, "commit", "p.record(r) + [r.gaps]", "p.record(r) + [[]]")],
+        ["drop and move"],
+    ),
+    Defect(
+        "a pending checkpoint that waited in vain stays in flash",
+        "a life that goes on from a checkpoint which nobody acknowledged",
+        [(Host, "tick", "inst.ck.discard()", "inst.ck.pending = []")],
+        ["stale pending"],
+    ),
+    Defect(
+        "a lost database is not noticed",
+        "an edge to the lake that waits for good for what is gone",
+        [(wiring, "contact", "sink.lost(first)", "return")],
+        ["gateway erased"],
     ),
 ]
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 
 import pytest
 from headwater.planread import LEVELS, STRATEGIES
@@ -15,10 +16,12 @@ from headwater_tools.processes import example
 from headwater_tools.sim import mix, record
 from headwater_tools.sim.mix import COUNTS, PROCESSES, Job, Outcome, kind_of, play
 from headwater_tools.sim.outbox import Outbox
-from headwater_tools.sim.scenario import Scenario
+from headwater_tools.sim.scenario import Scenario, hardware
+from headwater_tools.sim.storm import Storm
 
-CHUNK = 8
-SEEDS = 160
+CHUNK = 4
+SEEDS = 64
+SHARE_MIN = 0.05  # of the histories to which it applies have each kind of fault
 
 PLAY = """
 import json, sys
@@ -53,6 +56,37 @@ def test_the_mix_has_every_process_strategy_and_level():
     assert {kind_of(job.seed) for job in jobs} == set(PROCESSES) - {"mix"}
     assert {STRATEGIES[plan.strategy] for plan in plans} == set(STRATEGIES) - {"unsafe"}
     assert {LEVELS[plan.level] for plan in plans} == set(LEVELS)
+
+
+def test_every_special_kind_of_fault_belongs_to_a_share_of_the_histories():
+    applies, chosen, made_of = Counter(), Counter(), Counter()
+    seeds = range(1, 201)
+    for job in map(Job, seeds):
+        made = job.made()
+        boards = hardware(made.plan, job.seed, made.declared_kb)
+        storm = Storm(Scenario(made.plan, job.seed, made_of=boards))
+        applies.update(storm.special().keys())
+        chosen.update(storm.kinds.keys())
+        made_of["small log"] += bool(boards.sectors)
+        made_of["short frames"] += boards.mtu < 1400
+        made_of["bad clocks"] += boards.drift_ppm > 60
+    assert len(applies) == 14
+    assert min(chosen[kind] / applies[kind] for kind in applies) > 3 * SHARE_MIN
+    assert min(made_of.values()) > SHARE_MIN * len(seeds)
+
+
+def test_storms_are_mostly_short_and_a_minute_on_average():
+    lengths = [Job(seed).length() for seed in range(1000)]
+    assert (min(lengths), 295 < max(lengths) <= 300) == (25, True)
+    assert 50 < sum(lengths) / len(lengths) < 70
+    assert sorted(lengths)[500] < 40
+    assert Job(1, seconds=9).length() == 9
+
+
+def test_what_is_drawn_is_counted_and_told(capsys):
+    outcome = play(Job(3, "sp2", seconds=40))
+    assert outcome.drawn["power lost"] == sum(line.endswith(" loses power") for line in outcome.trace)
+    assert set(outcome.drawn) <= set(play(Job(3, "sp2", seconds=40)).drawn)
 
 
 @pytest.mark.parametrize("kind", sorted(mix.VARIANTS))

@@ -39,6 +39,7 @@ class Directed(Scenario):
     """A history in which only what its script says goes wrong, and when."""
 
     def __init__(self, seed: int, seconds: int = 20) -> None:
+        self.refused = 0  # changes that the gateway refused
         plan = self.process()
         super().__init__(plan, seed, seconds, faults=False, made_of=self.hardware(plan))
         for second, action in self.script():
@@ -72,7 +73,14 @@ class Directed(Scenario):
 
     def configure(self, v: int, **params: int) -> None:
         if self.node(GATEWAY).up:
-            self.world.call(self.node(GATEWAY), lambda host: host.configure(v, params))
+            self.world.call(self.node(GATEWAY), lambda host: self.ask(host, v, params), "configure")
+
+    def ask(self, host: Host, v: int, params: dict[str, int]) -> None:
+        """The gateway may refuse what is too much for now."""
+        try:
+            host.configure(v, params)
+        except ValueError:
+            self.refused += 1
 
     def move(self, v: int, to: int) -> None:
         """Start operator v elsewhere, as if its host were dead."""
@@ -441,7 +449,6 @@ class ManyDecisions(Directed):
     CHANGES = 80
 
     def __init__(self, seed: int, seconds: int = 50) -> None:
-        self.refused = 0
         super().__init__(seed, seconds)
 
     def process(self) -> Plan:
@@ -466,13 +473,7 @@ class ManyDecisions(Directed):
 
     def change(self, i: int) -> None:
         for v in [v.index for v in self.plan.vertices if v.kind]:
-            self.world.call(self.node(GATEWAY), partial(self.ask, v, i), "configure")
-
-    def ask(self, v: int, i: int, host: Host) -> None:
-        try:
-            host.configure(v, {"offset": 1 + i})
-        except ValueError:
-            self.refused += 1
+            self.configure(v, offset=1 + i)
 
 
 class ManyDecisionsOfTwo(ManyDecisions):
@@ -490,6 +491,30 @@ class ManyDecisionsOfTwo(ManyDecisions):
             p.lake("relay/" + name, shifted, cap=2000, durable="lake")
         plan: Plan = p.plan()
         return plan
+
+
+class ProposalLost(Directed):
+    """An operator proposes where a change takes effect, and loses power before it hears that this was
+    granted: its next life must stop there too.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.proposed = False
+        self.world.checks.append(self.watch)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.configure(SHIFTED, offset=7))]
+
+    def watch(self, node: Node) -> None:
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        if inst and inst.decisions and not self.proposed:
+            self.proposed = True
+            world = self.world
+            world.cut.add((GATEWAY, SPARE))
+            world.after(SECOND, lambda: self.crash(SPARE))
+            world.after(3 * SECOND // 2, lambda: self.boot(SPARE))
+            world.after(4 * SECOND, lambda: self.heal(GATEWAY, SPARE))
 
 
 class EpochClash(Directed):
@@ -756,6 +781,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "drop and move": DropMove,
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
+    "proposal lost": ProposalLost,
     "epoch clash": EpochClash,
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,

@@ -45,16 +45,39 @@ class Machine:
         self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
 
-    def position(self) -> list[int]:
-        return [*self.taken, self.fired, self.decided]
-
     def head(self, p: int) -> Entry | None:
         e = self.edges[p]
         line = self.run.entries(e.src, e.sport, self.incs[p])
+        at = self.ahead(p)
+        return line[at] if at < self.last(p) and not self.closed[p] else None
+
+    def last(self, p: int) -> int:
+        """Entries of an input that there are."""
+        e = self.edges[p]
         end = self.end(p)
-        if self.closed[p] or self.taken[p] >= (len(line) if end < 0 else end):
-            return None
-        return line[self.taken[p]]
+        return end if end >= 0 else len(self.run.entries(e.src, e.sport, self.incs[p]))
+
+    def ahead(self, p: int) -> int:
+        """Where the next entry of an input is that counts: what is older than the input was reopened for is
+        passed over, and when that happens makes no difference."""
+        e = self.edges[p]
+        at = self.taken[p]
+        if self.from_ts[p] and not self.closed[p]:
+            line = self.run.entries(e.src, e.sport, self.incs[p])
+            last = self.last(p)
+            while at < last and line[at][0] < self.from_ts[p]:
+                at += 1
+        return at
+
+    def stands_at(self, pos: list[int]) -> bool:
+        """Whether this is the position, give or take entries that are passed over."""
+        if pos[-2:] != [self.fired, self.decided]:
+            return False
+        for p, xi in enumerate(pos[:-2]):
+            if xi != self.taken[p] and not self.taken[p] < xi <= self.ahead(p):
+                return False
+        self.taken = list(pos[:-2])
+        return True
 
     def end(self, p: int) -> int:
         """How many entries of an input there are where its producer's log is gone, else -1."""
@@ -92,7 +115,7 @@ class Machine:
     def step(self) -> bool:
         """Take one entry or fire one timer, if that may be."""
         for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
-            if pos == self.position():
+            if self.stands_at(pos):
                 self.decided += 1
                 self.decide(content)
                 return True
@@ -147,10 +170,8 @@ class Machine:
     def take(self, p: int, ts: int) -> None:
         h = self.head(p)
         assert h is not None
-        self.taken[p] += 1
+        self.taken[p] = self.ahead(p) + 1
         silent = bool(self.edges[p].delay_us)
-        if h[0] < self.from_ts[p]:
-            return
         if len(h) > 2 and h[2] == "hole":
             if self.op.hole(p) and not silent:
                 for k in range(len(self.op.outs)):
