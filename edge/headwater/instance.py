@@ -271,7 +271,7 @@ class Instance:
             w = self.window[p]
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
             while n and e.from_ts and w.ts_of(0) < e.from_ts:
-                n = self._skip(e, w, n)
+                n = self._skip(e, w)
             have.append(n)
             if n and w.ts_of(0) + e.edge.delay_us < base:
                 base = w.ts_of(0) + e.edge.delay_us
@@ -366,8 +366,11 @@ class Instance:
                     inputs[p].taken(idx[p])
         return n
 
-    # Entries of a reopened input that are older than it may go back.
-    def _skip(self, e, w, n):
+    # Pass over an entry of a reopened input that is older than it may go back, but not over a request or a
+    # decision that is due there: how far this gets depends on what has arrived.
+    def _skip(self, e, w):
+        if not self._until_decision(e, e.until_request(1)):
+            return 0
         e.noted += 1
         e.taken(1)
         return e.read(w, self.size)
