@@ -60,7 +60,10 @@ class OutPort:
         self.alphabet = vertex.outs[number]
         self.stream = vertex.index * 8 + number
         self.logged = logged
-        self.spills = logged or any([e.policy == SPILL for e in edges])
+        # Inside a cycle a port blocks: what it spilled beyond the bound of a checkpoint could only be made
+        # safe by consumers that wait for it.
+        loops = any([e.cyclic for e in edges])
+        self.spills = logged or (not loops and any([e.policy == SPILL for e in edges]))
         self.source = not vertex.kind
         batch = host.plan.batch
         cap = 0
