@@ -48,6 +48,9 @@ class Sameness:
                 if data != self.granted.get(v):
                     self.granted[v] = data
                     self.untaken(v, -1)
+        for v, inst in host.instances.items():
+            if inst.epoch > (self.epochs[v], self.place[v]):
+                self.restarted(v, inst.epoch, node.number)
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
             inst = host.instances.get(v)
@@ -61,6 +64,15 @@ class Sameness:
             if start < ring.last:
                 self.look(port.vertex.name, (v, k, port.inc), ring, start, port.alphabet)
             self.seen[key] = (node.boots, ring.last)
+
+    def restarted(self, v: int, epoch: tuple[int, int], number: int) -> None:
+        """A host whose flash was erased has started an operator again by itself."""
+        self.world.note("%s starts itself at %s, epoch %d" % (
+            self.world.plan.vertices[v].name, self.world.name(number), epoch[0]
+        ))  # fmt: skip
+        away, self.place[v] = self.place[v], number
+        self.epochs[v] = epoch[0]
+        self.untaken(v, away)
 
     def untaken(self, v: int, away: int) -> None:
         """Forget what no consumer, but perhaps on host `away`, has taken of v and of all behind it."""
