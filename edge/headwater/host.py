@@ -525,7 +525,7 @@ class Host:
             ok = ok and sender in (m[3], 0)
         elif kind == wire.STORED:
             ok = sender in plan.keepers(m[1])
-        elif kind == wire.CKPT:
+        elif kind in (wire.CKPT, wire.FETCH):
             ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
         elif kind in (wire.GRANT, wire.TOLD, wire.STANDS) or kind == wire.CONFIG and m[2]:
             ok = sender == 0
@@ -533,8 +533,7 @@ class Host:
             ok = plan.may_run(m[1], sender)
             if kind in (wire.PROPOSE, wire.ASK, wire.STAND):
                 ok = ok and m[2][1] == sender and m[2][0] < _EPOCH_MAX
-            if kind not in (wire.FETCH, wire.CKPT):
-                ok = ok and self.outbox is not None
+            ok = ok and self.outbox is not None
         if not ok:
             self.count(ROLE)
         elif not self._sane(m):

@@ -153,7 +153,7 @@ def test_a_log_of_the_least_size_fills_up_and_goes_on(name: str, seed: int) -> N
     assert result.drawn["logs that filled up"] >= 1
 
 
-@pytest.mark.parametrize("name", ["dead holder", "dead backup"])
+@pytest.mark.parametrize("name", ["dead holder", "dead backup", "only keeps"])
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_a_dead_holder_costs_one_wait_and_not_one_for_each_checkpoint(name: str, seed: int) -> None:
     held(name, seed)

@@ -657,12 +657,13 @@ class DeadHolder(Directed):
 
     LEVEL = "peers=2"
     BACKUP: tuple[str, ...] = ()
+    STRATEGY = "ecoc"
 
     def __init__(self, seed: int, seconds: int = 60) -> None:
         super().__init__(seed, seconds)
 
     def process(self) -> Plan:
-        p = Process("ecgs", checkpoints="ecoc", every=500, level=self.LEVEL, batch=60)
+        p = Process("ecgs", checkpoints=self.STRATEGY, every=500, level=self.LEVEL, batch=60)
         for host in ("chest", "wrist", "belt"):
             p.host(host, heap_kb=256)
         stream = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
@@ -694,6 +695,18 @@ class DeadBackup(DeadHolder):
 
     LEVEL = "peer"
     BACKUP = ("wrist", "gateway")
+
+
+class OnlyKeeps(DeadHolder):
+    """The holder that is left keeps checkpoints of operators that it may not run, and they are longer than a
+    frame: it has to ask for each piece.
+    """
+
+    BACKUP = ("wrist", "gateway")
+    STRATEGY = "uncoordinated"
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware(mtu=256)
 
 
 class DeadSource(DeadInput):
@@ -793,6 +806,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "least log, greenhouse": SizedGreenhouse,
     "dead holder": DeadHolder,
     "dead backup": DeadBackup,
+    "only keeps": OnlyKeeps,
     "dead source": DeadSource,
     "erased home": ErasedHome,
     "erased before a checkpoint": ErasedBeforeCheckpoint,
