@@ -22,7 +22,6 @@ class Stream:
         self.durable = 0
         self.lake = 0
         self.ever = 0  # the most that was durable, before the database was lost perhaps
-        self.lost = 0  # rows up to this may have been lost with the database
 
 
 class Outbox:
@@ -50,7 +49,7 @@ class Outbox:
         for i in range(n):
             xi = batch.xi + i
             row = entry(batch, i)
-            self.duplicates += xi in s.rows and xi > s.lost
+            self.duplicates += xi in s.rows
             self.out_of_order += xi - 1 in s.rows and row[0] < s.rows[xi - 1][0]
             if xi in s.rows and s.rows[xi] != row:
                 self.world.error("edge %d xi %d: divergent rows %r and %r" % (edge, xi, s.rows[xi], row))
@@ -106,13 +105,11 @@ class Outbox:
             s.taken = s.durable
 
     def lost_database(self) -> None:
-        """A new and empty one: what the lake has is in the lake, the rest is gone, and nobody here knows
-        how far the lake is."""
+        """A new one, which goes on from what the lake has acknowledged; the rest is gone."""
         self.lost_power()
         self.last.clear()
         for s in self.streams.values():
             for xi in [xi for xi in s.rows if xi > s.lake]:
                 del s.rows[xi]
             s.gaps = [g for g in s.gaps if g[1] <= s.lake]
-            s.lost = max(s.lost, s.lake)
-            s.taken = s.durable = 0
+            s.taken = s.durable = s.lake
