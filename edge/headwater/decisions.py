@@ -307,11 +307,14 @@ def _say(host, to, kind, subject, *values):
 
 def _on_config(host, v, number, content):
     inst = host.instances.get(v)
-    if not inst or number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
+    if not inst or number != inst.decided + 1 or number in inst.decisions:
+        return
+    closes = inst.inputs[content[1]] if content[0] == "close" else None
+    if not inst.may_decide(closes):
         return  # the gateway offers it again
     if content[0] == "open":
         # What is older than it has taken it cannot take any more.
-        if not inst.front:
+        if not inst.front and any(inst.position()):
             return
         content[3] = max(content[3], inst.front + inst.past)
     if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
@@ -425,7 +428,13 @@ def _on_told(host, v, last):
         if len(kept) < len(inst.decisions):
             inst.decisions = kept  # the others were proposed in an earlier boot, and not granted
             _write(host, inst, kept)
-        from .restoring import note
+        from .restoring import note_running
 
-        note(host, v, inst.epoch, 1)
         inst.status = RUNNING
+        note_running(host, inst)
+        if inst.first:
+            from . import wiring
+
+            for e in inst.inputs:
+                if not e.contact:
+                    wiring.hello(host, e)

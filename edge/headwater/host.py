@@ -38,10 +38,11 @@ F_BOOT = 1
 F_FLOOR = 2
 F_LEARN = 5  # at a gateway that lost its database: a byte for each vertex, 1 while it is to be learned
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
-F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
+F_OP = 0x100  # + vertex: epoch of an operator hosted here, whether it still is, and who ran it before
 F_WHERE = 0x200  # + vertex: where an operator moved to
 F_STARTED = 0x480  # + vertex, at the gateway: log number of the host that started an operator first
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
+UNRECALLED = 3  # ... and some keeper or producer has not answered yet under this epoch
 PERMANENT = 0
 HELD = 3
 DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
@@ -307,6 +308,10 @@ class Host:
                 from . import decisions
 
                 (decisions.ask if inst.status == ASKING else decisions.propose)(self, inst)
+            if inst.unheard:
+                from . import transfer
+
+                transfer.recall(self, inst)
         if self.outbox is not None:
             from . import decisions
 
@@ -639,20 +644,21 @@ class Host:
         if inc != port.inc and kind != wire.HELLO:
             return
         if kind == wire.HELLO:
-            if inc != port.inc and inc != 0:
-                r.host = sender
-                self._answer(port, r, True)
-                return
-            nxt = m[4]
-            if not port.vertex.kind and inc == port.inc and nxt > port.ring.last + 1:
-                self.sources[edge.src].begin_again()  # more than it knows: it lost its numbering
-            if not port.on_hello(r, epoch, nxt):
+            if not port.fence(r, epoch):
                 self._refuse(port, r, sender)
                 return
             if edge.dst != OUTSIDE and r.local:
                 self._stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
                 r.local = None
             r.host = sender
+            if inc != port.inc and inc != 0:
+                r.live = False
+                self._answer(port, r, True)
+                return
+            nxt = m[4]
+            if not port.vertex.kind and inc == port.inc and nxt > port.ring.last + 1:
+                self.sources[edge.src].begin_again()  # more than it knows: it lost its numbering
+            port.on_hello(r, nxt)
             r.progress_us = self.now
             self._answer(port, r)
         elif epoch < r.epoch:

@@ -26,6 +26,7 @@ class InEdge:
         self.port = None  # the producer's port, where it runs on this host
         self.ring = None  # what has arrived from elsewhere
         self.contact = False
+        self.fenced = True  # the producer refuses older epochs than the sink's
         self.closed = False  # by decision: the merge goes on without it
         self.from_ts = 0  # entries older than this were given up when the input was reopened
         self.noted = 0  # entries that arrived too late to be taken

@@ -51,12 +51,14 @@ class Instance:
         self.inputs = inputs
         self.ports = ports
         self.status = RUNNING
+        self.former = vertex.hosts[0]  # the host that ran it before
+        self.unheard = []  # keepers that have not said yet which checkpoint they hold (transfer.recall)
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch = (1, vertex.hosts[0])
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
         self.depth = 0  # see settle_depth
-        self.front = 0  # ts of what was taken last, in this life, is front + past
+        self.front = 0  # ts of what was taken last is front + past
         self.past = 0
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
@@ -155,10 +157,11 @@ class Instance:
                     least = min(least, e.sink.depth if e else r.depth)
         self.depth = min(cap, least + 1)
 
-    # A decision may be taken here and now. Every producer refuses what older epochs acknowledge.
-    def may_decide(self):
+    # A decision may be taken here and now. Every producer refuses what older epochs acknowledge, and has
+    # named what it knows of, except that of the input which is to be closed.
+    def may_decide(self, closes=None):
         for e in self.inputs:
-            if not (e.contact or e.closed or e.other):
+            if not (e.fenced or e.closed or e.other or e is closes):
                 return False
         return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
 
@@ -234,7 +237,9 @@ class Instance:
             n = 1
             e.noted += 1
             e.taken(1)
-        elif w.hole:
+            return 1
+        e.from_ts = 0  # nothing older follows
+        if w.hole:
             self._hole(0, w)
             e.taken(1)
         else:
@@ -272,6 +277,8 @@ class Instance:
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
             while n and e.from_ts and w.ts_of(0) < e.from_ts:
                 n = self._skip(e, w)
+            if n:
+                e.from_ts = 0  # nothing older follows
             have.append(n)
             if n and w.ts_of(0) + e.edge.delay_us < base:
                 base = w.ts_of(0) + e.edge.delay_us

@@ -21,13 +21,15 @@ def activate(host, v, number):
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    note(host, v, epoch, UNTOLD)
+    former = host.where[v][2]
+    note(host, v, epoch, UNTOLD, former)
     held = transfer.held_pos(host, v)
     mine = transfer.held_pos(host, v, PERMANENT)
     if held and (not mine or further(held, mine)):
         store.put_blob(v * 4 + PERMANENT, store.get_blob(v * 4 + HELD))
     inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
     inst.status = ASKING
+    transfer.begin_recall(host, inst, former)
     moved(host, v, epoch, host.me)
     for e in inst.inputs:
         wiring.connect(host, e)
@@ -58,7 +60,7 @@ def _mine(host, v, epoch):
 def _end(host, inst, epoch):
     v = inst.vertex.index
     inst.status = STOPPED
-    note(host, v, inst.epoch, 0)
+    note(host, v, inst.epoch, 0, host.me)
     host.pushes.pop(v, None)
     for e in inst.inputs:
         host.inputs.pop(e.edge.index, None)

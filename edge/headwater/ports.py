@@ -290,12 +290,18 @@ class OutPort:
     def withdraw(self, xi, cid):
         self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
 
-    # The consumer of edge r speaks first. False where a newer epoch was here before.
-    def on_hello(self, r, epoch, nxt):
+    # The consumer of edge r speaks under this epoch. False where a newer one was here before; from here on
+    # nobody older acknowledges this edge, in no life of this host.
+    def fence(self, r, epoch):
         if epoch < r.epoch:
             return False
         if epoch > r.epoch:
-            self.raise_epoch(r, epoch)
+            r.epoch = epoch
+            self.save(r)
+        return True
+
+    # It speaks first, and wants what follows.
+    def on_hello(self, r, nxt):
         r.live = True
         r.depth = 0
         r.got = nxt - 1
@@ -307,14 +313,11 @@ class OutPort:
         for g in r.gaps:
             if g[0] <= nxt <= g[1]:
                 r.cur.xi = r.got = g[0] - 1
-        return True
 
     # An acknowledgement for edge r; False where it is refused.
     def on_safe(self, r, epoch, xi, name, holders, load):
-        if epoch < r.epoch:
+        if not self.fence(r, epoch):
             return False
-        if epoch > r.epoch:
-            self.raise_epoch(r, epoch)
         r.load = load
         moved = xi > r.safe or further(name, r.name)
         if moved or tuple(holders) != r.holders:
@@ -332,11 +335,6 @@ class OutPort:
                 self.save(r)
             self.trim()
         return True
-
-    # From here on nobody older acknowledges this edge, in no life of this host.
-    def raise_epoch(self, r, epoch):
-        r.epoch = epoch
-        self.save(r)
 
     # What is trimmed from RAM alone stands in the checkpoint that covers it; of such a stream flash
     # remembers the epoch.

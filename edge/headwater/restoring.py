@@ -2,7 +2,8 @@
 # transfer state that the checkpoint carries, and what its producers' names were then.
 
 from . import block, checkpoint_file, operators, pack, wiring
-from .host import DECISION, F_OP
+from .host import DECISION, F_OP, UNRECALLED, UNTOLD
+from .instance import ASKING
 from .operator import OperatorError
 from .refusals import CHECKPOINT
 
@@ -80,11 +81,14 @@ def _set(host, inst, body, op):
     inst.depth = 0
     inst.fired = pos[-2]
     inst.decided = pos[-1]
+    inst.front = inst.past = 0
     for e, xi, flag in zip(inst.inputs, pos, flags):
         e.reset(xi)
         e.closed = bool(flag[0])
         e.inc = flag[1]
         e.from_ts = flag[2]
+        if flag[2]:
+            inst.front = max(inst.front, flag[2] + e.edge.delay_us)
 
 
 # A pending checkpoint turned out to be acknowledged: go on from there.
@@ -115,6 +119,15 @@ def load_decisions(host, inst):
             inst.decisions[number] = (pos, content, granted)
 
 
-# What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD.
-def note(host, v, epoch, active):
-    host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], active]))
+# What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD, UNRECALLED.
+# former: the host that ran it before.
+def note(host, v, epoch, active, former):
+    host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], active, former]))
+
+
+# The same of an operator that runs here.
+def note_running(host, inst):
+    active = UNTOLD if inst.status == ASKING else 1
+    if active == 1 and (inst.unheard or not all([e.fenced for e in inst.inputs])):
+        active = UNRECALLED
+    note(host, inst.vertex.index, inst.epoch, active, inst.former)

@@ -57,9 +57,13 @@ def start(host, now, site_us, made, learn):
             continue
         data = store.get(F_OP + v.index)
         if data:
-            number, at, active = pack.loads(data)
+            number, at, active, former = pack.loads(data)
             if active:
                 inst = operator(host, v, (number, at), made.get(v.index))
+                if active != 1:
+                    from . import transfer
+
+                    transfer.begin_recall(host, inst, former)
                 if active == UNTOLD:
                     inst.status = ASKING
                     inst.ck.discard()

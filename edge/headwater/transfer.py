@@ -8,12 +8,14 @@
 # first. So one dead holder costs one retry, not one for each checkpoint.
 
 from . import checkpoint_file, wire
-from .host import HELD, PERMANENT, RETRY_US, UNTOLD
+from .host import HELD, PERMANENT, RETRY_US
 from .instance import ASKING, FETCHING
 from .log import LogFull
+from .plan import UNSAFE
 from .position import further
 from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
+RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
@@ -22,7 +24,7 @@ def handle(host, sender, m):
     if m[0] == wire.CKPT:
         _on_piece(host, sender, m[1], m[2], m[3], m[4], m[5], m[6])
     elif m[0] == wire.STORED:
-        _on_stored(host, sender, m[1], m[3])
+        _on_stored(host, sender, m[1], m[2], m[3], m[4])
     else:
         _on_fetch(host, sender, m[1], m[2], m[3])
 
@@ -86,9 +88,11 @@ def _piece(host, v, key, pos, epoch, to, offset):
     host.links[to].want(wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
 
 
-def _on_stored(host, sender, v, pos):
+def _on_stored(host, sender, v, epoch, pos, size):
     push = host.pushes.get(v)
     inst = host.instances.get(v)
+    if inst and sender in inst.unheard and tuple(epoch) == inst.epoch:
+        _on_recalled(host, inst, sender, pos, size)
     if push is None or inst is None or further(push[0], pos):
         return
     host.late.pop(sender, None)
@@ -150,12 +154,67 @@ def held_pos(host, v, slot=HELD):
 
 
 def _on_fetch(host, sender, v, pos, offset):
+    if offset >= RECALL:
+        key, have = _furthest(host, v)
+        epoch = (offset - RECALL, sender)
+        host.links[sender].want(wire.STORED, v, v, epoch, have or [0] * len(pos), host.store.blob_size(key))
+        return
     for slot in (PERMANENT, HELD):
         have = held_pos(host, v, slot)
         if have and not further(pos, have):
             inst = host.instances.get(v)
             _piece(host, v, v * 4 + slot, have, inst.epoch if inst else (0, 0), sender, offset)
             return
+
+
+# The furthest checkpoint of an operator that this host has: its key, and where it stands or None.
+def _furthest(host, v):
+    held = held_pos(host, v)
+    mine = held_pos(host, v, PERMANENT)
+    if mine and not (held and further(held, mine)):
+        return v * 4 + PERMANENT, mine
+    return v * 4 + HELD, held
+
+
+# ---- recalling: an operator that starts under a new epoch asks its keepers what they hold
+#
+# A producer names the checkpoint that it has trimmed for. One whose flash was erased, or that is lost,
+# names nothing; then the furthest checkpoint is known to its holders alone. Whoever goes on from an earlier
+# one can never have again what lies between. So the operator jumps to the furthest that a keeper holds,
+# and takes no source in a new incarnation before it has heard enough of them: a checkpoint that was
+# acknowledged is on as many others as the level says, beside the host that ran the operator before.
+
+
+def begin_recall(host, inst, former):
+    inst.former = former
+    inst.unheard = []
+    for e in inst.inputs:
+        e.fenced = False
+    if host.plan.level and host.plan.strategy != UNSAFE:
+        for h in host.plan.keepers(inst.vertex.index):
+            if h != host.me and h in host.links:
+                inst.unheard.append(h)
+    recall(host, inst)
+
+
+def recall(host, inst):
+    v = inst.vertex.index
+    left = [h for h in inst.unheard if h != inst.former]
+    if len(left) < host.plan.level and inst.status != FETCHING:
+        from .restoring import note_running
+
+        inst.unheard = []
+        note_running(host, inst)
+    for h in inst.unheard:
+        host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
+
+
+def _on_recalled(host, inst, sender, pos, size):
+    inst.unheard.remove(sender)
+    if size and (further(pos, inst.position()) or not inst.ck.pos and not any(inst.position())):
+        from . import wiring
+
+        wiring.seek(host, inst, pos, [sender])
 
 
 # ---- jumping to a checkpoint that a producer names
@@ -187,11 +246,11 @@ def _jump(host, inst):
                 continue
             if slot == HELD:
                 host.store.put_blob(v * 4 + PERMANENT, data)
-            restoring.note(host, v, inst.epoch, UNTOLD)
+            inst.status = ASKING
+            restoring.note_running(host, inst)
             inst.ck.discard()
             inst.ck.safe_pos = []
             restoring.load_decisions(host, inst)
-            inst.status = ASKING
             restoring.reconnect(host, inst)
             host.store_at_level(inst)
             decisions.ask(host, inst)

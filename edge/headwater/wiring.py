@@ -3,7 +3,7 @@
 # Who consumes speaks first, and takes and acknowledges nothing before the producer has answered:
 # only then does the producer refuse whoever consumed before.
 
-from .instance import FETCHING
+from .instance import ASKING, FETCHING
 from .plan import OUTSIDE, UNSAFE
 from .position import further
 from .refusals import BEHIND
@@ -70,22 +70,29 @@ def hello(host, e):
         if link:
             k = e.edge.index
             link.want(HELLO, k, k, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
-            if e.other:
-                from . import decisions
-
-                decisions.other(host, e)
+            ask_other(host, e)
         return
     r = port.reader(e.edge)
-    if e.inc != port.inc and not meet(host, e, port.inc, r.name, r.holders):
-        return
-    if not port.on_hello(r, e.sink.epoch, e.cur.xi + 1):
+    if not port.fence(r, e.sink.epoch):
         host._stop(e.sink, r.epoch)
         return
+    if e.inc != port.inc and not meet(host, e, port.inc, r.name, r.holders):
+        ask_other(host, e)
+        return
+    port.on_hello(r, e.cur.xi + 1)
     r.live = False
     contact(host, e, r.epoch, port.first_for(r), r.name, r.holders)
     for cr in port.crs:
         if cr[0] > e.cur.xi or cr[2]:
             e.on_request(cr[0], cr[1], cr[2])
+
+
+# Where the producer began another incarnation: ask for the decision to go on with it.
+def ask_other(host, e):
+    if e.other:
+        from . import decisions
+
+        decisions.other(host, e)
 
 
 # The producer's stream has another incarnation than the one taken so far. True where that is harmless:
@@ -97,20 +104,22 @@ def meet(host, e, inc, name, holders):
     if sink.ports == ():
         host.renumber(e, inc)
         return True
+    if sink.status == ASKING and sink.first:
+        return False  # perhaps it does not begin
     if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
         host.renumber(e, inc)
         if sink.first and all([i.inc or host.plan.vertices[i.edge.src].kind for i in sink.inputs]):
             sink.ck.begin()
         return True
     if name and not sink.ck.pos:
-        _seek(host, sink, name, holders)
-    else:
+        seek(host, sink, name, holders)
+    elif not sink.unheard:
         e.other = inc
     return False
 
 
 # The operator goes on from a checkpoint that a producer names, once it has it.
-def _seek(host, sink, name, holders):
+def seek(host, sink, name, holders):
     if sink.status != FETCHING or further(name, sink.target):
         sink.status = FETCHING
         sink.target = name
@@ -119,6 +128,8 @@ def _seek(host, sink, name, holders):
         from . import transfer
 
         transfer.fetch(host, sink)
+    elif not further(sink.target, name):
+        sink.fetch_from += [h for h in holders if h not in sink.fetch_from]
 
 
 # The producer answered: it knows our epoch from now on. Its name may be further than we are.
@@ -130,7 +141,7 @@ def contact(host, e, epoch, first, name, holders):
     if epoch < sink.epoch:
         return  # an answer to what was said under an older epoch, or of another incarnation
     if name and sink.ports and further(name, sink.position()):
-        _seek(host, sink, name, holders)
+        seek(host, sink, name, holders)
         return
     if e.cur.xi < first:
         if not sink.ports:
@@ -141,6 +152,11 @@ def contact(host, e, epoch, first, name, holders):
         else:
             e.reset(first)  # its source numbers on from a former version of the process
     e.contact = True
+    if not e.fenced:
+        e.fenced = True
+        from . import restoring
+
+        restoring.note_running(host, sink)
     e.ack = True
     e.said = -1
     if not sink.ports:

@@ -172,8 +172,7 @@ DEFECTS = [
         "acknowledgements of an older epoch are accepted",
         "an old instance trims what the new one needs",
         [
-            (OutPort, "on_safe", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
-            (OutPort, "on_hello", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
+            (OutPort, "fence", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
             (Host, "_on_consumer", "elif epoch < r.epoch:", "elif False:"),
         ],
         ["zombie"],
@@ -181,14 +180,14 @@ DEFECTS = [
     Defect(
         "first contact does not raise the epoch",
         "an old instance trims what the new one needs",
-        [(OutPort, "raise_epoch", "r.epoch = epoch", "pass")],
+        [(OutPort, "fence", "r.epoch = epoch", "pass")],
         ["zombie"],
     ),
     Defect(
         "the epoch is not persisted",
         "an old instance trims what the new one needs, after a restart of the producer",
         [
-            (OutPort, "raise_epoch", "self.save(r)", "pass"),
+            (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
         ],
         ["zombie after restart"],
