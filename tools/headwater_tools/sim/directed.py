@@ -399,7 +399,7 @@ class StalePending(Directed):
         return plan
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(1.7, lambda: self.cut(SPARE, GATEWAY))]
+        return [(2, lambda: self.cut(SPARE, GATEWAY))]
 
     def watch(self, node: Node) -> None:
         world, spare = self.world, self.node(SPARE)
@@ -530,13 +530,21 @@ class EpochClash(Directed):
 
 
 class GatewayErased(Directed):
-    """The gateway loses its database: its log is a new one, and its outbox is empty."""
+    """The gateway loses its database, and with it what the lake has not acknowledged: its log is a new one."""
 
     def __init__(self, seed: int, seconds: int = 40) -> None:
         super().__init__(seed, seconds)
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(10, lambda: self.world.erase(self.node(GATEWAY))), (12, lambda: self.boot(GATEWAY))]
+        def lake(is_open: bool) -> None:
+            self.world.outbox.lake_open = is_open
+
+        return [
+            (7, lambda: lake(False)),
+            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (12, lambda: self.boot(GATEWAY)),
+            (14, lambda: lake(True)),
+        ]
 
 
 class GatewayErasedAfterChanges(GatewayErased):
