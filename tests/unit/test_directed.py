@@ -42,9 +42,10 @@ def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     assert result.counts["lost"] == 0
 
 
+@pytest.mark.parametrize("name", ["erased", "erased at rest"])
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_an_operator_goes_on_when_the_flash_of_its_source_was_erased(seed: int) -> None:
-    scenario = SCHEDULES["erased"](seed)
+def test_an_operator_goes_on_when_the_flash_of_its_source_was_erased(seed: int, name: str) -> None:
+    scenario = SCHEDULES[name](seed)
     result = scenario.run()
     assert result.errors == []
     contents = [content[:2] for granted in scenario.world.decisions().values() for _, content in granted]

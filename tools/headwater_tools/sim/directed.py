@@ -322,6 +322,24 @@ class Erased(Directed):
         return super().arrived()
 
 
+class ErasedAtRest(Erased):
+    """The same after the operator has restarted, from a checkpoint behind which nothing was left to take: how
+    far the old incarnation went only that checkpoint knows.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        def save(host: Host) -> None:
+            ck = host.instances[SHIFTED].ck
+            ck.commit(ck._take(b"", 0), True)
+
+        return [
+            (6, lambda: self.crash(LEFT)),
+            (7, lambda: self.world.call(self.node(SPARE), save)),
+            (7.5, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (8, lambda: self.boot(LEFT, SPARE)),
+        ]
+
+
 class Behind(Directed):
     """A quiet board promised more than it sealed, and comes back where nobody tells it the time."""
 
@@ -796,6 +814,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "asleep": Asleep,
     "dropping": Dropping,
     "erased": Erased,
+    "erased at rest": ErasedAtRest,
     "behind": Behind,
     "full": Full,
     "stale pending": StalePending,
