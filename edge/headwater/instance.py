@@ -270,15 +270,18 @@ class Instance:
         ports = range(len(inputs))
         have = []
         off = []
+        old = ()  # reopened inputs whose next entries are older than they may go back
         base = FAR
         for p in ports:
             e = inputs[p]
             w = self.window[p]
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
-            while n and e.from_ts and w.ts_of(0) < e.from_ts:
-                n = self._skip(e, w)
-            if n:
-                e.from_ts = 0  # nothing older follows
+            if n and e.from_ts:
+                if w.ts_of(0) < e.from_ts:
+                    n = _before(w, n, e.from_ts)
+                    old += (p,)
+                else:
+                    e.from_ts = 0  # nothing older follows
             have.append(n)
             if n and w.ts_of(0) + e.edge.delay_us < base:
                 base = w.ts_of(0) + e.edge.delay_us
@@ -344,6 +347,14 @@ class Instance:
                         break
             if not ok:
                 break
+            if best in old:
+                # Passed over in its turn: the place of what follows is one, whatever has arrived when.
+                if n:
+                    break
+                e = inputs[best]
+                e.noted += 1
+                e.taken(1)
+                return 1
             if not n:
                 room = self._room(min(self.size, sum(left)))
                 if not room:
@@ -372,15 +383,6 @@ class Instance:
                 if idx[p]:
                     inputs[p].taken(idx[p])
         return n
-
-    # Pass over an entry of a reopened input that is older than it may go back, but not over a request or a
-    # decision that is due there: how far this gets depends on what has arrived.
-    def _skip(self, e, w):
-        if not self._until_decision(e, e.until_request(1)):
-            return 0
-        e.noted += 1
-        e.taken(1)
-        return e.read(w, self.size)
 
     # Obey the Check-Requests that are due.
     def _requests(self):
