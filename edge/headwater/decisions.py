@@ -313,10 +313,13 @@ def _on_config(host, v, number, content):
     if not inst.may_decide(closes):
         return  # the gateway offers it again
     if content[0] == "open":
-        # What is older than it has taken it cannot take any more.
+        # What is older than it has taken it cannot take any more, nor what is older than a boundary that it
+        # has given; what a former life has promised without the input lay before now.
         if not inst.front and any(inst.position()):
             return
-        content[3] = max(content[3], inst.front + inst.past)
+        content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])
+        if inst.inputs[content[1]].closed:
+            content[3] = max(content[3], host.site())
     if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
         propose(host, inst)
 

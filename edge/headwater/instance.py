@@ -477,9 +477,14 @@ class Instance:
             y.n = 1
             p.append(y, 1)
 
-    # Boundary of the outputs: nothing below it follows what has been emitted.
+    # Boundary of the outputs: nothing below it follows what has been emitted. None is given while a decision
+    # is under way here: it may take an input back that has a say in it.
     def bound(self):
         b = FAR
+        if self.decisions:
+            d = self.decisions.get(self.decided + 1)
+            if d is not None and d[0] == self.position():
+                return 0
         for e in self.inputs:
             if e.edge.delay_us or e.closed:
                 continue
