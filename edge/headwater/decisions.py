@@ -315,11 +315,15 @@ def _on_config(host, v, number, content):
     if content[0] == "open":
         # What is older than it has taken it cannot take any more, nor what is older than a boundary that it
         # has given; what a former life has promised without the input lay before now.
-        if not inst.front and any(inst.position()):
+        e = inst.inputs[content[1]]
+        if not e.closed and e.inc == content[2]:
+            content = ["set", {}]  # nothing to take back: a checkpoint from elsewhere knew of that incarnation
+        elif not inst.front and any(inst.position()):
             return
-        content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])
-        if inst.inputs[content[1]].closed:
-            content[3] = max(content[3], host.site())
+        else:
+            content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])
+            if e.closed:
+                content[3] = max(content[3], host.site())
     if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
         propose(host, inst)
 

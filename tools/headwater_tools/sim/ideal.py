@@ -245,13 +245,19 @@ class Ideal:
                     busy = True
 
     def first(self, v: int, port: int, e: Any) -> int:
-        """The incarnation that an input begins with: the one before that to which it changes by decision."""
+        """The incarnation that an input begins with: the one before that to which it changes by decision. An
+        input that was closed is taken back in the same one, perhaps."""
         incs = list(self.accepted.get(e.src, {}))
         took = [inc for inc in incs if (e.index, inc) in self.taken]
-        for _, content in self.decisions.get(v, ()):
-            if content[0] == "open" and content[1] == port and content[2] in incs:
+        closed = False
+        for pos, content in self.decisions.get(v, ()):
+            if content[0] == "set" or content[1] != port:
+                continue
+            if content[0] == "open" and content[2] in incs:
                 before = incs[: incs.index(content[2])]
-                return ([inc for inc in before if inc in took] or before or [content[2]])[-1]
+                had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]
+                return (had or ([] if closed else before) or [content[2]])[-1]
+            closed = content[0] == "close"
         return ([0, *incs] if not took else took)[-1]
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:
