@@ -261,7 +261,7 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     host._on_where(v, epoch, sender)
     store = host.store
     if learn:
-        _learn(host, sender, v, epoch, number, last, [values, refused])
+        _learn(host, sender, v, epoch, number, last, settled, [values, refused])
     if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
         store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
     known = changed(host, v)
@@ -270,36 +270,42 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
 
 
 # One more host has said what it knows of the decisions of operator v. That is enough when the host that runs
-# it has, and the other candidates have or had time to, and nothing is missing that it may propose.
-def _learn(host, sender, v, epoch, number, last, values):
+# it has, and the other candidates have or had time to, and nothing is missing that no checkpoint covers: the
+# next host to run it may ask for that.
+def _learn(host, sender, v, epoch, number, last, settled, values):
     store = host.store
     number = max(number, _granted_upto(host, v))
     last = max(last, number, _number(host, _F_NEXT + v))
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
         store.put_blob(_VALUES + v, pack.dumps(values))
-    since, stood = host.stood.setdefault(v, [host.now, []])
-    if sender not in stood:
-        stood.append(sender)
-    waits = [h for h in host.plan.vertices[v].hosts if h != host.me and h not in stood]
-    if host.where[v][2] not in stood or waits and host.now - since < _LEARN_US:
+    stood = host.stood.setdefault(v, [host.now, [], 0])
+    stood[2] = max(stood[2], settled)
+    since, heard, settled = stood
+    if sender not in heard:
+        heard.append(sender)
+    waits = [h for h in host.plan.vertices[v].hosts if h != host.me and h not in heard]
+    if host.where[v][2] not in heard or waits and host.now - since < _LEARN_US:
         return
-    for n in range(number + 1, last + 1):
+    for n in range(settled + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if not have:
             return
-        _grant(host, v, n, None, content)
+        if n > number:
+            _grant(host, v, n, None, content)
     host.unlearned.remove(v)
     left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
     store.put(F_LEARN, left)
 
 
-# Send, or hand over where it is for this host itself.
+# Send, or hand over where it is for this host itself. Of what bears a number each is said; of the rest a
+# later one replaces an earlier.
 def _say(host, to, kind, subject, *values):
     if to == host.me:
         handle(host, to, (kind,) + values)
     elif to in host.links:
-        host.links[to].want(kind, (subject, values[1]), *values)
+        number = values[2 if kind == wire.PROPOSE else 1]
+        host.links[to].want(kind, (subject, number), *values)
 
 
 # ---- at the operator
