@@ -33,6 +33,14 @@ def test_a_join_goes_on_without_a_dead_input_and_takes_it_back(seed: int) -> Non
     assert result.counts["lost"] == 0
 
 
+@pytest.mark.parametrize("name", ["taken back", "taken back late"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_input_is_taken_back_at_one_place_and_above_every_boundary(name: str, seed: int) -> None:
+    scenario, _ = held(name, seed)
+    contents = [content[0] for granted in scenario.world.decisions().values() for _, content in granted]
+    assert contents == ["close", "open"]
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     scenario = SCHEDULES["dropping"](seed)
@@ -133,6 +141,13 @@ def test_changes_go_on_after_a_lost_database() -> None:
     scenario, _ = held("gateway erased after changes", 1)
     offsets = [content[1]["offset"] for known in scenario.world.decisions().values() for _, content in known]
     assert offsets == [1, 2, 3, 4, 5, 50, 51, 52]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_changes_that_no_checkpoint_covers_outlive_the_database_and_a_move(seed: int) -> None:
+    scenario, _ = held("gateway erased, then moved", seed)
+    offsets = [content[1]["offset"] for known in scenario.world.decisions().values() for _, content in known]
+    assert offsets == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("seed", range(1, 3))

@@ -539,6 +539,40 @@ DEFECTS = [
         [(wiring, "contact", "sink.lost(first)", "return")],
         ["gateway erased"],
     ),
+    Defect(
+        "what an input held is passed over out of its turn",
+        "an entry whose like the first life passed over, taken by the second as if nothing waited before it",
+        [
+            (
+                Instance,
+                "_merge",
+                "n = _before(w, n, e.from_ts)",
+                "n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
+            )
+        ],
+        ["taken back"],
+    ),
+    Defect(
+        "an input is taken back below a boundary that was given without it",
+        "a union that has gone past what comes then",
+        [
+            (decisions, "_on_config", " + [p.bound for p in inst.ports]", ""),
+            (decisions, "_on_config", "if e.closed:", "if False:"),
+        ],
+        ["taken back late"],
+    ),
+    Defect(
+        "boundaries rise while a decision is under way",
+        "a union that has gone past what the decision takes back",
+        [(Instance, "bound", "if d is not None and d[0] == self.position():", "if False:")],
+        ["taken back late"],
+    ),
+    Defect(
+        "a gateway that lost its database learns the last decision alone",
+        "a host that takes an operator over without changes that were applied",
+        [(decisions, "_learn", "for n in range(settled + 1, last + 1):", "for n in range(number + 1, last + 1):")],
+        ["gateway erased, then moved"],
+    ),
 ]
 
 

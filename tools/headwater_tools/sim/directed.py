@@ -32,6 +32,7 @@ def relay(checkpoints: str = "uncoordinated") -> Plan:
 
 
 GATEWAY, LEFT, SPARE = 0, 1, 2
+RIGHT = 2
 SHIFTED = 1  # the operator's vertex
 
 
@@ -256,6 +257,82 @@ class DeadInput(Directed):
             (12, lambda: self.boot(2)),
             (14, lambda: world.call(self.node(GATEWAY), reopen)),
         ]
+
+
+class TakenBack(DeadInput):
+    """Nobody dies: what the closed input holds waits at the join, which takes it back and then loses power.
+    The second life meets all of that in one piece, and passes over what the first one did.
+    """
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, cap=900, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        box = self.world.outbox
+        return [
+            (5, lambda: setattr(box, "lake_open", False)),
+            (6, close),
+            (9, reopen),
+            (13, lambda: self.crash(GATEWAY)),
+            (13.5, lambda: self.boot(GATEWAY)),
+            (16, lambda: setattr(box, "lake_open", True)),
+        ]
+
+
+class TakenBackLate(DeadInput):
+    """A join hears late that it should take an input back, and later still that its proposal was granted. Its
+    other input is a button that nobody presses for long: meanwhile the join gives boundaries, and a union
+    behind it goes on by them. What is taken back lies above all of them.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.proposed = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        button = p.source("button", "v:i16", most_hz=2, on="right")
+        c = p.source("c", "v:i16", rate_hz=20, on="right")
+        join = Union().named("join").on("right", backup=["gateway", "left"])(button, a)
+        p.lake("pair/both", Union().named("both").on("right", backup=["gateway", "left"])(c, join), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = [v.index for v in self.plan.vertices if v.name == "join"][0]
+
+        def at_gateway(action: Any) -> None:
+            self.world.call(self.node(GATEWAY), action)
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, self.world.current(-1, 0), host.site())
+
+        return [
+            (5, lambda: at_gateway(lambda host: host.close(join, 1))),
+            (7, lambda: self.cut(GATEWAY, RIGHT)),
+            (7.1, lambda: at_gateway(reopen)),
+            (9.5, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        for inst in node.host.instances.values() if node.host else ():
+            if 2 in inst.decisions and not inst.decisions[2][2] and not self.proposed:
+                self.proposed = True
+                self.world.cut.add((GATEWAY, RIGHT))
+                self.world.after(3 * SECOND, lambda: self.heal(GATEWAY, RIGHT))
 
 
 class Asleep(DeadInput):
@@ -574,6 +651,35 @@ class GatewayErasedAfterChanges(GatewayErased):
         return [*changes, *super().script(), *later]
 
 
+class GatewayErasedThenMoved(GatewayErased):
+    """The same while no checkpoint covers the changes; then the operator starts on a host that never heard
+    of them. The gateway has learned all of them by then.
+    """
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
+        p.lake("relay/shifted", shifted, cap=900, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        box = self.world.outbox
+        changes = [(4 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
+        return [
+            (1, lambda: setattr(box, "lake_open", False)),
+            *changes,
+            *super().script(),
+            (20, lambda: self.crash(SPARE)),
+            (21, lambda: self.move(SHIFTED, LEFT)),
+            (24, lambda: setattr(box, "lake_open", True)),
+            (25, lambda: self.boot(SPARE)),
+        ]
+
+
 class ManyOperators(Directed):
     """So many operators on one board as the check lets be."""
 
@@ -811,6 +917,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "both ends": BothEnds,
     "request lost": RequestLost,
     "dead input": DeadInput,
+    "taken back": TakenBack,
+    "taken back late": TakenBackLate,
     "asleep": Asleep,
     "dropping": Dropping,
     "erased": Erased,
@@ -825,6 +933,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "epoch clash": EpochClash,
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,
+    "gateway erased, then moved": GatewayErasedThenMoved,
     "many operators": ManyOperators,
     "least log": Sized,
     "least log, large state": SizedLarge,
