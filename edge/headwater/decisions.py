@@ -323,7 +323,7 @@ def _on_config(host, v, number, content):
         # has given; what a former life has promised without the input lay before now.
         e = inst.inputs[content[1]]
         if not e.closed and e.inc == content[2]:
-            content = ["set", {}]  # nothing to take back: a checkpoint from elsewhere knew of that incarnation
+            content = ["set", {}]  # a checkpoint from elsewhere knew of it already
         elif not inst.front and any(inst.position()):
             return
         else:

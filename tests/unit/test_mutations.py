@@ -146,7 +146,7 @@ DEFECTS = [
         "a boundary lets its own ts through on any port",
         "entries of the same ts in another order in each life",
         [(Instance, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
-        ["sp2", "sp2 uncoordinated", "sp4 spare"],
+        ["sp2", "sp2 uncoordinated", "sp4 spare", "diamond"],
     ),
     Defect(
         "a boundary is applied before its xi",
@@ -570,7 +570,14 @@ DEFECTS = [
     Defect(
         "a gateway that lost its database learns the last decision alone",
         "a host that takes an operator over without changes that were applied",
-        [(decisions, "_learn", "for n in range(settled + 1, last + 1):", "for n in range(number + 1, last + 1):")],
+        [
+            (
+                decisions,
+                "_learn",
+                "for n in range(settled + 1, last + 1):",
+                "for n in range(number + 1, last + 1):",
+            )
+        ],
         ["gateway erased, then moved"],
     ),
 ]
