@@ -576,7 +576,8 @@ DEFECTS = [
                 "_learn",
                 "for n in range(settled + 1, last + 1):",
                 "for n in range(number + 1, last + 1):",
-            )
+            ),
+            (decisions, "_say", "values[2 if kind == wire.PROPOSE else 1]", "values[1]"),
         ],
         ["gateway erased, then moved"],
     ),

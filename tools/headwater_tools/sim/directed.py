@@ -672,7 +672,8 @@ class GatewayErasedThenMoved(GatewayErased):
         return [
             (1, lambda: setattr(box, "lake_open", False)),
             *changes,
-            *super().script(),
+            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (12, lambda: self.boot(GATEWAY)),
             (20, lambda: self.crash(SPARE)),
             (21, lambda: self.move(SHIFTED, LEFT)),
             (24, lambda: setattr(box, "lake_open", True)),
