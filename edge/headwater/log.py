@@ -704,6 +704,8 @@ class Log:
     # Copies what lives in sector p, where it is at most one part in `share` of a sector; p is free then.
     def _reclaim(self, p, share):
         seq = self._seq[p]
+        if not seq:  # it is free already: named void twice, it would stay so when it is in use again
+            return False
         blobs = [key for key, b in self._blobs.items() if self._touches(b, seq)]
         size = 0
         for key in blobs:
@@ -722,6 +724,7 @@ class Log:
             for key, xi, n, body in self._runs(p):
                 self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
+            self.sync()  # what is trimmed was not copied: flash says so before the sector is void
             self._drop_sector(p)
             self._out.append(p)
             self._write(_NOTE, 0, self._marked([p]), 1)
