@@ -288,6 +288,21 @@ class TakenBack(DeadInput):
         ]
 
 
+class PassedOver(DeadInput):
+    """An input is closed for a while, and taken back while its board is cut off. Then entries older and newer
+    than it may go back to come together, with a Check-Request among the older ones.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        return [
+            (6, close),
+            (6.2, lambda: self.cut(GATEWAY, RIGHT)),
+            (8, reopen),
+            (9, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+
 class TakenBackLate(DeadInput):
     """A join hears late that it should take an input back, and later still that its proposal was granted. Its
     other input is a button that nobody presses for long: meanwhile the join gives boundaries, and a union
@@ -920,6 +935,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead input": DeadInput,
     "taken back": TakenBack,
     "taken back late": TakenBackLate,
+    "passed over": PassedOver,
     "asleep": Asleep,
     "dropping": Dropping,
     "erased": Erased,
