@@ -139,6 +139,17 @@ class Checkpoints:
         if self.strategy != UNSAFE and not self.pos and not any(self.inst.position()):
             self.commit(self._take(b"", 0), True)
 
+    # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is stored
+    # at the plan's level it takes nothing: another host could not begin as it did, and would have to wait for
+    # ever for what consumers have of it already.
+    def begins(self):
+        return self.pos and not self.safe_pos and not any(self.pos[:-1])
+
+    # Take one where the operator stands, and wait for nobody.
+    def now(self):
+        if self.strategy != UNSAFE and not self.host.moving(self.inst):
+            self.commit(self._take(b"", 0), True)
+
     # ---- what
 
     def _take(self, cid, slot):

@@ -318,13 +318,15 @@ def _on_config(host, v, number, content):
     closes = inst.inputs[content[1]] if content[0] == "close" else None
     if not inst.may_decide(closes):
         return  # the gateway offers it again
+    if content[0] == "open" and not _covered(host, inst, content):
+        return
     if content[0] == "open":
         # What is older than it has taken it cannot take any more, nor what is older than a boundary that it
         # has given; what a former life has promised without the input lay before now.
         e = inst.inputs[content[1]]
         if not e.closed and e.inc == content[2]:
             content = ["set", {}]  # a checkpoint from elsewhere knew of it already
-        elif not inst.front and any(inst.position()):
+        elif not inst.front and any(inst.position()[:-1]):
             return
         else:
             content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])
@@ -334,13 +336,31 @@ def _on_config(host, v, number, content):
         propose(host, inst)
 
 
+# What was taken of an incarnation that is gone exists nowhere else: before a decision ends it here, a
+# checkpoint that covers it is stored at the plan's level. Else a restart could never come to the place
+# of that decision again.
+def _covered(host, inst, content):
+    e = inst.inputs[content[1]]
+    if content[2] == e.inc or host.plan.strategy == UNSAFE or inst.ck.safe(e) >= e.cur.xi:
+        return True
+    if not e.cur.xi and not inst.ck.pos:
+        return True
+    inst.ck.now()
+    return inst.ck.safe(e) >= e.cur.xi
+
+
 # The producer of input e began another incarnation: ask for a decision to go on with that one.
 def other(host, e):
     v = e.edge.dst
-    _say(host, 0, wire.CONFIG, v, v, 0, pack.dumps(["open", e.sink.inputs.index(e), e.other, 0]))
+    content = ["open", e.sink.inputs.index(e), e.other, 0]
+    if e.sink.status == RUNNING:
+        _covered(host, e.sink, content)
+    _say(host, 0, wire.CONFIG, v, v, 0, pack.dumps(content))
 
 
 def propose(host, inst):
+    if len(inst.decisions) >= OPEN_MAX and max(inst.decisions) == inst.decided:
+        inst.ck.now()  # no more can be open, and the one that its inputs wait for may be the next
     for number in sorted(inst.decisions):
         pos, content, done = inst.decisions[number]
         if not done:

@@ -143,6 +143,8 @@ def contact(host, e, epoch, first, name, holders):
     if name and sink.ports and further(name, sink.position()):
         seek(host, sink, name, holders)
         return
+    if sink.ports and sink.ck.begins():
+        return  # spoken to again until its first checkpoint is stored
     if e.cur.xi < first:
         if not sink.ports:
             sink.lost(first)

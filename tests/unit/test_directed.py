@@ -60,6 +60,21 @@ def test_an_operator_goes_on_when_the_flash_of_its_source_was_erased(seed: int, 
     assert contents == [["open", 0]]
 
 
+@pytest.mark.parametrize("name", ["erased and restarted", "erased among changes"])
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_the_place_where_a_new_incarnation_begins_is_reached_in_every_life(name: str, seed: int) -> None:
+    scenario = SCHEDULES[name](seed)
+    result = scenario.run()
+    assert result.errors == []
+    (granted,) = scenario.world.decisions().values()
+    assert [content[:2] for _, content in granted if content[0] == "open"] == [["open", 0]]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_operator_takes_nothing_before_others_know_how_it_began(seed: int) -> None:
+    held("begins unknown", seed)
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_what_a_full_log_refuses_is_a_hole_up_to_the_next_sample(seed: int) -> None:
     scenario = SCHEDULES["full"](seed)

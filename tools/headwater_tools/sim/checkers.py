@@ -385,14 +385,20 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
 
 
 def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
-    """Operators that do not stand where the ideal run stands, in words."""
+    """Operators that do not stand where the ideal run stands, or that never reach the place of a change that
+    was granted, in words."""
     found = []
+    decided = world.decisions()
     for v, machine in run.machines.items():
         inst = instance(world, place, v)
         name = world.plan.vertices[v].name
         if inst is None:
             found.append("%s runs nowhere" % name)
             continue
+        granted = decided.get(v, [])
+        if inst.decided < len(granted) and not stuck(world, inst):
+            text = "%s: stands at %r, change %d is granted at %r"
+            found.append(text % (name, inst.position(), inst.decided + 1, granted[inst.decided][0]))
         for p, e in enumerate(inst.inputs):
             same = world.plan.vertices[e.edge.src].kind or e.inc == machine.incs[p]
             if same and e.cur.xi < machine.taken[p]:

@@ -7,7 +7,7 @@ import random
 from functools import partial
 from typing import Any
 
-from headwater import reserve
+from headwater import reserve, wire
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.host import Host
@@ -430,6 +430,64 @@ class ErasedAtRest(Erased):
             (7.5, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
             (8, lambda: self.boot(LEFT, SPARE)),
         ]
+
+
+class ErasedAndRestarted(Erased):
+    """The same, and the operator loses power just after it was granted where it goes on with the new
+    incarnation. What it had of the old one since its last checkpoint is nowhere else any more.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.granted = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="uncoordinated", every=90, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        few = values >> Decimate(k=150).named("few").on("spare", backup=["gateway", "left"])
+        p.lake("relay/few", few)
+        plan: Plan = p.plan()
+        return plan
+
+    def watch(self, node: Node) -> None:
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        if inst and inst.decided and not self.granted:
+            self.granted = True
+            self.world.after(1, lambda: self.crash(SPARE))
+            self.world.after(SECOND, lambda: self.boot(SPARE))
+
+
+class ErasedAmongChanges(Erased):
+    """The same while so many changes are open as can be: no input brings another checkpoint to cover them,
+    and the decision to go on with the new incarnation must find room all the same.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        changes = [(6.25, lambda i=i: self.configure(SHIFTED, offset=i)) for i in range(1, 9)]
+        return [*super().script(), *changes]
+
+
+class BeginsUnknown(Directed):
+    """What an operator puts out reaches the lake, but no holder hears of the checkpoint with which it began
+    before its host dies. Another host goes on.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.deaf)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(5, lambda: [self.world.kill(self.node(SPARE)), self.move(SHIFTED, GATEWAY)])]
+
+    def deaf(self, node: Node) -> None:
+        host = node.host
+        if host and self.world.now < 5 * SECOND:
+            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
+        elif host:
+            host.__dict__.pop("_may_say", None)
 
 
 class Behind(Directed):
@@ -940,6 +998,9 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dropping": Dropping,
     "erased": Erased,
     "erased at rest": ErasedAtRest,
+    "erased and restarted": ErasedAndRestarted,
+    "erased among changes": ErasedAmongChanges,
+    "begins unknown": BeginsUnknown,
     "behind": Behind,
     "full": Full,
     "stale pending": StalePending,
