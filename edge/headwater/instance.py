@@ -294,6 +294,8 @@ class Instance:
                 if b < frontier:
                     frontier = b
             bounds.append(b)
+        if frontier == FAR:
+            return 0  # every input is closed: time stands still, or timers would fire for ever
         if self.timers and op.timer and frontier >= op.timer:
             return self._fire(op.timer)
         if base == FAR:

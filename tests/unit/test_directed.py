@@ -8,6 +8,7 @@ from headwater.check import check
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
 from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
 from headwater_tools.sim.scenario import Result
+from headwater_tools.sim.world import SITE_US
 
 
 def held(name: str, seed: int) -> tuple[Directed, Result]:
@@ -39,6 +40,13 @@ def test_an_input_is_taken_back_at_one_place_and_above_every_boundary(name: str,
     scenario, _ = held(name, seed)
     contents = [content[0] for granted in scenario.world.decisions().values() for _, content in granted]
     assert contents == ["close", "open"]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_time_stands_still_where_no_input_is_open(seed: int) -> None:
+    scenario, _ = held("no input open", seed)
+    (stream,) = scenario.world.outbox.streams.values()
+    assert 6_000_000 < max(row[0] for row in stream.rows.values()) - SITE_US < 8_000_000
 
 
 @pytest.mark.parametrize("seed", range(1, 4))

@@ -345,6 +345,12 @@ DEFECTS = [
         ["sp4 spare", "diamond", "sp2"],
     ),
     Defect(
+        "timers fire although no input is open",
+        "an operator that runs on to the end of all time, without end",
+        [(Instance, "_merge", "if frontier == FAR:", "if False:")],
+        ["no input open"],
+    ),
+    Defect(
         "feedback is merged without its delay",
         "a loop whose order depends on latency",
         [

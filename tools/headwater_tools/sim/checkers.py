@@ -320,8 +320,10 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     """Compare the lake with the ideal run. Counts; errors go to the world."""
     plan = world.plan
     entries, _ = accepted(world)
-    far = {v: SITE_US + world.now + 1000 * SECOND for v in entries}
-    ideal = Ideal(plan, entries, far, world.decisions(), {}, set(world.taken.furthest))
+    far = SITE_US + world.now + 1000 * SECOND
+    ideal = Ideal(
+        plan, entries, dict.fromkeys(entries, far), world.decisions(), {}, set(world.taken.furthest), far
+    )
     run = least(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
     for lines in entries.values():

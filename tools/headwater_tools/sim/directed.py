@@ -11,8 +11,21 @@ from headwater import reserve, wire
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.host import Host
+from headwater.operator import Operator
 from headwater.plan import Plan
-from headwater.process import Affine, Average, Decimate, Process, Sliding, Spec, SumJoin, Threshold, Union
+from headwater.process import (
+    Affine,
+    Average,
+    Decimate,
+    Process,
+    Sliding,
+    Spec,
+    SumJoin,
+    Threshold,
+    Tumbling,
+    Union,
+    operator,
+)
 
 from ..examples import sp4
 from .scenario import Scenario
@@ -246,7 +259,7 @@ class DeadInput(Directed):
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
-        join = [v.index for v in self.plan.vertices if v.kind][0]
+        join = self.join()
 
         def reopen(host: Host) -> None:
             host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
@@ -257,6 +270,9 @@ class DeadInput(Directed):
             (12, lambda: self.boot(2)),
             (14, lambda: world.call(self.node(GATEWAY), reopen)),
         ]
+
+    def join(self) -> int:
+        return [v.index for v in self.plan.vertices if v.kind][0]
 
 
 class TakenBack(DeadInput):
@@ -348,6 +364,51 @@ class TakenBackLate(DeadInput):
                 self.proposed = True
                 self.world.cut.add((GATEWAY, RIGHT))
                 self.world.after(3 * SECOND, lambda: self.heal(GATEWAY, RIGHT))
+
+
+class Ticks(Operator):
+    """How many times `us` have passed since the first element: a timer that never ends."""
+
+    IN = ("v:i16", "v:i16")
+    OUT = ("n:u32",)
+    PARAMS = "us:u32=100000"
+    STATE = "timer:i64 n:u32"
+    TIMED = True
+
+    def run(self: Any, x: Any, n: int) -> int:
+        self.timer = self.timer or x.ts_of(0) + self.us
+        return 0
+
+    def fire(self: Any) -> int:
+        self.timer += self.us
+        self.n += 1
+        self.y.cols[0][0] = self.n
+        return 1
+
+
+class NoInputOpen(DeadInput):
+    """Every input of an operator is closed, and stays so. Its time stands still, and so does time behind it:
+    timers that never end must not run on towards the end of all time."""
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        ticks = operator(Ticks)().named("ticks").on("gateway", backup=["left", "right"])(a, b)
+        windows = Tumbling(us=300_000, what="count", empty=1).named("windows")
+        p.lake("pair/windows", ticks >> windows.on("gateway", backup=["left", "right"]), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+        at_gateway = partial(self.world.call, self.node(GATEWAY))
+        return [
+            (6, lambda: at_gateway(lambda host: host.close(join, 0))),
+            (7, lambda: at_gateway(lambda host: host.close(join, 1))),
+        ]
 
 
 class Asleep(DeadInput):
@@ -994,6 +1055,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "taken back": TakenBack,
     "taken back late": TakenBackLate,
     "passed over": PassedOver,
+    "no input open": NoInputOpen,
     "asleep": Asleep,
     "dropping": Dropping,
     "erased": Erased,

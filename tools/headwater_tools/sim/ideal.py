@@ -108,6 +108,8 @@ class Machine:
             if not e.delay_us and not self.closed[p]:
                 h = self.head(p)
                 low = min(low, h[0] if h else self.produced(p))
+        if low == FAR:
+            low = self.run.shut
         if self.op.timer:
             low = min(low, self.op.timer)
         return low
@@ -125,7 +127,7 @@ class Machine:
             h = self.head(p)
             if h and (best < 0 or h[0] + e.delay_us < best_ts):
                 best, best_ts = p, h[0] + e.delay_us
-        if self.op.timer and self.frontier() >= self.op.timer:
+        if self.op.timer and self.op.timer <= self.frontier() < FAR:
             self.fire()
             return True
         if best < 0:
@@ -206,7 +208,8 @@ class Machine:
 class Ideal:
     """Run `plan` over what the sources accepted: `accepted` by source vertex, each of its incarnations in
     their order, with its entries; `bounds` by source vertex; `ends` of streams whose source was lost;
-    `taken`: (edge, incarnation) of which anything was ever taken."""
+    `taken`: (edge, incarnation) of which anything was ever taken; `shut`: up to where an operator has given
+    boundaries of which no input is open."""
 
     def __init__(
         self,
@@ -216,8 +219,10 @@ class Ideal:
         decisions: Any,
         ends: Ends,
         taken: set[tuple[int, int]],
+        shut: int = 0,
     ) -> None:
         self.plan = plan
+        self.shut = shut
         self.ends = ends
         self.taken = taken
         self.accepted = accepted
