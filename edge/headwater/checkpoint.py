@@ -137,7 +137,7 @@ class Checkpoints:
     # The operator begins: it is known from now on with which incarnations of its inputs.
     def begin(self):
         if self.strategy != UNSAFE and not self.pos and not any(self.inst.position()):
-            self.commit(self._take(b"", 0), True)
+            self.now()
 
     # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is stored
     # at the plan's level it takes nothing: another host could not begin as it did, and would have to wait for
@@ -250,7 +250,7 @@ class Checkpoints:
         if whole and self._behind(c):
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
-        parts = checkpoint_file.permanent(c.body, self._transfer(c, whole), names)
+        parts = checkpoint_file.permanent(inst.epoch, c.body, self._transfer(c, whole), names)
         try:
             self.host.store.put_blob(self.host.blob(inst, 0), parts)
         except LogFull:
@@ -288,6 +288,8 @@ class Checkpoints:
             return
         self.safe_pos = pos
         self.holders = holders
+        if self.inst.unsettled:
+            self.host.settled(self.inst)
         self.host.forget_decisions(self.inst, pos[-1])
         self.announce()
         self.settle()

@@ -1,6 +1,7 @@
-# A stored checkpoint: its bytes, and reading them totally. Nobody else knows the layout (SPEC.md, "Checkpoints").
+# A stored checkpoint: its bytes, and reading them totally. No other module knows the layout (SPEC.md,
+# "Checkpoints").
 #
-#   permanent  u32 length of the body, body, transfer state
+#   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body
 #   body       [FORMAT, version, position, outs, inputs, changed, state]
 #   transfer   [[start, [block ..]] of every output port, [consumer ..] of every output port]
@@ -10,7 +11,16 @@
 
 from . import pack
 
+try:
+    from micropython import const
+except ImportError:
+
+    def const(value):
+        return value
+
+
 FORMAT = 1
+_HEAD = const(8)
 
 
 # Bytes of the body. flags: of every input [closed, incarnation, from ts].
@@ -20,8 +30,25 @@ def body(version, pos, outs, flags, changed, state):
 
 # The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks];
 # names: of every output port what it knows of its consumers.
-def permanent(body, parts, names):
-    return [len(body).to_bytes(4, "little"), body, pack.dumps([parts, names])]
+def permanent(epoch, body, parts, names):
+    return [_head(epoch, len(body)), body, pack.dumps([parts, names])]
+
+
+def _head(epoch, length):
+    return length.to_bytes(3, "little") + bytes([epoch[1]]) + epoch[0].to_bytes(4, "little")
+
+
+# The epoch that keeps a permanent checkpoint; and the same checkpoint, kept by another one.
+def epoch(data):
+    return (int.from_bytes(bytes(data[4:8]), "little"), data[3])
+
+
+def kept_by(epoch, data):
+    return [_head(epoch, _length(data)), memoryview(data)[_HEAD:]]
+
+
+def _length(data):
+    return int.from_bytes(bytes(data[:3]), "little")
 
 
 def pending(cid, body):
@@ -50,12 +77,12 @@ def read_body(v, data):
 
 # (body, parts, names) of a permanent checkpoint of vertex v, or None.
 def read_permanent(v, data):
-    n = int.from_bytes(bytes(data[:4]), "little")
-    found = read_body(v, data[4 : 4 + n])
+    n = _HEAD + _length(data)
+    found = read_body(v, data[_HEAD:n])
     if found is None:
         return None
     try:
-        parts, names = pack.loads(bytes(data[4 + n :]))
+        parts, names = pack.loads(bytes(data[n:]))
         if len(parts) != len(v.outs) or len(names) != len(v.outs):
             return None
         for start, blocks in parts:
@@ -77,9 +104,14 @@ def read_permanent(v, data):
 def position(v, data):
     if not data:
         return None
-    n = int.from_bytes(bytes(data[:4]), "little")
-    found = read_body(v, data[4 : 4 + n])
+    found = read_body(v, data[_HEAD : _HEAD + _length(data)])
     return found[2] if found else None
+
+
+# (epoch that keeps it, where it stands) of a permanent checkpoint, or None.
+def place(v, data):
+    pos = position(v, data)
+    return (epoch(data), pos) if pos else None
 
 
 # (id, body) of a pending checkpoint, or None.

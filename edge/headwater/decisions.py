@@ -453,7 +453,7 @@ def ask(host, inst):
 
 def _on_told(host, v, last):
     inst = host.instances.get(v)
-    if inst and inst.status == ASKING:
+    if inst and inst.status == ASKING and not inst.recalling:
         for n in range(inst.decided + 1, last + 1):
             if n not in inst.decisions or not inst.decisions[n][2]:
                 return  # one was lost on the way: ask again

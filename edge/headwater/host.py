@@ -14,8 +14,8 @@ from .batch import Batch
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .once import let_go
 from .plan import OUTSIDE
-from .ring import Cursor
 from .refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
+from .ring import Cursor
 from .seal import OPENED, TAKEN
 
 try:
@@ -42,7 +42,7 @@ F_OP = 0x100  # + vertex: epoch of an operator hosted here, whether it still is,
 F_WHERE = 0x200  # + vertex: where an operator moved to
 F_STARTED = 0x480  # + vertex, at the gateway: log number of the host that started an operator first
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
-UNRECALLED = 3  # ... and some keeper or producer has not answered yet under this epoch
+UNSETTLED = 3  # ... or this epoch has no checkpoint at the plan's level yet, or not met a producer
 PERMANENT = 0
 HELD = 3
 DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
@@ -308,7 +308,7 @@ class Host:
                 from . import decisions
 
                 (decisions.ask if inst.status == ASKING else decisions.propose)(self, inst)
-            if inst.unheard:
+            if inst.unsettled:
                 from . import transfer
 
                 transfer.recall(self, inst)
@@ -397,7 +397,7 @@ class Host:
         return inst.vertex.index in self.pushes
 
     def store_at_level(self, inst):
-        if inst.status == STOPPED:
+        if inst.status == STOPPED or inst.recalling:
             return
         if not self.plan.level:
             inst.ck.stored(inst.ck.pos, (self.me,))
@@ -405,6 +405,13 @@ class Host:
         from . import transfer
 
         transfer.push(self, inst)
+
+    # The epoch of an operator has a checkpoint at the plan's level.
+    def settled(self, inst):
+        from . import restoring
+
+        inst.unsettled = False
+        restoring.note_running(self, inst)
 
     # ---- where operators run
 

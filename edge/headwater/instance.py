@@ -52,7 +52,10 @@ class Instance:
         self.ports = ports
         self.status = RUNNING
         self.former = vertex.hosts[0]  # the host that ran it before
-        self.unheard = []  # keepers that have not said yet which checkpoint they hold (transfer.recall)
+        self.recalling = False  # until it is known which checkpoints its keepers hold (transfer.recall)
+        self.unheard = []  # keepers that have not said so yet
+        self.made = (0, 0)  # the epoch that made the checkpoint from which this one began
+        self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch = (1, vertex.hosts[0])
         self.fired = 0  # ts up to which timers have fired
@@ -140,10 +143,12 @@ class Instance:
     # again, in steps along the edges: 0 while one of its own consumers is ahead of it or has not said
     # how far it is; else one more than the least of its consumers. It counts up to the number of
     # vertices and stays there for this life, feedback or not. Only from then on may something be
-    # decided that a former life did not know of: no consumer's consumer has seen the other course.
+    # decided that a former life did not know of: no consumer's consumer has seen the other course. It
+    # counts from when a checkpoint of the present epoch is stored at the plan's level: until then a later
+    # epoch may go on from one of a former epoch that stands further.
     def settle_depth(self):
         cap = len(self.host.plan.vertices)
-        if self.depth >= cap:
+        if self.depth >= cap or self.unsettled:
             return
         least = cap
         for p in self.ports:

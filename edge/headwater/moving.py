@@ -4,9 +4,8 @@
 # then on it says and takes nothing for that operator any more.
 
 from . import pack, wire, wiring
-from .host import F_OP, F_WHERE, HELD, PERMANENT, UNTOLD
+from .host import F_OP, F_WHERE, PERMANENT, UNTOLD
 from .instance import ASKING, STOPPED
-from .position import further
 from .restoring import note
 
 
@@ -23,10 +22,9 @@ def activate(host, v, number):
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
     former = host.where[v][2]
     note(host, v, epoch, UNTOLD, former)
-    held = transfer.held_pos(host, v)
-    mine = transfer.held_pos(host, v, PERMANENT)
-    if held and (not mine or further(held, mine)):
-        store.put_blob(v * 4 + PERMANENT, store.get_blob(v * 4 + HELD))
+    key, have = transfer.newest(host, v)
+    if have and key != v * 4 + PERMANENT:
+        store.put_blob(v * 4 + PERMANENT, store.get_blob(key))
     inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
     inst.status = ASKING
     transfer.begin_recall(host, inst, former)
@@ -34,8 +32,7 @@ def activate(host, v, number):
     for e in inst.inputs:
         wiring.connect(host, e)
     wiring.again(host)
-    if inst.ck.pos:
-        host.store_at_level(inst)
+    transfer.recall(host, inst)
     decisions.ask(host, inst)
 
 

@@ -12,3 +12,9 @@ def rank(pos):
 
 def further(a, b):
     return rank(a) > rank(b)
+
+
+# Which of two checkpoints counts, each an epoch and a position. One of an earlier epoch may stand further
+# and lie on a course that the later epoch has left: what was acknowledged of it the later one has seen.
+def newer(a, b):
+    return (a[0], rank(a[1])) > (b[0], rank(b[1]))

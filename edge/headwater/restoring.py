@@ -2,7 +2,7 @@
 # transfer state that the checkpoint carries, and what its producers' names were then.
 
 from . import block, checkpoint_file, operators, pack, wiring
-from .host import DECISION, F_OP, UNRECALLED, UNTOLD
+from .host import DECISION, F_OP, UNSETTLED, UNTOLD
 from .instance import ASKING
 from .operator import OperatorError
 from .refusals import CHECKPOINT
@@ -39,6 +39,7 @@ def restore(host, inst, data):
         p.trim()
         p.give_up_lost()
     inst.ck.pos = body[2]
+    inst.made = checkpoint_file.epoch(data)
     return True
 
 
@@ -119,7 +120,7 @@ def load_decisions(host, inst):
             inst.decisions[number] = (pos, content, granted)
 
 
-# What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD, UNRECALLED.
+# What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD, UNSETTLED.
 # former: the host that ran it before.
 def note(host, v, epoch, active, former):
     host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], active, former]))
@@ -128,6 +129,6 @@ def note(host, v, epoch, active, former):
 # The same of an operator that runs here.
 def note_running(host, inst):
     active = UNTOLD if inst.status == ASKING else 1
-    if active == 1 and (inst.unheard or not all([e.fenced for e in inst.inputs])):
-        active = UNRECALLED
+    if active == 1 and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
+        active = UNSETTLED
     note(host, inst.vertex.index, inst.epoch, active, inst.former)

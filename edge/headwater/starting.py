@@ -3,7 +3,7 @@
 from . import checkpoint_file, pack, reserve, restoring, wire, wiring
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
-from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_LEARN, F_OP, F_WHERE, PERMANENT, UNTOLD, Link
+from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_LEARN, F_OP, F_WHERE, PERMANENT, Link
 from .inputs import InEdge
 from .instance import ASKING, WAITING, Instance
 from .plan import ECOC, FLASH, OUTSIDE
@@ -64,7 +64,7 @@ def start(host, now, site_us, made, learn):
                     from . import transfer
 
                     transfer.begin_recall(host, inst, former)
-                if active == UNTOLD:
+                if active != 1:
                     inst.status = ASKING
                     inst.ck.discard()
                 if (number, at) > host.where[v.index][:2]:
@@ -83,7 +83,11 @@ def start(host, now, site_us, made, learn):
     wiring.wire(host)
     store.ensure_reserve(reserve.blobs(plan, me, store.blob_size(DEPLOYMENT)))
     for inst in list(host.instances.values()):
-        if inst.ck.pos:
+        if inst.unsettled:
+            from . import transfer
+
+            transfer.recall(host, inst)
+        elif inst.ck.pos:
             host.store_at_level(inst)
     for inst in list(host.instances.values()):
         if inst.status == ASKING:

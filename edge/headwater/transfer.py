@@ -1,8 +1,9 @@
 # Checkpoints on their way between hosts: to the holders that the plan's level wants, and to an
 # operator whose producer names one that is further than its own.
 #
-# A holder keeps the checkpoint with the furthest position, and offers it to whoever stores an earlier
-# one; it confirms only what it has read, and what is in its flash. Pieces are asked for one by one.
+# A holder keeps the checkpoint of the newest epoch, of one epoch the furthest, and offers it to whoever
+# stores an earlier one; it confirms only what it has read, and what is in its flash. Pieces are asked for
+# one by one.
 #
 # Holders that did not confirm in time are remembered (Host.late): the next checkpoint goes to others
 # first. So one dead holder costs one retry, not one for each checkpoint.
@@ -12,11 +13,12 @@ from .host import HELD, PERMANENT, RETRY_US
 from .instance import ASKING, FETCHING
 from .log import LogFull
 from .plan import UNSAFE
-from .position import further
+from .position import further, newer
 from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
 RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
+_LOST_US = 30000000  # a keeper that has not answered for so long is taken for lost
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
 
@@ -89,11 +91,15 @@ def _piece(host, v, key, pos, epoch, to, offset):
 
 
 def _on_stored(host, sender, v, epoch, pos, size):
-    push = host.pushes.get(v)
     inst = host.instances.get(v)
-    if inst and sender in inst.unheard and tuple(epoch) == inst.epoch:
-        _on_recalled(host, inst, sender, pos, size)
-    if push is None or inst is None or further(push[0], pos):
+    if inst is None:
+        return
+    if size >= RECALL:
+        if size - RECALL == inst.epoch[0] and sender in inst.unheard:
+            _on_recalled(host, inst, sender, tuple(epoch), pos)
+        return
+    push = host.pushes.get(v)
+    if push is None or tuple(epoch) != inst.epoch or further(push[0], pos):
         return
     host.late.pop(sender, None)
     if sender not in push[1]:
@@ -112,16 +118,17 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         return
     link = host.links[sender]
     key = v * 4 + HELD
-    have = held_pos(host, v)
-    if have and not further(pos, have):
-        link.want(wire.STORED, v, v, epoch, have, size)
+    here = (tuple(epoch), pos)
+    have = place(host, v, HELD)
+    if have and not newer(here, have):
+        link.want(wire.STORED, v, v, have[0], have[1], size)
     else:
         inc = host.incoming.get(v)
-        if inc is None or inc[0] != pos or inc[1] != size:
-            if inc is not None and further(inc[0], pos) and host.now - inc[4] < RETRY_US:
+        if inc is None or inc[0] != here or inc[1] != size:
+            if inc is not None and newer(inc[0], here) and host.now - inc[4] < RETRY_US:
                 return
             try:
-                inc = host.incoming[v] = [pos, size, bytearray(size), 0, host.now]
+                inc = host.incoming[v] = [here, size, bytearray(size), 0, host.now]
             except MemoryError:
                 host.count(NO_HEAP)
                 return
@@ -134,7 +141,7 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
             return
         del host.incoming[v]
         found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
-        if found is None or found[0][2] != pos:
+        if found is None or (checkpoint_file.epoch(inc[2]), found[0][2]) != here:
             host.count(CHECKPOINT)
             return
         found = None
@@ -149,72 +156,86 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         _jump(host, inst)
 
 
-def held_pos(host, v, slot=HELD):
-    return checkpoint_file.position(host.plan.vertices[v], host.store.get_blob(v * 4 + slot))
+# (epoch, position) of a checkpoint that is stored here, or None.
+def place(host, v, slot):
+    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(v * 4 + slot))
+
+
+# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, or None for that.
+def newest(host, v):
+    held = place(host, v, HELD)
+    mine = place(host, v, PERMANENT)
+    if mine and not (held and newer(held, mine)):
+        return v * 4 + PERMANENT, mine
+    return v * 4 + HELD, held
 
 
 def _on_fetch(host, sender, v, pos, offset):
+    key, have = newest(host, v)
     if offset >= RECALL:
-        key, have = _furthest(host, v)
-        epoch = (offset - RECALL, sender)
-        host.links[sender].want(wire.STORED, v, v, epoch, have or [0] * len(pos), host.store.blob_size(key))
-        return
-    for slot in (PERMANENT, HELD):
-        have = held_pos(host, v, slot)
-        if have and not further(pos, have):
-            inst = host.instances.get(v)
-            _piece(host, v, v * 4 + slot, have, inst.epoch if inst else (0, 0), sender, offset)
-            return
-
-
-# The furthest checkpoint of an operator that this host has: its key, and where it stands or None.
-def _furthest(host, v):
-    held = held_pos(host, v)
-    mine = held_pos(host, v, PERMANENT)
-    if mine and not (held and further(held, mine)):
-        return v * 4 + PERMANENT, mine
-    return v * 4 + HELD, held
+        epoch, at = have or ((0, 0), [0] * len(pos))
+        host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
+    elif have and not further(pos, have[1]):
+        _piece(host, v, key, have[1], have[0], sender, offset)
 
 
 # ---- recalling: an operator that starts under a new epoch asks its keepers what they hold
 #
 # A producer names the checkpoint that it has trimmed for. One whose flash was erased, or that is lost,
-# names nothing; then the furthest checkpoint is known to its holders alone. Whoever goes on from an earlier
-# one can never have again what lies between. So the operator jumps to the furthest that a keeper holds,
-# and takes no source in a new incarnation before it has heard enough of them: a checkpoint that was
-# acknowledged is on as many others as the level says, beside the host that ran the operator before.
+# names nothing; then the newest checkpoint is known to its holders alone, and whoever goes on from an
+# earlier one can never have again what lies between. So the operator first hears its former host, or so
+# many keepers that one of them holds what was acknowledged: that was stored on one host more than the level
+# says, and no more hosts than that are lost. Who answers that there is none may have lost it; who does not
+# answer for _LOST_US is taken for lost. The operator goes on from the newest. What it missed was
+# acknowledged to nobody; and as soon as a checkpoint is stored at the plan's level under its own epoch,
+# nobody will go on from that any more.
 
 
 def begin_recall(host, inst, former):
     inst.former = former
+    inst.recalling = True
+    inst.recall_us = host.now
+    inst.blank = 0 if newest(host, inst.vertex.index)[1] else 1  # keepers that have none
+    inst.unsettled = host.plan.strategy != UNSAFE
     inst.unheard = []
     for e in inst.inputs:
         e.fenced = False
-    if host.plan.level and host.plan.strategy != UNSAFE:
+    if host.plan.level and inst.unsettled:
         for h in host.plan.keepers(inst.vertex.index):
             if h != host.me and h in host.links:
                 inst.unheard.append(h)
-    recall(host, inst)
 
 
+# Ask those that have not answered; or do what is left to do after the answers.
 def recall(host, inst):
     v = inst.vertex.index
-    left = [h for h in inst.unheard if h != inst.former]
-    if len(left) < host.plan.level and inst.status != FETCHING:
-        from .restoring import note_running
+    if inst.recalling:
+        silent = len(inst.unheard)
+        hidden = silent if host.now - inst.recall_us >= _LOST_US else silent + inst.blank
+        if inst.status != FETCHING and (not silent or hidden <= host.plan.level):
+            inst.recalling = False
+            inst.unheard = []
+            data = host.store.get_blob(host.blob(inst, PERMANENT))
+            if data:
+                host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
+                host.store_at_level(inst)
+        for h in inst.unheard:
+            host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
+    if inst.unsettled and not inst.recalling and not inst.ck.pos:
+        inst.ck.now()
 
-        inst.unheard = []
-        note_running(host, inst)
-    for h in inst.unheard:
-        host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
 
-
-def _on_recalled(host, inst, sender, pos, size):
+def _on_recalled(host, inst, sender, epoch, pos):
     inst.unheard.remove(sender)
-    if size and (further(pos, inst.position()) or not inst.ck.pos and not any(inst.position())):
+    if not epoch[0]:
+        inst.blank += 1
+    elif sender == inst.former:
+        inst.unheard = []  # it has whatever was acknowledged
+    if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
         from . import wiring
 
-        wiring.seek(host, inst, pos, [sender])
+        wiring.seek(host, inst, pos, [sender], epoch)
+    recall(host, inst)
 
 
 # ---- jumping to a checkpoint that a producer names
@@ -233,26 +254,29 @@ def fetch(host, inst):
         host.links[h].want(wire.FETCH, v, v, inst.target, got[3] if got else 0)
 
 
-# Restore from the held checkpoint if it is the one we wait for, or a later one.
+# Restore from the newest checkpoint here if it is the one we wait for, or a later one.
 def _jump(host, inst):
     v = inst.vertex.index
-    for slot in (HELD, PERMANENT):
-        pos = held_pos(host, v, slot)
-        if pos and not further(inst.target, pos):
-            from . import decisions, restoring
+    key, have = newest(host, v)
+    if not have or have[0] < inst.target_epoch or further(inst.target, have[1]):
+        return False
+    from . import decisions, restoring
 
-            data = host.store.get_blob(v * 4 + slot)
-            if not restoring.restore(host, inst, data):
-                continue
-            if slot == HELD:
-                host.store.put_blob(v * 4 + PERMANENT, data)
-            inst.status = ASKING
-            restoring.note_running(host, inst)
-            inst.ck.discard()
-            inst.ck.safe_pos = []
-            restoring.load_decisions(host, inst)
-            restoring.reconnect(host, inst)
-            host.store_at_level(inst)
-            decisions.ask(host, inst)
-            return True
-    return False
+    data = host.store.get_blob(key)
+    if not restoring.restore(host, inst, data):
+        return False
+    if key != host.blob(inst, PERMANENT):
+        host.store.put_blob(
+            host.blob(inst, PERMANENT), data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data)
+        )
+    inst.status = ASKING
+    restoring.note_running(host, inst)
+    inst.ck.discard()
+    inst.ck.safe_pos = []
+    restoring.load_decisions(host, inst)
+    restoring.reconnect(host, inst)
+    host.store_at_level(inst)
+    if inst.recalling:
+        recall(host, inst)
+    decisions.ask(host, inst)
+    return True

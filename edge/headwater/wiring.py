@@ -5,7 +5,7 @@
 
 from .instance import ASKING, FETCHING
 from .plan import OUTSIDE, UNSAFE
-from .position import further
+from .position import further, newer
 from .refusals import BEHIND
 from .ring import Cursor
 from .wire import HELLO
@@ -113,22 +113,23 @@ def meet(host, e, inc, name, holders):
         return True
     if name and not sink.ck.pos:
         seek(host, sink, name, holders)
-    elif not sink.unheard:
+    elif not sink.recalling:
         e.other = inc
     return False
 
 
 # The operator goes on from a checkpoint that a producer names, once it has it.
-def seek(host, sink, name, holders):
-    if sink.status != FETCHING or further(name, sink.target):
+def seek(host, sink, name, holders, epoch=(0, 0)):
+    if sink.status != FETCHING or newer((epoch, name), (sink.target_epoch, sink.target)):
         sink.status = FETCHING
         sink.target = name
+        sink.target_epoch = epoch
         sink.fetch_from = list(holders)
         sink.fetch_try = 0
         from . import transfer
 
         transfer.fetch(host, sink)
-    elif not further(sink.target, name):
+    elif (epoch, name) == (sink.target_epoch, sink.target):
         sink.fetch_from += [h for h in holders if h not in sink.fetch_from]
 
 

@@ -130,10 +130,10 @@ def test_a_pending_checkpoint_of_a_dead_life_is_never_restored(seed: int) -> Non
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_gap_goes_with_its_operator_to_another_host(seed: int) -> None:
     scenario, result = held("drop and move", seed)
-    assert [reason for _, _, reason in gaps(scenario)] == [GAP_FULL]
+    assert {reason for _, _, reason in gaps(scenario)} == {GAP_FULL}
     (stream,) = scenario.world.outbox.streams.values()
-    ((first, last, _),) = stream.gaps
-    assert result.counts["delivered"] + last - first + 1 == stream.taken
+    dropped = sum(last - first + 1 for first, last, _ in stream.gaps)
+    assert result.counts["delivered"] + dropped == stream.taken
 
 
 @pytest.mark.parametrize("name", ["many decisions", "many decisions of two"])

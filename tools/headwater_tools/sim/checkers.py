@@ -261,20 +261,28 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 
 
 def stuck(world: World, inst: Any) -> bool:
-    """It needs samples of a log that is gone to put out again what others have of it already: so it waits
-    for good, and nothing new may be decided of it."""
-    plan = world.plan
-    above = {v.index for v in plan.vertices if not v.kind and inst.vertex.index in reach(plan.edges, v.index)}
-    return inst.depth < len(plan.vertices) and any(v in above for v, _ in world.lost)
+    """It needs samples of a log that is gone to put out again what its consumers have already: so it waits
+    for good, until somebody has it give up."""
+    lost = [i for i in inst.inputs if i.inc and not i.closed and world.past(i.edge.src, i.inc)]
+    return bool(lost) and inst.depth < len(world.plan.vertices)
+
+
+def held_up(world: World, place: dict[int, int]) -> set[int]:
+    """Operators that wait for good, and those that wait for one of them: behind it for its entries, before it
+    for room in their own buffers."""
+    found = {v for v in place if (inst := instance(world, place, v)) and stuck(world, inst)}
+    edges = [e for e in world.plan.edges if e.src in place and e.dst in place]
+    while True:
+        more = {e.dst for e in edges if e.src in found} | {e.src for e in edges if e.dst in found}
+        if more <= found:
+            return found
+        found |= more
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources above an operator that waits for good for another source, or that meet one in a join."""
-    edges = world.plan.edges
-    below = {v.index: set(reach(edges, v.index)) for v in world.plan.vertices}
-    waiting = [inst for inst in (instance(world, place, v) for v in place) if inst and stuck(world, inst)]
-    met: set[int] = set().union(*[below[inst.vertex.index] for inst in waiting])
-    return {v.index for v in world.plan.vertices if not v.kind and met & below[v.index]}
+    """Sources of which somebody waits for good."""
+    waits = held_up(world, place)
+    return {e.src for e in world.plan.edges if e.dst in waits} - set(place)
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
@@ -306,11 +314,14 @@ def least(world: World, place: dict[int, int]) -> Ideal:
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
     """How many entries every edge to the lake must deliver in the end, and the run that says so."""
     run = least(world, place)
-    return {e.index: must(world, run, e, world.current(e.index)) for e in world.lake_edges()}, run
+    waits = held_up(world, place)
+    return {e.index: must(world, run, waits, e, world.current(e.index)) for e in world.lake_edges()}, run
 
 
-def must(world: World, run: Ideal, e: Any, inc: int) -> int:
+def must(world: World, run: Ideal, waits: set[int], e: Any, inc: int) -> int:
     """How many entries of an incarnation the lake must have in the end."""
+    if e.src in waits:
+        return 0
     if world.plan.vertices[e.src].kind:
         return len(run.lines[(e.src, e.sport)].entries)
     return 0 if world.past(e.src, inc) else len(world.accepted.get((e.src, inc), ()))
@@ -325,6 +336,7 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         plan, entries, dict.fromkeys(entries, far), world.decisions(), {}, set(world.taken.furthest), far
     )
     run = least(world, place)
+    waits = held_up(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
     for lines in entries.values():
         counts["accepted"] += sum(len(line) for line in lines.values())
@@ -332,7 +344,7 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         source = not plan.vertices[e.src].kind
         for inc in entries[e.src] if source else [0]:
             want = entries[e.src][inc] if source else ideal.lines[(e.src, e.sport)].entries
-            least_many = must(world, run, e, inc) if complete else 0
+            least_many = must(world, run, waits, e, inc) if complete else 0
             compare(world, e, inc, want, least_many, counts)
     for edge, inc in world.outbox.streams:
         if inc and plan.vertices[plan.edges[edge].src].kind:
@@ -391,14 +403,17 @@ def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
     was granted, in words."""
     found = []
     decided = world.decisions()
+    waits = held_up(world, place)
     for v, machine in run.machines.items():
+        if v in waits:
+            continue
         inst = instance(world, place, v)
         name = world.plan.vertices[v].name
         if inst is None:
             found.append("%s runs nowhere" % name)
             continue
         granted = decided.get(v, [])
-        if inst.decided < len(granted) and not stuck(world, inst):
+        if inst.decided < len(granted):
             text = "%s: stands at %r, change %d is granted at %r"
             found.append(text % (name, inst.position(), inst.decided + 1, granted[inst.decided][0]))
         for p, e in enumerate(inst.inputs):

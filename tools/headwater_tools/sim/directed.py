@@ -759,7 +759,7 @@ class EpochClash(Directed):
 
 
 class GatewayErased(Directed):
-    """The gateway loses its database, and with it what the lake has not acknowledged: its log is a new one."""
+    """The gateway loses its database, and with it what the lake has not acknowledged."""
 
     def __init__(self, seed: int, seconds: int = 40) -> None:
         super().__init__(seed, seconds)

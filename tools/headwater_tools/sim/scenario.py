@@ -14,7 +14,7 @@ from headwater import reserve
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, instance, stuck, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, held_up, wanted
 from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
@@ -354,16 +354,15 @@ class Scenario:
         found: list[tuple[int, int, int]] = []
         if gateway is None:
             return found
-        for v in sorted(self.place):
+        waits = held_up(world, self.place)
+        for v in sorted(set(self.place) - waits):
             asked, granted = [
                 int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
             ]
             if v in gateway.unlearned:
                 granted = asked = 0
             if asked > granted or v in gateway.unlearned:
-                inst = instance(world, self.place, v)
-                if not (inst and stuck(world, inst)):
-                    found.append((v, granted, asked))
+                found.append((v, granted, asked))
         return found
 
     def arrived(self) -> bool:

@@ -23,7 +23,7 @@ from headwater.cutflash import CutFlash, PowerCut
 from headwater.host import Host
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
-from headwater.position import further
+from headwater.position import further, newer
 from headwater.seal import pair_key
 
 from .again import Taken, WatchedInputs
@@ -71,13 +71,16 @@ class Store(Log):
         return ok
 
     def put_blob(self, key: int, data: Any) -> None:
+        checkpoint = key % 4 in (0, 3) and key < 0x4000
+        vertex = self.world.plan.vertices[key // 4] if checkpoint else None
+        held = checkpoint_file.place(vertex, self.get_blob(key)) if checkpoint else None
         super().put_blob(key, data)
-        if key % 4 in (0, 3) and key < 0x4000:
+        if checkpoint:
             whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
             blobs = self.world.nodes[self.number].blobs
-            pos = checkpoint_file.position(self.world.plan.vertices[key // 4], whole)
-            if key % 4 == 3 and further(blobs.get(key), pos):
-                self.world.error("%s held %r, and put %r in its place" % (self.name(), blobs[key], pos))
+            pos = checkpoint_file.position(vertex, whole)
+            if key % 4 == 3 and held and newer(held, checkpoint_file.place(vertex, whole)):
+                self.world.error("%s held %r, and put %r in its place" % (self.name(), held, pos))
             blobs[key] = pos
 
     def name(self) -> str:
