@@ -4,7 +4,7 @@
 #   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body
 #   body       [FORMAT, version, position, outs, inputs, changed, state]
-#   transfer   [[start, [block ..]] of every output port, [consumer ..] of every output port]
+#   transfer   [[start, [block ..], turns] of every output port, [consumer ..] of every output port]
 #
 # What comes over a link is read here before it is stored: a checkpoint that could not be restored later
 # is never confirmed. What cannot be read gives None, whatever the bytes are.
@@ -28,7 +28,7 @@ def body(version, pos, outs, flags, changed, state):
     return pack.dumps([FORMAT, version, pos, outs, flags, changed, state])
 
 
-# The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks];
+# The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks, turns];
 # names: of every output port what it knows of its consumers.
 def permanent(epoch, body, parts, names):
     return [_head(epoch, len(body)), body, pack.dumps([parts, names])]
@@ -85,8 +85,10 @@ def read_permanent(v, data):
         parts, names = pack.loads(bytes(data[n:]))
         if len(parts) != len(v.outs) or len(names) != len(v.outs):
             return None
-        for start, blocks in parts:
+        for start, blocks, turns in parts:
             if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
+                return None
+            if not numbers(turns):
                 return None
         for port in names:
             for edge, inc, count, host, safe, name, holders, gaps in port:

@@ -13,7 +13,7 @@
 #     or before it.
 
 from . import block, pack
-from .batch import Batch
+from .batch import SPAN_US, Batch
 from .plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
@@ -259,20 +259,49 @@ class OutPort:
             self.scratch = Batch(self.alphabet, self.host.plan.batch)
         return self.scratch
 
-    # The entries (start, end] as blocks.
+    # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, and how many
+    # entries in turn are stamped synchronised and not. For a ring holds what came finely cut, like the output
+    # of a join, in as many chunks, and with a block for each a checkpoint would have no bound.
     def blocks(self, start, end):
         out = []
+        turns = []
         cur = Cursor(start)
         b = self.host.batch(self.alphabet)
         self.host.packed = None
         while cur.xi < end:
             n = self.read(cur, b, min(b.size, end - cur.xi))
             assert n, "transfer state: entries missing"
+            _turn(turns, b.unsync, n)
+            cur.xi += n
+            n = self._follow(b, n, cur, end, turns)
+            b.unsync = 0
             body = self.host.room(self.alphabet, n)
             size = block.encode(b, 0, n, body, 0)
             out.append(bytes(memoryview(body)[:size]))
-            cur.xi += n
-        return out
+        return [start, out, turns if len(turns) > 1 else []]
+
+    # Put what follows the n entries of b in the ring behind them; how many there are then.
+    def _follow(self, b, n, cur, end, turns):
+        s = self._batch()
+        while n < b.size and cur.xi < end and cur.xi >= self.ring.first and not b.hole:
+            if b.dt >= 0 and n > 16:
+                break  # a long regular run has no offsets
+            k = self.ring.read(cur, s, min(b.size - n, end - cur.xi))
+            shift = s.ts - b.ts
+            if s.hole or s.ts_of(k - 1) - b.ts > SPAN_US:
+                break
+            if b.dt >= 0:
+                for i in range(n):
+                    b.at[i] = i * b.dt
+                b.dt = -1
+            for d, c in zip(b.mem, s.mem):
+                d[n : n + k] = c[:k]
+            for i in range(k):
+                b.at[n + i] = shift + (i * s.dt if s.dt >= 0 else s.at[i])
+            _turn(turns, s.unsync, k)
+            n += k
+            cur.xi += k
+        return n
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi, cid, urgent):
@@ -425,6 +454,16 @@ class OutPort:
             return self.sealed >= xi
         local = self.spills and self.host.plan.level == LOCAL
         return local and self.sealed >= xi and self.first() <= self.trim_to
+
+
+# n more entries, stamped unsynchronised or not; turns begins with those that are not.
+def _turn(turns, unsync, n):
+    if not turns:
+        turns.append(0)
+    if len(turns) + unsync & 1:
+        turns[-1] += n
+    else:
+        turns.append(n)
 
 
 # The epoch under which the consumer of an edge begins.

@@ -27,11 +27,14 @@ def body_bytes(plan, v):
 # Bytes of a permanent checkpoint, its transfer state at its bound.
 def checkpoint_bytes(plan, v):
     total = body_bytes(plan, v) + 16
+    boards = len(set([u.hosts[0] for u in plan.vertices if not u.kind]))
     for k in range(len(v.outs)):
         edges = plan.outs(v.index, k)
         cap = max([plan.batch] + [e.cap for e in edges])
         blocks = (cap + plan.batch - 1) // plan.batch + _SPLITS
-        total += 16 + blocks * (longest(v.outs[k], 0) + 4) + cap * (v.outs[k].width + 4)
+        total += 32 + blocks * (longest(v.outs[k], 0) + 4) + cap * (v.outs[k].width + 4)
+        if boards > 1:
+            total += cap  # a join of theirs may give entries that are stamped synchronised and not, in turn
         for e in edges:
             total += _record_bytes(plan, e) + (_GAPS if _may_drop(plan, e) else 1)
     return total

@@ -24,14 +24,26 @@ def restore(host, inst, data):
     _set(host, inst, body, op)
     outs = body[3]
     for p in inst.ports:
-        start, blocks = parts[p.number]
+        start, blocks, turns = parts[p.number]
         p.ring.reset(outs[p.number] if not blocks else start)
         p.trim_to = 0
         w = host.batch(p.alphabet)
+        unsync = 0
         for b in blocks:
             block.decode(b, 0, len(b), w)
             p.has_room(w.n)
-            p.ring.append(w, 0, w.n)
+            done = 0
+            while done < w.n:
+                n = w.n - done
+                if turns:
+                    while not turns[0]:
+                        turns.pop(0)
+                        unsync ^= 1
+                    n = min(n, turns[0])
+                    turns[0] -= n
+                w.unsync = unsync
+                p.ring.append(w, done, n)
+                done += n
             w.n = 0
         p.ring.tail = None
         for rec in names[p.number]:
@@ -58,7 +70,9 @@ def _operator(host, inst, body):
 # Whether the blocks of a checkpoint are the entries that it says.
 def _whole(host, inst, outs, parts):
     for p in inst.ports:
-        start, blocks = parts[p.number]
+        start, blocks, turns = parts[p.number]
+        if turns and sum(turns) != outs[p.number] - start:
+            return False
         w = host.batch(p.alphabet)
         room = p.ring.cap
         try:

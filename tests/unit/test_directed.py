@@ -50,6 +50,14 @@ def test_time_stands_still_where_no_input_is_open(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+def test_a_checkpoint_is_no_larger_than_the_room_that_is_kept_for_it(seed: int) -> None:
+    scenario, _ = held("in turn", seed)
+    (stream,) = scenario.world.outbox.streams.values()
+    turns = [stream.rows[xi][1] != stream.rows[xi + 1][1] for xi in range(1, stream.taken)]
+    assert sum(turns) > 600
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     scenario = SCHEDULES["dropping"](seed)
     result = scenario.run()

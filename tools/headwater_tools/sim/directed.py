@@ -275,6 +275,31 @@ class DeadInput(Directed):
         return [v.index for v in self.plan.vertices if v.kind][0]
 
 
+class InTurn(DeadInput):
+    """One of two boards never hears the time, so what their join puts out is stamped synchronised and not, in
+    turn; and the lake is away, so its checkpoint carries as much of that as its buffer holds.
+    """
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+        self.cut(GATEWAY, 2)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="uncoordinated", every=60, level="peer", batch=60, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000, keep=32).named("sum").on("left", backup=["right", "gateway"])(a, b)
+        p.lake("pair/sum", total, cap=600, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        box = self.world.outbox
+        return [(28, lambda: setattr(box, "lake_open", False)), (55, lambda: setattr(box, "lake_open", True))]
+
+
 class TakenBack(DeadInput):
     """Nobody dies: what the closed input holds waits at the join, which takes it back and then loses power.
     The second life meets all of that in one piece, and passes over what the first one did.
@@ -1052,6 +1077,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "both ends": BothEnds,
     "request lost": RequestLost,
     "dead input": DeadInput,
+    "in turn": InTurn,
     "taken back": TakenBack,
     "taken back late": TakenBackLate,
     "passed over": PassedOver,

@@ -81,6 +81,12 @@ class Store(Log):
             pos = checkpoint_file.position(vertex, whole)
             if key % 4 == 3 and held and newer(held, checkpoint_file.place(vertex, whole)):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), held, pos))
+            most = reserve.checkpoint_bytes(self.world.plan, vertex)
+            if len(whole) > most:
+                self.world.error(
+                    "%s: a checkpoint of %s has %d bytes, the reserve of the log has room for %d"
+                    % (self.name(), vertex.name, len(whole), most)
+                )
             blobs[key] = pos
 
     def name(self) -> str:
@@ -140,6 +146,7 @@ class World:
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
+        self.resting: dict[int, tuple[list[int], int]] = {}  # operator -> where it stood, and since when
         self.refusing: dict[int, int] = {}  # source -> since when its log takes nothing
         self.granted: dict[int, dict[int, tuple[list[int], Any]]] = {}  # operator -> number -> decision
         self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
