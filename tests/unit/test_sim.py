@@ -10,10 +10,12 @@ from collections import Counter
 
 import pytest
 from headwater.planread import LEVELS, STRATEGIES
+from headwater.process import Affine, Process, SumJoin
 from headwater_tools import cli
 from headwater_tools.commands import sim
 from headwater_tools.processes import example
 from headwater_tools.sim import mix, record
+from headwater_tools.sim.ideal import Ideal
 from headwater_tools.sim.mix import COUNTS, PROCESSES, Job, Outcome, kind_of, play
 from headwater_tools.sim.outbox import Outbox
 from headwater_tools.sim.scenario import Scenario, hardware
@@ -48,6 +50,20 @@ def hasty_outbox(monkeypatch):
 def test_every_history_of_the_mix_holds(first):
     outcomes = [play(Job(seed)) for seed in range(first, first + CHUNK)]
     assert [line for outcome in outcomes if not outcome.ok for line in outcome.story()] == []
+
+
+@pytest.mark.parametrize(("buffers", "expected"), [(False, 500), (True, 120)])
+def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, expected):
+    p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)
+    p.host("board", heap_kb=256)
+    a = p.source("a", "v:i16", rate_hz=20, on="board")
+    b = p.source("b", "v:i16", rate_hz=20, on="board")
+    p.lake("pair/sum", SumJoin(us=1_000_000)((a >> Affine()).buffered(cap=120), b))
+    plan = p.plan()
+    taken = [(1_000_000 + 50_000 * i, 0, i) for i in range(500)]
+    run = Ideal(plan, {0: {1: taken}, 1: {2: []}}, {0: taken[-1][0] + 1, 1: 0}, {}, {}, set(), buffers=buffers)
+    assert [v.name for v in plan.vertices[2:3]] == ["affine"]
+    assert len(run.lines[2, 0].entries) == expected
 
 
 def test_the_mix_has_every_process_strategy_and_level():

@@ -280,9 +280,12 @@ def held_up(world: World, place: dict[int, int]) -> set[int]:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources of which somebody waits for good."""
+    """Sources of which somebody waits for good, and those that share a log with one: what is held for him
+    fills it."""
     waits = held_up(world, place)
-    return {e.src for e in world.plan.edges if e.dst in waits} - set(place)
+    hosts = {e.src: world.plan.vertices[e.src].hosts[0] for e in world.plan.edges if e.src not in place}
+    boards = {hosts[e.src] for e in world.plan.edges if e.dst in waits and e.src in hosts}
+    return {v for v, host in hosts.items() if host in boards}
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
@@ -304,11 +307,11 @@ def ends(world: World, place: dict[int, int]) -> Ends:
 
 def least(world: World, place: dict[int, int]) -> Ideal:
     """The ideal run with what is known for certain: the boundaries that the sources gave, and of a stream
-    whose log is lost what its consumers have."""
+    whose log is lost what its consumers have. Nobody puts out more than his buffers hold: a join that waits
+    for a board whose last samples are old holds up what feeds its other inputs."""
     entries, bounds = accepted(world)
-    return Ideal(
-        world.plan, entries, bounds, world.decisions(), ends(world, place), set(world.taken.furthest)
-    )
+    taken = set(world.taken.furthest)
+    return Ideal(world.plan, entries, bounds, world.decisions(), ends(world, place), taken, buffers=True)
 
 
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:

@@ -13,7 +13,7 @@ from headwater import operators
 from headwater.batch import Batch
 from headwater.instance import Merged
 from headwater.operator import OperatorError
-from headwater.plan import Plan
+from headwater.plan import FLASH, OUTSIDE, SPILL, Plan
 
 from .world import Entry
 
@@ -44,6 +44,7 @@ class Machine:
         self.decided = 0
         self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
+        self.full: list[tuple[int, list[Entry], list[tuple[Machine, int]]]] = []  # of outputs with a bound
 
     def head(self, p: int) -> Entry | None:
         e = self.edges[p]
@@ -114,8 +115,17 @@ class Machine:
             low = min(low, self.op.timer)
         return low
 
+    def no_room(self) -> bool:
+        """An output holds all that it may: a consumer leaves it there."""
+        for cap, entries, consumers in self.full:
+            if len(entries) >= cap and len(entries) - min([m.taken[p] for m, p in consumers]) >= cap:
+                return True
+        return False
+
     def step(self) -> bool:
         """Take one entry or fire one timer, if that may be."""
+        if self.no_room():
+            return False
         for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
             if self.stands_at(pos):
                 self.decided += 1
@@ -209,7 +219,7 @@ class Ideal:
     """Run `plan` over what the sources accepted: `accepted` by source vertex, each of its incarnations in
     their order, with its entries; `bounds` by source vertex; `ends` of streams whose source was lost;
     `taken`: (edge, incarnation) of which anything was ever taken; `shut`: up to where an operator has given
-    boundaries of which no input is open."""
+    boundaries of which no input is open; `buffers`: whether outputs have a bound."""
 
     def __init__(
         self,
@@ -220,6 +230,7 @@ class Ideal:
         ends: Ends,
         taken: set[tuple[int, int]],
         shut: int = 0,
+        buffers: bool = False,
     ) -> None:
         self.plan = plan
         self.shut = shut
@@ -238,6 +249,8 @@ class Ideal:
             else:
                 # What the lake wants of it: its last incarnation.
                 self.lines[(v.index, 0)].entries = [*accepted.get(v.index, {}).values(), []][-2:][0]
+        if buffers:
+            self.buffers()
         self.known: dict[int, int] = {}
         busy = True
         while busy:
@@ -248,6 +261,19 @@ class Ideal:
                 while machine and machine.step():
                     self.known.clear()
                     busy = True
+
+    def buffers(self) -> None:
+        """An output holds so many entries until all consumers inside have taken them, unless it spills."""
+        for v, machine in self.machines.items():
+            for k in range(len(machine.vertex.outs)):
+                edges = self.plan.outs(v, k)
+                inside = [e for e in edges if e.dst != OUTSIDE]
+                spills = any(e.policy == SPILL for e in edges) and not any(e.cyclic for e in edges)
+                logged = any(e.dst == OUTSIDE and e.durable == FLASH for e in edges)
+                if inside and not spills and not logged:
+                    cap = max(self.plan.batch, *[e.cap for e in edges])
+                    consumers = [(self.machines[e.dst], self.plan.ins(e.dst).index(e)) for e in inside]
+                    machine.full.append((cap, self.lines[v, k].entries, consumers))
 
     def first(self, v: int, port: int, e: Any) -> int:
         """The incarnation that an input begins with: the one before that to which it changes by decision. An

@@ -146,7 +146,6 @@ class World:
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
-        self.resting: dict[int, tuple[list[int], int]] = {}  # operator -> where it stood, and since when
         self.refusing: dict[int, int] = {}  # source -> since when its log takes nothing
         self.granted: dict[int, dict[int, tuple[list[int], Any]]] = {}  # operator -> number -> decision
         self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
