@@ -139,9 +139,9 @@ class Checkpoints:
         if self.strategy != UNSAFE and not self.pos and not any(self.inst.position()):
             self.now()
 
-    # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is stored
-    # at the plan's level it takes nothing: another host could not begin as it did, and would have to wait for
-    # ever for what consumers have of it already.
+    # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is
+    # stored at the plan's level it takes nothing: another host could not begin as it did, and would wait
+    # for ever, since consumers have entries of it already.
     def begins(self):
         return self.pos and not self.safe_pos and not any(self.pos[:-1])
 

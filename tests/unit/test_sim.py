@@ -61,7 +61,9 @@ def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, exp
     p.lake("pair/sum", SumJoin(us=1_000_000)((a >> Affine()).buffered(cap=120), b))
     plan = p.plan()
     taken = [(1_000_000 + 50_000 * i, 0, i) for i in range(500)]
-    run = Ideal(plan, {0: {1: taken}, 1: {2: []}}, {0: taken[-1][0] + 1, 1: 0}, {}, {}, set(), buffers=buffers)
+    run = Ideal(
+        plan, {0: {1: taken}, 1: {2: []}}, {0: taken[-1][0] + 1, 1: 0}, {}, {}, set(), buffers=buffers
+    )
     assert [v.name for v in plan.vertices[2:3]] == ["affine"]
     assert len(run.lines[2, 0].entries) == expected
 

@@ -124,13 +124,13 @@ class Machine:
 
     def step(self) -> bool:
         """Take one entry or fire one timer, if that may be."""
-        if self.no_room():
-            return False
         for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
             if self.stands_at(pos):
                 self.decided += 1
                 self.decide(content)
                 return True
+        if self.no_room():
+            return False
         best = -1
         best_ts = 0
         for p, e in enumerate(self.edges):
