@@ -14,7 +14,7 @@ from headwater import reserve
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, held_up, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, held_up, instance, wanted
 from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
@@ -268,6 +268,7 @@ class Scenario:
             world.after(SECOND, partial(self.reopen, v, p))
         if self.faults:
             world.after(2 * SECOND, self.close_ended)
+            world.after(2 * SECOND, self.reopen_forgotten)
 
     def reopen(self, v: int, p: int) -> None:
         """Take a closed input back, again and again until the gateway has noted it."""
@@ -290,6 +291,19 @@ class Scenario:
             world.draw("input reopened", "%s reopens its input %d" % (self.plan.vertices[v].name, p))
         else:
             world.after(SECOND, lambda: self.reopen(v, p))
+
+    def reopen_forgotten(self) -> None:
+        """A gateway that lost its database may have forgotten that an input was to be taken back, before its
+        operator heard of it. Whoever looks after the site sees it closed, and asks again."""
+        world = self.world
+        for v in sorted(self.place):
+            inst = instance(world, self.place, v)
+            for p, e in enumerate(inst.inputs if inst and world.databases_lost else ()):
+                if e.closed and (v, p) not in self.ended | self.closed:
+                    self.closed.add((v, p))
+                    self.reopen(v, p)
+        if world.now < self.storm_us + CALM_US // 2:
+            world.after(2 * SECOND, self.reopen_forgotten)
 
     def close_ended(self) -> None:
         """Joins go on without the streams whose source died: somebody decides so."""
