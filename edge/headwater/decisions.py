@@ -141,9 +141,10 @@ def offer(host):
         last = _number(host, _F_NEXT + v)
         if last:
             done = _granted_upto(host, v)
-            number, pos, content = granted(host, v, done + 1)
-            if number and number <= last:
-                _say(host, host.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
+            for n in range(done + 1, last + 1):
+                number, pos, content = granted(host, v, n)
+                if number and (n == done + 1 or content[0] == "close"):
+                    _say(host, host.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
             if done > _number(host, _F_SETTLED + v) and host.now >= host.ask_us:
                 _say(host, host.where[v][2], wire.STANDS, v, v, 0)
     if host.now >= host.ask_us:
@@ -313,10 +314,11 @@ def _say(host, to, kind, subject, *values):
 
 def _on_config(host, v, number, content):
     inst = host.instances.get(v)
-    if not inst or number != inst.decided + 1 or number in inst.decisions:
+    if not inst or number <= inst.decided or number in inst.decisions:
         return
-    closes = inst.inputs[content[1]] if content[0] == "close" else None
-    if not inst.may_decide(closes):
+    if content[0] == "close":
+        inst.inputs[content[1]].closing = True
+    if number != inst.decided + 1 or not inst.may_decide():
         return  # the gateway offers it again
     if content[0] == "open" and not _covered(host, inst, content):
         return

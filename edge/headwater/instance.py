@@ -163,10 +163,10 @@ class Instance:
         self.depth = min(cap, least + 1)
 
     # A decision may be taken here and now. Every producer refuses what older epochs acknowledge, and has
-    # named what it knows of, except that of the input which is to be closed.
-    def may_decide(self, closes=None):
+    # named what it knows of; but one whose input is to be closed will never answer.
+    def may_decide(self):
         for e in self.inputs:
-            if not (e.fenced or e.closed or e.other or e is closes):
+            if not (e.fenced or e.closed or e.other or e.closing):
                 return False
         return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
 
@@ -194,7 +194,7 @@ class Instance:
         elif kind == "open":
             e = self.inputs[content[1]]
             if e.closed or content[2] != e.inc:
-                e.closed = False
+                e.closed = e.closing = False
                 e.from_ts = content[3]
                 if content[2] != e.inc:
                     self.host.renumber(e, content[2])

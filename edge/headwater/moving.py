@@ -88,6 +88,9 @@ def on_where(host, v, epoch, to):
     inst = host.instances.get(v)
     if inst and epoch > inst.epoch:
         _end(host, inst, epoch)
+    for e in list(host.inputs.values()):
+        if e.edge.src == v and e.port is None:
+            wiring.connect(host, e)  # perhaps it begins anew where it was
     _mine(host, v, epoch)
     wiring.again(host)
 

@@ -261,10 +261,12 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 
 
 def stuck(world: World, inst: Any) -> bool:
-    """It needs samples of a log that is gone to put out again what its consumers have already: so it waits
-    for good, until somebody has it give up."""
+    """It needs samples of a log that is gone to put out again what its consumers have already, or to come to
+    the place of a change again: so it waits for good, until somebody has it give up."""
     lost = [i for i in inst.inputs if i.inc and not i.closed and world.past(i.edge.src, i.inc)]
-    return bool(lost) and inst.depth < len(world.plan.vertices)
+    change = inst.decisions.get(inst.decided + 1)
+    away = change is not None and further(change[0], inst.position())
+    return bool(lost) and (away or inst.depth < len(world.plan.vertices))
 
 
 def held_up(world: World, place: dict[int, int]) -> set[int]:
