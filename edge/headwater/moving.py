@@ -4,7 +4,7 @@
 # then on it says and takes nothing for that operator any more.
 
 from . import pack, wire, wiring
-from .host import F_OP, F_WHERE, PERMANENT, UNTOLD
+from .host import F_OP, F_WHERE, UNTOLD
 from .instance import ASKING, STOPPED
 from .restoring import note
 
@@ -13,7 +13,6 @@ from .restoring import note
 def activate(host, v, number):
     from . import decisions, starting, transfer
 
-    store = host.store
     epoch = (number, host.me)
     inst = host.instances.get(v)
     if inst:
@@ -22,9 +21,6 @@ def activate(host, v, number):
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
     former = host.where[v][2]
     note(host, v, epoch, UNTOLD, former)
-    key, have = transfer.newest(host, v)
-    if have and key != v * 4 + PERMANENT:
-        store.put_blob(v * 4 + PERMANENT, store.get_blob(key))
     inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
     inst.status = ASKING
     transfer.begin_recall(host, inst, former)

@@ -209,6 +209,12 @@ def begin_recall(host, inst, former):
 # Ask those that have not answered; or do what is left to do after the answers.
 def recall(host, inst):
     v = inst.vertex.index
+    have = newest(host, v)[1]
+    if inst.recalling and have and newer(have, (inst.made, inst.ck.pos)):
+        from . import wiring
+
+        wiring.seek(host, inst, have[1], [], have[0])
+        return  # it is here, and this goes on when the operator stands there
     if inst.recalling:
         silent = len(inst.unheard)
         hidden = silent if host.now - inst.recall_us >= _LOST_US else silent + inst.blank
