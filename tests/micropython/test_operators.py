@@ -409,6 +409,19 @@ def test_a_refused_parameter_leaves_the_operator_as_it_was():
     assert trial.run(op, entries([8, 9]))[0] == [(DAY_US + 1000, (1, 9))]
 
 
+def test_values_of_an_expression_that_are_no_list_are_refused():
+    op = trial.make("Where", {"test": [">", "v", "limit"], "names": "limit", "values": [5]}, ("v:i16",))
+    for values in (7, None, "5", b"\x07", {"limit": 7}):
+        for params in ({"values": values}, {"values": values, "limit": 7}):
+            try:
+                op.configure(params)
+            except OperatorError:
+                continue
+            raise AssertionError("was taken")
+    op.configure({"values": [3], "limit": 6})
+    assert op.values == [6]
+
+
 def test_what_does_not_fit_is_refused_in_a_sentence():
     assert "2 input ports" in refusal("SumJoin", {"us": 5}, "v:i16")
     assert "'v' is f32" in refusal("Affine", {}, "v:f32")

@@ -16,7 +16,11 @@ class _Expression(Operator):
     def configure(self, params, first=False):
         if not first:
             names = self.names.split()
-            values = list(params.get("values", self.values))
+            values = params.get("values", self.values)
+            if type(values) in (list, tuple):  # anything else is refused below, as for every type
+                values = list(values)
+            else:
+                names = ()
             rest = {}
             for name in params:
                 if name in names:
