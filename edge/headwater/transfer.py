@@ -161,21 +161,25 @@ def place(host, v, slot):
     return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(v * 4 + slot))
 
 
-# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, or None for that.
-def newest(host, v):
-    held = place(host, v, HELD)
-    mine = place(host, v, PERMANENT)
-    if mine and not (held and newer(held, mine)):
-        return v * 4 + PERMANENT, mine
-    return v * 4 + HELD, held
+# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
+# at `pos` or beyond it, under `epoch` or a later one. (0, None) where there is none.
+def newest(host, v, pos=(), epoch=(0, 0)):
+    best = (0, None)
+    for slot in (HELD, PERMANENT):
+        have = place(host, v, slot)
+        if have and not further(pos, have[1]) and have[0] >= epoch:
+            if best[1] is None or not newer(best[1], have):
+                best = (v * 4 + slot, have)
+    return best
 
 
 def _on_fetch(host, sender, v, pos, offset):
-    key, have = newest(host, v)
     if offset >= RECALL:
-        epoch, at = have or ((0, 0), [0] * len(pos))
+        epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
-    elif have and not further(pos, have[1]):
+        return
+    key, have = newest(host, v, pos)
+    if have:
         _piece(host, v, key, have[1], have[0], sender, offset)
 
 
@@ -263,8 +267,8 @@ def fetch(host, inst):
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
 def _jump(host, inst):
     v = inst.vertex.index
-    key, have = newest(host, v)
-    if not have or have[0] < inst.target_epoch or further(inst.target, have[1]):
+    key, have = newest(host, v, inst.target, inst.target_epoch)
+    if not have:
         return False
     from . import decisions, restoring
 
