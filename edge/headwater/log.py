@@ -65,6 +65,7 @@ _NOTE = const(14)  # id 1 when it closes a copy: sectors
 _NEXT = const(0x4000)  # void, and the one to be used next
 _BAD = const(0x8000)  # an erase of it failed; never used again
 
+_END_MAX = const(4103)  # head and payload of a record: the length of a payload has 12 bits
 _SECTORS_MAX = const(16383)
 _WALKS = const(8)  # sectors that a run looks at, for room
 _LOW = const(0x1FFFFFFF)  # the index holds xi modulo 2**29: small integers on a board
@@ -474,7 +475,7 @@ class Log:
         if not self._sound:
             raise LogError("not mounted, or the device failed in a program: mount the log")
         total = (end + 15) & ~15
-        if total > self._usable:
+        if total > self._usable or end > _END_MAX:
             raise LogFull("a record of %d bytes does not fit into a sector" % end)
         while self._pos + total > self._lim:
             # A sector in which nothing lives is free again once the next one is open.
@@ -797,7 +798,7 @@ class Log:
 
     # Whether entries of `size` bytes would be taken now.
     def takes(self, size):
-        size = min(size + 26, self._usable)
+        size = min(size + 26, self._usable, _END_MAX)
         if not self._admits(size):
             return False
         try:

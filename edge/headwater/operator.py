@@ -141,8 +141,8 @@ class Operator:
                 setattr(self, name, value)
             if not first:
                 self.setup()
-            if isinstance(e, OperatorError):
-                raise
+            if isinstance(e, (OperatorError, MemoryError)):
+                raise  # too little memory for now is no reason to refuse what others take
             raise OperatorError("%s: %s" % (type(e).__name__, e))
 
     def setup(self):

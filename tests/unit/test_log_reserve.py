@@ -106,3 +106,17 @@ def test_what_was_copied_away_stays_void_after_a_restart() -> None:
         again.mount()
         assert again.free_bytes() >= free - SECTOR_SIZE
         log = again
+
+
+def test_a_record_that_is_too_long_for_its_head_is_refused_in_a_large_sector() -> None:
+    flash = CutFlash(8, 16384, 3)
+    Log.format(flash, 77)
+    log = Log(flash)
+    log.mount()
+    log.put(1, b"kept")
+    assert log.append_run(STREAM, 1, 1, 1, bytes(4090)) is False
+    assert log.append_run(STREAM, 1, 1, 1, bytes(4089)) is True
+    log.put_blob(1, bytes(9000))
+    again = Log(flash)
+    again.mount()
+    assert (again.tail(STREAM), again.get(1), again.blob_size(1)) == ((1, 1), b"kept", 9000)

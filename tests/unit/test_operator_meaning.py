@@ -7,6 +7,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from headwater.exprparse import parse
+from headwater.operator import OperatorError
 from headwater.operators import trial
 from hypothesis import given
 from hypothesis import strategies as st
@@ -136,3 +138,20 @@ def test_counter_counts_the_part_and_the_59_before(gaps: list[int]) -> None:
         expected.append((len(parts), sum(1 for p in parts if p > parts[-1] - 60)))
     op = trial.make("Counter", {"us": 3_600_000}, ("v:u8",))
     assert [row for _, row in trial.run(op, entries)[0]] == expected
+
+
+ODD = (
+    st.none() | st.integers(-(1 << 70), 1 << 70) | st.floats() | st.text(max_size=3) | st.lists(st.integers())
+)
+ODD = ODD | st.lists(st.text(max_size=2), max_size=3) | st.dictionaries(st.text(max_size=2), st.integers())
+
+
+@given(odd=st.dictionaries(st.sampled_from(["limit", "scale", "values", "names", "test", "nonsense"]), ODD))
+def test_an_operator_of_expressions_refuses_odd_values_and_stays_as_it_was(odd: dict[str, Any]) -> None:
+    params = {"test": parse("v * scale > limit"), "names": "limit scale", "values": [5, 2]}
+    op = trial.make("Where", params, ("v:i16",))
+    entries = [(0, T0 + i, (i,)) for i in range(9)]
+    try:
+        op.configure(odd)
+    except OperatorError:
+        assert [row for _, row in trial.run(op, entries)[0]] == [(v,) for v in range(3, 9)]

@@ -17,16 +17,12 @@ class _Expression(Operator):
         if not first:
             names = self.names.split()
             values = params.get("values", self.values)
-            if type(values) in (list, tuple):  # anything else is refused below, as for every type
+            rest = dict(params)
+            if type(values) in (list, tuple) and len(values) == len(names):  # or they are refused
                 values = list(values)
-            else:
-                names = ()
-            rest = {}
-            for name in params:
-                if name in names:
-                    values[names.index(name)] = params[name]
-                else:
-                    rest[name] = params[name]
+                for name in params:
+                    if name in names:
+                        values[names.index(name)] = rest.pop(name)
             rest["values"] = values
             params = rest
         Operator.configure(self, params, first)

@@ -168,7 +168,9 @@ class World:
         for number in range(len(plan.hosts)):
             sectors = 16 + reserve.sectors(plan, number) + self.random.randrange(16)
             sectors = self.hardware.sectors.get(number, sectors)
-            node = Node(self, number, CutFlash(sectors, sector_size, seed * 97 + number))
+            # The gateway's log stands for its database, in which small values may take any room.
+            size = sector_size if number else 4 * sector_size
+            node = Node(self, number, CutFlash(sectors, size, seed * 97 + number))
             Log.format(node.flash, self.random.getrandbits(64))
             self.provision(node)
             node.drift_ppm = self.random.uniform(-1, 1) * self.hardware.drift_ppm
