@@ -742,25 +742,26 @@ class _Check(Sizing):
             if not self.sized:
                 continue
             need = self.need(wire)
+            two = need == 2 * self.process.batch
+            lake = wire.vertex is None
             if wire.cap is None and self.cap(wire) > planread.CAP_MAX:
                 self.error(
                     wire,
-                    "one interval is up to %d elements here; a buffer holds at most %d"
-                    % (need, planread.CAP_MAX),
-                    "Lower every=",
+                    "%s up to %d elements here; a buffer holds at most %d"
+                    % ("until the lake has them come" if lake else "one interval is", need, planread.CAP_MAX),
+                    'Use durable="gateway"' if lake else "Lower every=",
                 )
             elif wire.cap is not None and wire.cap < need:
+                what = "one checkpoint interval and the batch that is under way"
+                if two:
+                    what = "two batches of %d" % self.process.batch
+                elif lake:
+                    what = "what comes until the lake has it, and two batches"
+                more = "" if two else ', or use durable="gateway"' if lake else ", or lower every="
                 self.error(
                     wire,
-                    "cap=%d cannot hold %s"
-                    % (
-                        wire.cap,
-                        "two batches of %d" % self.process.batch
-                        if need == 2 * self.process.batch
-                        else "one checkpoint interval and the batch that is under way",
-                    ),
-                    "Give cap=%d or more%s"
-                    % (need, "" if need == 2 * self.process.batch else ", or lower every="),
+                    "cap=%d cannot hold %s" % (wire.cap, what),
+                    "Give cap=%d or more%s" % (need, more),
                 )
 
     # -- feedback: silent, and late enough -------------------------------------------------------------

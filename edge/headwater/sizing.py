@@ -12,6 +12,7 @@ from .planread import DELAY_US_MAX, DURABLE, POLICIES
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
 SAFE_MS = 400  # the lake lets a Safe wait this long
+LAKE_MS = 2000  # a quick lake has something durable after this long; many take longer
 CHECKPOINT_MAX_BYTES = 65536  # what a host takes in from elsewhere
 
 
@@ -186,16 +187,24 @@ class Sizing:
     # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
 
     def need(self, wire):
-        """The smallest cap of an edge. A lake edge: a batch on its way and one being made. Inside:
-        what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
+        """The smallest cap of an edge. A lake edge: a batch on its way and one being made; where an
+        operator waits for the lake itself, also what it gives until then, or it can never keep up.
+        Inside: what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
         checkpoints each `every` elements that it takes; `ecoc`, `extended`: a request comes with
         each `every` elements of a source, and a merge brings those of all its inputs."""
         p = self.process
         if wire.vertex is None or self.strategy == plans.UNSAFE:
-            return 2 * p.batch
+            return 2 * p.batch + self.until_lake(wire)
         if self.strategy == plans.UNCOORDINATED:
             return p.every + p.batch
         return self.producer(wire).interval + p.batch
+
+    def until_lake(self, wire):
+        """Elements that come while the lake takes in those before. What a source gives its log holds."""
+        v = self.producer(wire)
+        if wire.vertex is not None or wire.durable != "lake" or v.source or not v.most_hz:
+            return 0
+        return math.ceil(v.most_hz * LAKE_MS / 1000)
 
     def cap(self, wire):
         if wire.cap is not None:

@@ -617,6 +617,22 @@ def test_a_lake_buffer_holds_two_batches():
     )
 
 
+def test_a_lake_buffer_holds_what_comes_until_the_lake_has_it():
+    p, s = start()
+    out = s >> Pass()
+    p.lake("out", out, cap=39, durable="lake")
+    assert only(p) == (
+        "lake stream 'out'",
+        'p.lake("out", out, cap=39, durable="lake")',
+        "cap=39 cannot hold what comes until the lake has it, and two batches",
+        'Give cap=40 or more, or use durable="gateway"',
+    )
+    p, s = start()
+    p.lake("out", s >> Pass(), cap=20)
+    p.lake("raw", s, cap=20, durable="lake")  # the log of the source holds the rest
+    sound(p)
+
+
 @pytest.mark.parametrize("cap", [-5, "many", 1 << 21])
 def test_a_cap_is_a_number_in_its_range(cap):
     p, s = start()
