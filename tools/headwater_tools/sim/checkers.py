@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import RESTART, Batch
+from headwater.instance import RUNNING
 from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.planread import reach
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
@@ -260,42 +261,94 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
     return host.instances.get(v) if host else None
 
 
-def stuck(world: World, inst: Any) -> bool:
-    """It needs samples of a log that is gone to put out again what its consumers have already, or to come to
-    the place of a change again: so it waits for good, until somebody has it give up."""
-    lost = [i for i in inst.inputs if i.inc and not i.closed and world.past(i.edge.src, i.inc)]
-    change = inst.decisions.get(inst.decided + 1)
-    away = change is not None and further(change[0], inst.position())
-    return bool(lost) and (away or inst.depth < len(world.plan.vertices))
+def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
+    """Samples of a log that is gone would be needed for what it must put out again because others have it
+    already, or to come to the place of a change that was granted: so it waits for good, until somebody has
+    it give up."""
+    if inst.status != RUNNING or inst.unsettled:
+        return False  # it is still to be seen
+    edges = world.plan.edges
+    below: set[int] = set().union(*[reach(edges, v) for v, _ in world.lost])
+    pos, *_ = inst.decisions.get(inst.decided + 1) or ([],)
+    short = [i for i, xi in zip(inst.inputs, pos, strict=False) if i.edge.src in below and _had(i) < xi]
+    return bool(short) or (any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place))
 
 
-def held_up(world: World, place: dict[int, int]) -> set[int]:
-    """Operators that wait for good, and those that wait for one of them: behind it for its entries, before it
-    for room in their own buffers."""
-    found = {v for v in place if (inst := instance(world, place, v)) and stuck(world, inst)}
-    edges = [e for e in world.plan.edges if e.src in place and e.dst in place]
-    while True:
-        more = {e.dst for e in edges if e.src in found} | {e.src for e in edges if e.dst in found}
-        if more <= found:
-            return found
-        found |= more
+def _starved(world: World, place: dict[int, int]) -> set[int]:
+    """Operators at an input of which, or above, a source has gone with what they have not taken."""
+    found: set[int] = set()
+    for v in place:
+        inst = instance(world, place, v)
+        for i in inst.inputs if inst else ():
+            if i.inc and not i.closed and world.past(i.edge.src, i.inc):
+                found.update(reach(world.plan.edges, v))
+    return found
+
+
+def _had(i: Any) -> int:
+    """Entries of an input that its operator has, taken or not."""
+    ring = i.port.ring if i.port else i.ring
+    return max(i.cur.xi, ring.last if i.contact else 0)
+
+
+def _ahead(port: Any) -> bool:
+    """Somebody has entries that the operator has not put out in this life."""
+    readers = [r.local.cur.xi if r.local else r.got for r in port.readers]
+    return max([port.sealed, *readers]) > port.ring.last
+
+
+def undecided(world: World, place: dict[int, int], v: int) -> bool:
+    """A change of operator v has no place for good: it waits for samples that are lost, or for an operator
+    behind it that does, because nothing is decided before all that is behind has been put out again."""
+    inst = instance(world, place, v)
+    if inst is None or stuck(world, place, inst):
+        return inst is not None
+    waits, _ = waiting(world, place)
+    behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
+    every = len(world.plan.vertices)
+    return inst.depth < every and any(other.depth < every for other in behind if other)
+
+
+def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
+    """Operators that wait for good, those that take from one that does, and those that have no room for what
+    they would put out because one of these does not take it; the last ones with their instances."""
+    waits: set[int] = set()
+    full: dict[int, Any] = {}
+    insts = {v: inst for v in place if (inst := instance(world, place, v))}
+    new = [v for v, inst in insts.items() if stuck(world, place, inst)]
+    while new:
+        for v in new:
+            waits.update(reach(world.plan.edges, v))
+        new = [v for v, inst in insts.items() if v not in full and any(_full(p, waits) for p in inst.ports)]
+        full.update((v, insts[v]) for v in new)
+    return waits, full
+
+
+def _full(port: Any, waits: set[int]) -> bool:
+    """This port has no room for one entry more, and an operator that waits has what it holds not safe."""
+    pins = [r for r in port.readers if r.edge.dst in waits and r.safe <= port.ring.first]
+    return port.ring.room() == 0 and bool(pins)
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources of which somebody waits for good, and those that share a log with one: what is held for him
-    fills it."""
-    waits = held_up(world, place)
-    hosts = {e.src: world.plan.vertices[e.src].hosts[0] for e in world.plan.edges if e.src not in place}
-    boards = {hosts[e.src] for e in world.plan.edges if e.dst in waits and e.src in hosts}
-    return {v for v, host in hosts.items() if host in boards}
+    """Sources of which somebody waits for good, and those whose log holds what somebody does not take."""
+    waits, full = waiting(world, place)
+    waits |= set(full)
+    ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
+    pinned = {h for h, p in ports for r in p.readers if r.edge.dst in waits and r.safe < p.ring.last}
+    found = {v.index for v in world.plan.vertices if not v.kind and v.hosts[0] in pinned}
+    return found | {e.src for e in world.plan.edges if e.dst in waits} - set(place)
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
-    """Streams of sources that end, as far as an operator is concerned: their log is gone, and it has this
-    much of them. Edge -> (incarnation or 0, entries)."""
+    """Streams that end, as far as an operator is concerned: the log of their source is gone, and it has this
+    much of them, or their operator has no room for more. Edge -> (incarnation or 0, entries)."""
     found: Ends = {}
+    _, full = waiting(world, place)
     for e in world.plan.edges:
         v = world.plan.vertices[e.src]
+        if e.src in full and e.dst != OUTSIDE:
+            found[e.index] = (0, full[e.src].ports[e.sport].ring.last)
         if v.kind or e.dst == OUTSIDE:
             continue
         inst = instance(world, place, e.dst)
@@ -319,16 +372,15 @@ def least(world: World, place: dict[int, int]) -> Ideal:
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
     """How many entries every edge to the lake must deliver in the end, and the run that says so."""
     run = least(world, place)
-    waits = held_up(world, place)
-    return {e.index: must(world, run, waits, e, world.current(e.index)) for e in world.lake_edges()}, run
+    _, full = waiting(world, place)
+    return {e.index: must(world, run, full, e, world.current(e.index)) for e in world.lake_edges()}, run
 
 
-def must(world: World, run: Ideal, waits: set[int], e: Any, inc: int) -> int:
+def must(world: World, run: Ideal, full: dict[int, Any], e: Any, inc: int) -> int:
     """How many entries of an incarnation the lake must have in the end."""
-    if e.src in waits:
-        return 0
     if world.plan.vertices[e.src].kind:
-        return len(run.lines[(e.src, e.sport)].entries)
+        many = len(run.lines[(e.src, e.sport)].entries)
+        return min(many, full[e.src].ports[e.sport].ring.last) if e.src in full else many
     return 0 if world.past(e.src, inc) else len(world.accepted.get((e.src, inc), ()))
 
 
@@ -341,7 +393,7 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         plan, entries, dict.fromkeys(entries, far), world.decisions(), {}, set(world.taken.furthest), far
     )
     run = least(world, place)
-    waits = held_up(world, place)
+    _, full = waiting(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
     for lines in entries.values():
         counts["accepted"] += sum(len(line) for line in lines.values())
@@ -349,7 +401,7 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         source = not plan.vertices[e.src].kind
         for inc in entries[e.src] if source else [0]:
             want = entries[e.src][inc] if source else ideal.lines[(e.src, e.sport)].entries
-            least_many = must(world, run, waits, e, inc) if complete else 0
+            least_many = must(world, run, full, e, inc) if complete else 0
             compare(world, e, inc, want, least_many, counts)
     for edge, inc in world.outbox.streams:
         if inc and plan.vertices[plan.edges[edge].src].kind:
@@ -397,7 +449,7 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
     """Every operator stands where the ideal run stands at least: none lags behind its producers for ever."""
     for v in run.machines:
         inst = instance(world, place, v)
-        if inst and stuck(world, inst):
+        if inst and stuck(world, place, inst):
             world.draw("operator that waits for samples that are lost", inst.vertex.name)
     for text in behind(world, place, run):
         world.error(text)
@@ -408,9 +460,9 @@ def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
     was granted, in words."""
     found = []
     decided = world.decisions()
-    waits = held_up(world, place)
+    _, full = waiting(world, place)
     for v, machine in run.machines.items():
-        if v in waits:
+        if v in full:
             continue
         inst = instance(world, place, v)
         name = world.plan.vertices[v].name
@@ -418,7 +470,7 @@ def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
             found.append("%s runs nowhere" % name)
             continue
         granted = decided.get(v, [])
-        if inst.decided < len(granted):
+        if inst.decided < len(granted) and not stuck(world, place, inst):
             text = "%s: stands at %r, change %d is granted at %r"
             found.append(text % (name, inst.position(), inst.decided + 1, granted[inst.decided][0]))
         for p, e in enumerate(inst.inputs):

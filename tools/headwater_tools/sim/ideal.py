@@ -56,7 +56,8 @@ class Machine:
         """Entries of an input that there are."""
         e = self.edges[p]
         end = self.end(p)
-        return end if end >= 0 else len(self.run.entries(e.src, e.sport, self.incs[p]))
+        have = len(self.run.entries(e.src, e.sport, self.incs[p]))
+        return min(end, have) if end >= 0 else have
 
     def ahead(self, p: int) -> int:
         """Where the next entry of an input is that counts: what is older than the input was reopened for is
@@ -89,9 +90,10 @@ class Machine:
         """Nothing below this follows on input p, delays left aside."""
         e = self.edges[p]
         end = self.end(p)
-        if end < 0:
+        line = self.run.entries(e.src, e.sport, self.incs[p])
+        if end < 0 or end > len(line):
             return self.run.bound(e.src)
-        return self.run.entries(e.src, e.sport, self.incs[p])[end - 1][0] if end else 0
+        return line[end - 1][0] if end else 0
 
     def bound(self, p: int) -> int:
         return FAR if self.closed[p] else self.produced(p) + self.edges[p].delay_us

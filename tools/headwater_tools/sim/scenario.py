@@ -14,7 +14,7 @@ from headwater import reserve
 from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, held_up, instance, wanted
+from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, instance, undecided, wanted
 from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
@@ -312,13 +312,16 @@ class Scenario:
             world.after(2 * SECOND, self.reopen_forgotten)
 
     def close_ended(self) -> None:
-        """Joins go on without the streams whose source died: somebody decides so."""
+        """Joins go on without the streams whose source died: somebody decides so. In a loop that is two
+        places, the join and the operator in the loop that has lost its source: while that one waits for its
+        source it leaves its feedback where it lies, until all operators of the loop wait for room.
+        """
         world = self.world
         dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
         for i in self.plan.order:
-            ins = [(p, e) for p, e in enumerate(self.plan.ins(i)) if not e.delay_us]
-            gone = [(p, e) for p, e in ins if e.src in dead]
-            if ins and len(gone) == len(ins):
+            ins = list(enumerate(self.plan.ins(i)))
+            gone = [(p, e) for p, e in ins if e.src in dead and not e.delay_us]
+            if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
                 dead.add(i)
             for p, _ in gone if len(gone) < len(ins) else []:
                 if (i, p) not in self.ended:
@@ -379,14 +382,13 @@ class Scenario:
         found: list[tuple[int, int, int]] = []
         if gateway is None:
             return found
-        waits = held_up(world, self.place)
-        for v in sorted(set(self.place) - waits):
+        for v in sorted(self.place):
             asked, granted = [
                 int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
             ]
             if v in gateway.unlearned:
                 granted = asked = 0
-            if asked > granted or v in gateway.unlearned:
+            if (asked > granted or v in gateway.unlearned) and not undecided(world, self.place, v):
                 found.append((v, granted, asked))
         return found
 

@@ -382,7 +382,8 @@ class Storm:
             return
         v, p = self.random.choice(joins)
         world.draw("input closed", "%s closes its input %d" % (self.plan.vertices[v].name, p))
-        if world.call(world.nodes[0], lambda host: self.asked(lambda: host.close(v, p)), "close"):
+        closed = world.call(world.nodes[0], lambda host: self.asked(lambda: host.close(v, p)), "close")
+        if closed or not world.nodes[0].up:  # who saw the power go cannot know, and takes it back in any case
             self.scenario.closed.add((v, p))
             world.after(self.random.randrange(SECOND, 12 * SECOND), lambda: self.scenario.reopen(v, p))
 
