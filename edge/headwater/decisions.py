@@ -314,13 +314,13 @@ def _say(host, to, kind, subject, *values):
 
 def _on_config(host, v, number, content):
     inst = host.instances.get(v)
-    if not inst or number <= inst.decided or number in inst.decisions:
+    if not inst or number <= inst.decided:
         return
-    if content[0] == "close":
-        inst.inputs[content[1]].closing = True
-    if number != inst.decided + 1 or not inst.may_decide():
+    if content[0] == "close" and inst.inputs[content[1]].closing < 0:
+        inst.inputs[content[1]].closing = inst.inputs[content[1]].cur.xi
+    if number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
         return  # the gateway offers it again
-    if content[0] == "open" and not _covered(host, inst, content):
+    if content[0] == "open" and not _covered(host, inst, content) or not _grounded(host, inst):
         return
     if content[0] == "open":
         # What is older than it has taken it cannot take any more, nor what is older than a boundary that it
@@ -349,6 +349,19 @@ def _covered(host, inst, content):
         return True
     inst.ck.now()
     return inst.ck.safe(e) >= e.cur.xi
+
+
+# Whether a restart can get to this place again. What was taken of a producer that does not answer, or of an
+# input that is to be closed and gives nothing more, may be nowhere else: a checkpoint covers it first.
+def _grounded(host, inst):
+    ck = inst.ck
+    if host.plan.strategy == UNSAFE:
+        return True
+    for e in inst.inputs:
+        if not e.closed and (not e.contact or e.closing == e.cur.xi) and ck.safe(e) < e.cur.xi:
+            ck.now()
+            return ck.safe(e) >= e.cur.xi
+    return True
 
 
 # The producer of input e began another incarnation: ask for a decision to go on with that one.

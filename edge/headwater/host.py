@@ -651,6 +651,7 @@ class Host:
         if inc != port.inc and kind != wire.HELLO:
             return
         if kind == wire.HELLO:
+            newer = epoch > r.epoch
             if not port.fence(r, epoch):
                 self._refuse(port, r, sender)
                 return
@@ -659,7 +660,8 @@ class Host:
                 r.local = None
             r.host = sender
             if inc != port.inc and inc != 0:
-                r.live = False
+                if newer:
+                    r.live = False  # else it may be late, and have spoken since in the present incarnation
                 self._answer(port, r, True)
                 return
             nxt = m[4]

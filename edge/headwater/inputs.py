@@ -27,7 +27,7 @@ class InEdge:
         self.ring = None  # what has arrived from elsewhere
         self.contact = False
         self.fenced = True  # the producer refuses older epochs than the sink's
-        self.closing = False  # a decision to close it is on its way
+        self.closing = -1  # xi at which it first heard of a decision to close it that is on its way, or -1
         self.closed = False  # by decision: the merge goes on without it
         self.from_ts = 0  # entries older than this were given up when the input was reopened
         self.noted = 0  # entries that arrived too late to be taken

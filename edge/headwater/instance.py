@@ -166,9 +166,16 @@ class Instance:
     # named what it knows of; but one whose input is to be closed will never answer.
     def may_decide(self):
         for e in self.inputs:
-            if not (e.fenced or e.closed or e.other or e.closing):
+            if not (e.fenced or e.closed or e.other or e.closing >= 0):
                 return False
         return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
+
+    # The position of the next decision, where it is granted. Nothing of an input that has come there comes
+    # before it, and no timer after the one that it names: so nobody has to promise that once more, who may
+    # be gone by now.
+    def _place(self):
+        d = self.decisions.get(self.decided + 1)
+        return d[0] if d is not None and d[2] else None
 
     # Most entries that may be taken from input e before a decision is due.
     def _until_decision(self, e, limit):
@@ -191,10 +198,11 @@ class Instance:
                 self.refused = [self.decided, str(e)[:100]]
         elif kind == "close":
             self.inputs[content[1]].closed = True
+            self.inputs[content[1]].closing = -1
         elif kind == "open":
             e = self.inputs[content[1]]
             if e.closed or content[2] != e.inc:
-                e.closed = e.closing = False
+                e.closed = False
                 e.from_ts = content[3]
                 if content[2] != e.inc:
                     self.host.renumber(e, content[2])
@@ -225,7 +233,8 @@ class Instance:
             n = w.n
         if self.timers and op.timer:
             due = op.timer
-            if (w.ts_of(0) if n else e.bound()) >= due:
+            place = self._place()
+            if due <= place[1] if place and e.cur.xi >= place[0] else (w.ts_of(0) if n else e.bound()) >= due:
                 return self._fire(due)
             if n > 1 and w.ts_of(n - 1) >= due:
                 n = _before(w, n, due)
@@ -292,16 +301,17 @@ class Instance:
                 base = w.ts_of(0) + e.edge.delay_us
         bounds = []
         frontier = base
+        place = self._place()
         for p in ports:
             b = FAR
-            if not have[p]:
+            if not have[p] and not (place and inputs[p].cur.xi >= place[p]):
                 b = inputs[p].bound()
                 if b < frontier:
                     frontier = b
             bounds.append(b)
-        if frontier == FAR:
+        if frontier == FAR and not place:
             return 0  # every input is closed: time stands still, or timers would fire for ever
-        if self.timers and op.timer and frontier >= op.timer:
+        if self.timers and op.timer and frontier >= op.timer and not (place and place[-2] < op.timer):
             return self._fire(op.timer)
         if base == FAR:
             return 0

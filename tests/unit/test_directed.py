@@ -212,6 +212,41 @@ def test_a_join_without_what_it_needs_to_catch_up_gives_nothing_wrong(seed: int)
     assert len(scenario.world.outbox.streams) == 1
 
 
+def place(scenario: Directed, name: str) -> list[int]:
+    """The position of an operator in the end."""
+    (v,) = [v.index for v in scenario.plan.vertices if v.name == name]
+    host = scenario.node(scenario.place[v]).host
+    assert host
+    position: list[int] = host.instances[v].position()
+    return position
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("dead source moved", ["set", "close"]),
+        ("dead source closed", ["close"]),
+        ("dead asleep", ["close"]),
+    ],
+)
+def test_a_join_goes_on_without_a_lost_board(name: str, contents: list[str], seed: int) -> None:
+    scenario, _ = held(name, seed)
+    granted = [content[0] for known in scenario.world.decisions().values() for _, content in known]
+    assert granted == contents
+    first, second, _, decided = place(scenario, "sum")
+    assert decided == len(contents)
+    assert first > 2 * second
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_loop_goes_on_without_a_lost_board(seed: int) -> None:
+    scenario, _ = held("dead in a loop", seed)
+    first, second, _, _ = place(scenario, "sum")
+    assert first > 2 * second
+    assert place(scenario, "calm_right")[-1] == 1
+
+
 @pytest.mark.parametrize("name", ["erased home", "erased before a checkpoint"])
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_what_an_erased_board_gave_is_never_given_otherwise(name: str, seed: int) -> None:

@@ -1015,6 +1015,84 @@ class DeadSource(DeadInput):
         ]
 
 
+class DeadSourceMoved(DeadInput):
+    """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. A
+    parameter changes first, and only then is it said that the join goes on without the input.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        gateway = self.node(GATEWAY)
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (7, lambda: world.call(gateway, lambda host: host.instances[join].ck.now())),
+            (8, lambda: self.move(join, 1)),
+            (9, lambda: self.configure(join, us=500_000)),
+            (11, lambda: world.call(gateway, lambda host: host.close(join, 1))),
+        ]
+
+
+class DeadSourceClosed(DeadInput):
+    """The board dies, the join goes on without it by decision, and loses power as soon as that is granted:
+    what it had of the board is nowhere else.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (8.05, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadAsleep(DeadInput):
+    """The board dies asleep. The join goes on by its promise, and then by decision; it loses power as soon as
+    that is granted, and in its next life nobody promises anything up to the place of the decision.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+
+        def sleep() -> None:
+            world.asleep.add(2)
+            node = self.node(2)
+            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
+
+        return [
+            (6, sleep),
+            (9, lambda: world.kill(self.node(2))),
+            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (11.05, lambda: self.crash(GATEWAY)),
+            (12, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadInLoop(Directed):
+    """A board dies with the source of an operator in a loop. The join of the loop goes on without it, and so
+    does that operator, which takes its feedback still: else it would fill up all buffers of the loop.
+    """
+
+    def process(self) -> Plan:
+        process = sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
+        plan: Plan = process.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        calm = [v.index for v in self.plan.vertices if v.name == "calm_right"][0]
+        return [
+            (5, lambda: self.world.asleep.add(2)),
+            (6, lambda: self.world.call(self.node(2), lambda host: host.instances[calm].ck.now())),
+            (7, lambda: self.world.kill(self.node(2))),
+            (8, lambda: self.move(calm, GATEWAY)),
+            (9, self.close_ended),
+        ]
+
+
 class ErasedHome(Directed):
     """The flash of a board with a source and its operator is erased: what the operator put out before stays
     as it was, and the board does not begin with it from the start.
@@ -1110,6 +1188,10 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead backup": DeadBackup,
     "only keeps": OnlyKeeps,
     "dead source": DeadSource,
+    "dead source moved": DeadSourceMoved,
+    "dead source closed": DeadSourceClosed,
+    "dead asleep": DeadAsleep,
+    "dead in a loop": DeadInLoop,
     "erased home": ErasedHome,
     "erased before a checkpoint": ErasedBeforeCheckpoint,
 }
