@@ -299,12 +299,13 @@ class Scenario:
             world.after(SECOND, lambda: self.reopen(v, p))
 
     def reopen_forgotten(self) -> None:
-        """A gateway that lost its database may have forgotten that an input was to be taken back, before its
-        operator heard of it. Whoever looks after the site sees it closed, and asks again."""
+        """A gateway that lost its database may have forgotten that an input was to be taken back, and one that
+        lost power while it was asked to close one may have done so. Whoever looks after the site sees the input
+        closed, and asks again."""
         world = self.world
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
-            for p, e in enumerate(inst.inputs if inst and world.databases_lost else ()):
+            for p, e in enumerate(inst.inputs if inst else ()):
                 if e.closed and (v, p) not in self.ended | self.closed:
                     self.closed.add((v, p))
                     self.reopen(v, p)
