@@ -38,11 +38,22 @@ class Sameness:
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
+        # How far consumers were before the event that is looked at: in it, a decision may be granted and
+        # what follows from it be taken at once. By host: life, inputs, checkpoints; and the outbox.
+        self.stood: dict[int, tuple[int, dict[int, int], dict[int, list[int]]]] = {}
+        self.outside: dict[tuple[int, int], int] = {}
 
     def __call__(self, node: Node) -> None:
         host = node.host
         if host is None:
             return
+        self.check(node, host)
+        curs = {k: e.cur.xi for k, e in host.inputs.items()}
+        self.stood[node.number] = (node.boots, curs, dict(node.blobs))
+        if node.number == 0:
+            self.outside = {k: s.taken for k, s in self.world.outbox.streams.items()}
+
+    def check(self, node: Node, host: Any) -> None:
         if node.number == 0:
             for v in self.epochs:
                 data = host.store.get(_F_GRANTED + v)
@@ -86,16 +97,19 @@ class Sameness:
                 if (e.src, e.sport) != stream[:2]:
                     continue
                 if e.dst == OUTSIDE:
-                    s = world.outbox.streams.get((e.index, stream[2]))
-                    taken = max(taken, s.taken if s else 0)
+                    key = (e.index, stream[2])
+                    s = world.outbox.streams.get(key)
+                    taken = max(taken, min(s.taken, self.outside.get(key, 0)) if s else 0)
                     continue
                 k = [i.index for i in world.plan.ins(e.dst)].index(e.index)
                 for node in world.nodes:
-                    for pos in (node.blobs.get(e.dst * 4), node.blobs.get(e.dst * 4 + 3)):
+                    life, curs, blobs = self.stood.get(node.number, (0, {}, {}))
+                    if life != node.boots or not node.host:
+                        curs, blobs = {}, node.blobs
+                    for pos in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)):
                         taken = max(taken, pos[k] if pos else 0)
-                    if node.host and node.number != away and e.index in node.host.inputs:
-                        i = node.host.inputs[e.index]
-                        taken = max(taken, i.cur.xi)
+                    if node.number != away:
+                        taken = max(taken, curs.get(e.index, 0))
             del known[taken:]
 
     def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:
