@@ -101,6 +101,7 @@ def _set(host, inst, body, op):
         e.reset(xi)
         e.closed = bool(flag[0])
         e.inc = flag[1]
+        e.since = pos[-1]  # at the latest: an earlier checkpoint may speak of another incarnation
         e.from_ts = flag[2]
         if flag[2]:
             inst.front = max(inst.front, flag[2] + e.edge.delay_us)

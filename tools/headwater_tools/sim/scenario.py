@@ -236,8 +236,10 @@ class Scenario:
             return
         if not target.up:
             self.world.after(SECOND, lambda: self.sure(v, target))
-        elif target.host and v not in target.host.instances:
-            self.tell(v, target, self.moved(v, target.number))
+        elif target.host:
+            inst = target.host.instances.get(v)
+            if inst is None or inst.epoch < (self.epochs[v], target.number):
+                self.tell(v, target, self.moved(v, target.number))
 
     def clash(self, v: int) -> None:
         """Two hosts are told to take over under one number."""
