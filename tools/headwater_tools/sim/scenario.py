@@ -301,9 +301,9 @@ class Scenario:
             world.after(SECOND, lambda: self.reopen(v, p))
 
     def reopen_forgotten(self) -> None:
-        """A gateway that lost its database may have forgotten that an input was to be taken back, and one that
-        lost power while it was asked to close one may have done so. Whoever looks after the site sees the input
-        closed, and asks again."""
+        """A gateway that lost its database may have forgotten that an input was to be taken back, and one
+        that lost power while it was asked to close one may have done so. Whoever looks after the site sees
+        the input closed, and asks again."""
         world = self.world
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
