@@ -27,6 +27,8 @@ REASONS = {
     "sensor fault": ("#8064a2", "xx"),
     "full": ("#d06ba4", "--"),
     "given up": ("#7f7f7f", ".."),
+    "gateway lost": ("#8c564b", "||"),
+    "earlier version": ("#9edae5", "oo"),
 }
 OTHER = ("#555555", "++")
 NARROW = 0.004  # of the width: a shorter gap is drawn as wide as this, or nobody would see it

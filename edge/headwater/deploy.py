@@ -18,6 +18,7 @@ from .seal import hmac
 CURRENT = 0x800  # blobs
 _NEXT = 0x801
 _MOVE = 0x802
+F_DRAINED = 6  # id of the deployment for which this board has told the gateway that it is drained
 F_SWITCH = 4  # id of the deployment to drain for, and 1 or 2 (below) where the switch is decided
 _DRAINED = b"\1"  # nothing of the old process is unsafe
 _LEFT_OUT = b"\2"  # the old process had crashed again and again: what its sources hold stays
@@ -117,7 +118,9 @@ def _state(node):
     if not node.draining:
         return STORED, node.store.blob_size(_NEXT), ""
     unsafe = node.unsafe()
-    return DRAINS if unsafe else DRAINED, unsafe, ""
+    if unsafe:
+        return DRAINS, unsafe, ""
+    return DRAINED, sum([p.ring.last for p in node.host.ports.values()]), ""
 
 
 def _piece(node, ident, size, offset, piece):
@@ -210,6 +213,7 @@ def _switch(node, ident, step):
     store = node.store
     if step == 0:
         store.drop(F_SWITCH)
+        store.drop(F_DRAINED)
         store.drop_blob(_NEXT)
         node.next = None
         node.drain(False)
@@ -217,11 +221,18 @@ def _switch(node, ident, step):
     if step == 1 and not node.draining:
         store.put(F_SWITCH, ident)
         node.drain(True)
-    elif step == 2 and node.draining and not node.unsafe():
+    elif step == 2 and node.draining and (store.get(F_DRAINED) == ident or not node.unsafe()):
         store.put(F_SWITCH, ident + _DRAINED)
         node.again = True
         return RUNS, store.blob_size(_NEXT), ""
-    return _state(node)
+    state, number, why = _state(node)
+    if state == DRAINED and step > 2:
+        # From now on it is the gateway that knows: a timer may still fire, and after a restart a source does
+        # not know any more what the lake had acknowledged.
+        if store.get(F_DRAINED) != ident:
+            store.put(F_DRAINED, ident)
+        why = str(step)
+    return state, number, why
 
 
 # The switch is decided: what is left of the old process goes, its sources number on in the new one.

@@ -40,6 +40,7 @@ F_LEARN = 5  # at a gateway that lost its database: a byte for each vertex, 1 wh
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
 F_OP = 0x100  # + vertex: epoch of an operator hosted here, whether it still is, and who ran it before
 F_WHERE = 0x200  # + vertex: where an operator moved to
+F_MET = 0x500  # + edge to the lake, at the gateway: its source was met, in this version of the process
 F_STARTED = 0x480  # + vertex, at the gateway: log number of the host that started an operator first
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 UNSETTLED = 3  # ... or this epoch has no checkpoint at the plan's level yet, or not met a producer
@@ -177,13 +178,16 @@ class Host:
     def sleep(self, now, wake):
         self.now = now
         if self.clock.synced:
-            ts = self.site() + wake - now
-            if ts > self.floor.flash_us:
-                self.store.put(F_FLOOR, ts.to_bytes(8, "little"))
-                self.floor.sealed(ts)
-            for s in self.sources.values():
-                s.promise(ts)
+            self.promise(self.site() + wake - now)
         self.pump()
+
+    # No source of this host gives anything below ts from now on, in any boot.
+    def promise(self, ts):
+        if ts > self.floor.flash_us:
+            self.store.put(F_FLOOR, ts.to_bytes(8, "little"))
+            self.floor.sealed(ts)
+        for s in self.sources.values():
+            s.promise(ts)
 
     def batch(self, alphabet):
         b = self.batches.get(alphabet.text)

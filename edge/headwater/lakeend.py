@@ -9,9 +9,10 @@
 #   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
 
 from .batch import Batch
+from .host import F_LEARN, F_MET
 from .instance import RUNNING
 from .plan import EXTENDED, LAKE
-from .ports import GAP_GATEWAY_LOST
+from .ports import GAP_EARLIER, GAP_GATEWAY_LOST
 
 SAFE_US = 400000  # a Safe that lets go of little may wait this long,
 _CHECKPOINT_US = 100000  # and this long where a checkpoint waits for it that nothing extends
@@ -31,6 +32,7 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
+        self.source = -1 if host.plan.vertices[e.edge.src].kind else F_MET + e.edge.index
         waits = host.plan.vertices[e.edge.src].kind and host.plan.strategy != EXTENDED
         self.wait_us = _CHECKPOINT_US if waits else SAFE_US
         host.safe_us = 0  # when any end said Safe last
@@ -71,10 +73,19 @@ class LakeEnd:
         if e.ring:
             e.ring.reset(last)
 
-    # The producer holds nothing up to `first` any more, and this outbox does not know it: it was here, and
-    # went with the gateway's database.
+    # The producer holds nothing up to `first` any more, and this outbox does not know it. If this version has
+    # not met the source before, an earlier one did not send it to the lake. Otherwise it was here, and went
+    # with the gateway's database.
     def lost(self, first):
-        self.gap(0, first, GAP_GATEWAY_LOST)
+        store = self.host.store
+        met = self.source < 0 or store.get(self.source) or store.get(F_LEARN)
+        self.gap(0, first, GAP_GATEWAY_LOST if met else GAP_EARLIER)
+
+    # The producer has answered.
+    def met(self):
+        self.told = -1  # said anew
+        if self.source >= 0 and not self.host.store.get(self.source):
+            self.host.store.put(self.source, b"\1")
 
     def _local_gaps(self, e):
         for g in e.port.reader(e.edge).gaps:

@@ -52,6 +52,7 @@ _CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
 _CRASHES_MAX = const(5)
 _GOOD_S = const(60)  # a life that lasted so long was a good one
 _STATUS_BYTES = const(480)
+_MARK_S_MAX = const(64)
 
 
 def _us():
@@ -349,12 +350,21 @@ class Node:
     def drain(self, on):
         self.draining = on
         self.host.quiet = on
+        self.mark_s = 1
+        self.mark_us = self.host.now + 2 * _SECOND_US
         if not on:
             for s in self.host.sources.values():
                 s.fault(RESTART)
 
-    # Consumers are asked for checkpoints: no interval ends any more.
+    # Consumers are asked for checkpoints: no interval ends any more. A join waits for what the sources here
+    # could still give, so they promise that it is nothing. Timers fire up to that; in between, longer and
+    # longer, everything settles.
     def _press(self):
+        host = self.host
+        if host.now >= self.mark_us and host.clock.synced:
+            self.mark_s = min(_MARK_S_MAX, 2 * self.mark_s)
+            self.mark_us = host.now + self.mark_s * _SECOND_US
+            host.promise(host.site())
         for p in self.host.ports.values():
             if p.readers and p.ring.last > min([r.safe for r in p.readers]):
                 self.host.press(p)

@@ -24,6 +24,7 @@ _F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe
 GAP_FULL = 1  # dropped by the edge's declared policy
 GAP_GIVEN_UP = 2  # an operator gave up regenerating
 GAP_GATEWAY_LOST = 3  # only the gateway had it, and its database is lost
+GAP_EARLIER = 4  # an earlier version of the process took care of it, and did not send it here
 GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
 
 

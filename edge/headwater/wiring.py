@@ -149,7 +149,7 @@ def contact(host, e, epoch, first, name, holders):
     if e.cur.xi < first:
         if not sink.ports:
             sink.lost(first)
-        elif e.cur.xi or name or sink.ck.pos:
+        elif _began(e, name):
             host.count(BEHIND)
             return
         else:
@@ -163,9 +163,18 @@ def contact(host, e, epoch, first, name, holders):
     e.ack = True
     e.said = -1
     if not sink.ports:
-        sink.told = -1  # said anew
+        sink.met()
     else:
         sink.ck.announce()
+
+
+# An operator has taken something of this input, here or elsewhere. The checkpoint of its beginning says of an
+# input only which incarnation it has.
+def _began(e, name):
+    sink = e.sink
+    k = sink.inputs.index(e)
+    pos = sink.ck.pos
+    return e.cur.xi or (name and name[k]) or (pos and pos[k])
 
 
 # The port jumped: its local consumers look at it anew, remote ones are spoken to again.

@@ -31,8 +31,13 @@ DEPLOYMENT_MAX = 20_480
 
 # States of a deployment on a board.
 WANTED, STORED, RUNS, DRAINING, DRAINED, REFUSED = range(6)
-# Steps of SWITCH.
-FORGET, DRAIN, RUN = range(3)
+LEFT_OUT = 5  # in a board's status: it crashed again and again, and was left out
+# Steps of SWITCH; from ROUND on they ask a drained board how it stands.
+FORGET, DRAIN, RUN, ROUND = range(4)
+
+
+def _nonce() -> int:
+    return secrets.randbits(64)
 
 
 class Deployment:
@@ -63,15 +68,13 @@ class Fetch:
 class Board:
     """One board, as the gateway knows it."""
 
-    def __init__(
-        self, number: int, name: str, key: bytes, log: int, boot: int, seen_us: int, learn: bool
-    ) -> None:
+    def __init__(self, number: int, name: str, peer: Peer, log: int, seen_us: int, learn: bool) -> None:
         self.number = number
         self.name = name
         self.learn = learn  # the database was lost, and what runs on this board is not known yet
         self.fetch: Fetch | None = None
         self.fetched = b""  # id of a deployment that is here, and is not judged yet
-        self.peer = Peer(key, 0, log, boot, 1, bytes(8), _nonce)
+        self.peer = peer
         self.log = log
         self.status: dict[str, Any] = {}
         self.seen_us = seen_us  # site time of the last genuine word
@@ -82,7 +85,11 @@ class Board:
         self.step: int | None = None  # the SWITCH that is wanted
         self.state: int | None = None  # of the wanted deployment, as the board says
         self.why = ""
+        self.held: tuple[object, object] = (None, None)  # deployments that it has, as its status says
         self.unsafe = 0  # entries that it has to bring to safety before it can switch
+        self.round = 0  # drained boards are asked again, in rounds: the one it shall answer,
+        self.told = 0  # the one that it answered last,
+        self.made = 0  # and what it said: entries that its operators and sources have given, in all
         self.due = 0.0
         self.offset = 0
 
@@ -100,12 +107,16 @@ class Boards:
         log: int,
         boot: int,
         site_us: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
+        nonce: Callable[[], int] = _nonce,
     ) -> None:
         """`publish(board, frame)` sends on the site link; log and boot are those of this gateway's life."""
         self.db = db
         self.keys = keys
         self.publish = publish
         self.site_us = site_us
+        self.monotonic = monotonic
+        self.nonce = nonce
         self.log = log
         self.boot = boot
         self.writer = wire.Writer(FRAME_MAX)
@@ -119,7 +130,8 @@ class Boards:
             self.all[name] = self._board(number, name, seen, bool(learn))
 
     def _board(self, number: int, name: str, seen_us: int, learn: bool) -> Board:
-        return Board(number, name, self.keys.site(number), self.log, self.boot, seen_us, learn)
+        peer = Peer(self.keys.site(number), 0, self.log, self.boot, 1, bytes(8), self.nonce)
+        return Board(number, name, peer, self.log, seen_us, learn)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -177,7 +189,7 @@ class Boards:
             if peer.why not in (TAKEN, OPENED):
                 self._count("seal: " + REASONS[peer.why])
                 return
-            board.heard = time.monotonic()
+            board.heard = self.monotonic()
             board.seen_us = self.site_us()
             board.link_lost = False
             for m in wire.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
@@ -208,6 +220,11 @@ class Boards:
             board.state = RUNS
         elif board.state == RUNS:
             board.state = None
+        held = (status.get("plan"), status.get("next"))
+        if board.state == REFUSED and held != board.held:
+            board.state = None  # it may have refused because it had another one
+            board.due = 0.0
+        board.held = held
         for listener in self.on_status:
             listener(board)
         self._forget_other(board)
@@ -250,7 +267,7 @@ class Boards:
             listener(board, ident, fetch.data)
 
     def _want_piece(self, board: Board, fetch: Fetch) -> None:
-        fetch.due = time.monotonic() + RETRY_S
+        fetch.due = self.monotonic() + RETRY_S
         self._send(board, wire.PLANNED, fetch.id, WANTED, len(fetch.data), b"")
 
     # ---- a deployment that the gateway has, and the board not
@@ -267,11 +284,14 @@ class Boards:
         if state == WANTED:
             board.offset = offset if offset <= len(wanted.data) else 0
             if board.step != FORGET:
-                board.due = time.monotonic() + RETRY_S
+                board.due = self.monotonic() + RETRY_S
                 self._say(board, wanted)
         elif state == DRAINING:
             board.unsafe = offset
-            board.due = time.monotonic() + 0.25
+            board.due = self.monotonic() + 0.25
+        elif state == DRAINED:
+            board.made = offset
+            board.told = int(why) if why.isdigit() else board.told
         elif state == REFUSED:
             board.why = why.decode("utf-8", "replace")[:200]
             if before != REFUSED:
@@ -285,16 +305,22 @@ class Boards:
         """What shall be so on a board: a deployment there, and at a switch the step."""
         known = board.wanted.id if board.wanted else None
         if deployment is None or deployment.id != known:
-            board.state = None
+            board.state = RUNS if deployment and deployment.id == board.status.get("plan") else None
             board.offset = 0
             board.why = ""
+            board.round = board.told = 0
         if step != board.step or board.state is None:
             board.due = 0.0
         board.wanted = deployment
         board.step = step
 
+    def ask(self, board: Board, number: int) -> None:
+        """A drained board shall say once more how it stands."""
+        board.round = number
+        board.due = 0.0
+
     def tick(self) -> None:
-        now = time.monotonic()
+        now = self.monotonic()
         for board in self.all.values():
             if not board.heard:
                 continue
@@ -313,6 +339,8 @@ class Boards:
         elif board.step is not None and board.state in (STORED, DRAINING, DRAINED):
             if board.step != DRAIN or board.state != DRAINED:
                 self._send(board, wire.SWITCH, wanted.id, board.step)
+            elif board.told != board.round:
+                self._send(board, wire.SWITCH, wanted.id, board.round)
 
     def _send(self, board: Board, kind: int, *values: Any) -> None:
         board.peer.begin(self.writer)
@@ -335,7 +363,3 @@ def register(db: Database, name: str, now_us: int) -> int:
         db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 0)", db.boards_ever, name, now_us)
         return db.boards_ever
     return int(rows[0][0])
-
-
-def _nonce() -> int:
-    return secrets.randbits(64)

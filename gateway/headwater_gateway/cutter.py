@@ -43,7 +43,7 @@ import pyarrow.parquet as pq  # noqa: E402
 
 GAPS_MAX = 1000  # of one segment
 BYTES_MAX = 128 << 20  # packed bytes that one segment is made of
-GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost"}
+GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"}
 UNREADABLE = "unreadable block"
 
 _SCHEMA = [

@@ -32,7 +32,8 @@ from .segments import CutterGone
 from .store import Database
 
 if TYPE_CHECKING:
-    from .service import Process, Service
+    from .service import Service
+    from .switching import Process
 
 _log = logging.getLogger("headwater.rebuild")
 

@@ -113,6 +113,16 @@ class Seat:
         """Messages and frames that were refused, by reason."""
         return {refusals.text(reason): n for reason, n in self.host.dropped.items()}
 
+    def press(self) -> None:
+        """Ask for checkpoints of what is not safe yet: while a process drains, no interval ends any more."""
+        for port in self.host.ports.values():
+            if port.readers and port.ring.last > min(reader.safe for reader in port.readers):
+                self.host.press(port)
+
+    def made(self) -> int:
+        """Entries that the operators here have given, in all."""
+        return sum(int(port.ring.last) for port in self.host.ports.values())
+
     def unsafe(self) -> int:
         """Entries of this process that only the gateway has, neither taken nor in the database."""
         count = 0

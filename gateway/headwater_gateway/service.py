@@ -26,10 +26,10 @@ from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.host import F_FLOOR
 from headwater.plan import OUTSIDE, Plan
-from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES, alike
+from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 
 from . import Trouble, link, rebuild
-from .boards import DRAIN, DRAINED, FORGET, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards, Deployment
+from .boards import DRAIN, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards
 from .config import Config
 from .keys import load
 from .link import Link
@@ -38,6 +38,7 @@ from .rebuild import Learning
 from .seat import Seat, mono_us
 from .segments import CutterGone, CutterProcess, Segments
 from .store import Database, End, Ends, signed, unsigned
+from .switching import Process, Switching, named
 
 _log = logging.getLogger("headwater")
 
@@ -51,22 +52,7 @@ EVENTS_MAX = 200
 LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
 
 
-class Process:
-    """A process as it is deployed: its plan, and at a switch the one that comes."""
-
-    def __init__(
-        self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int, learn: int = 0
-    ) -> None:
-        self.name = name
-        self.plan = plan
-        self.since_us = since_us
-        self.coming = coming
-        self.step = step  # 0: runs; DRAIN; RUN: the new plan runs here, and not yet on every board
-        self.learn = learn  # number of a deployment that was learned from boards, 0: none
-        self.seat: Seat | None = None
-
-
-class Service:
+class Service(Switching):
     def __init__(self, config: Config, again: bool = False) -> None:
         """`again`: a lost database is made again from what boards and lake know."""
         self.config = config
@@ -295,16 +281,6 @@ class Service:
             self.by_board[name] = process
         self._want(process)
 
-    def _want(self, process: Process) -> None:
-        data = process.plan if process.coming is None else process.coming
-        hosts = plans.loads(data).hosts
-        step = DRAIN if process.coming is not None else RUN if process.step == RUN else None
-        if process.seat:
-            process.seat.outbox.draining = step == DRAIN
-        for name in hosts[1:]:
-            deployment = Deployment(data, hosts, name, self.boards.numbers, self.keys)
-            self.boards.want(self.boards.all[name], deployment, step)
-
     async def deploy(self, data: bytes) -> dict[str, Any]:
         """Take in a plan. Trouble where it cannot be."""
         try:
@@ -327,7 +303,7 @@ class Service:
             self._save(process)
             self._seat(process)
             self.event("deploy", "process %s is deployed to %s" % (plan.name, ", ".join(plan.hosts[1:])))
-            return {**_named(data), "state": "deployed"}
+            return {**named(data), "state": "deployed"}
         return self._change(process, plan, data)
 
     def _acceptable(self, plan: Plan) -> None:
@@ -357,39 +333,6 @@ class Service:
             if end.lake in streams and end.process != plan.name:
                 raise Trouble(LAKE_NAME_TAKEN % (end.lake, end.process))
 
-    def _change(self, process: Process, plan: Plan, data: bytes) -> dict[str, Any]:
-        present = plans.loads(process.plan)
-        if plan.process_hash == present.process_hash and process.coming is None:
-            if not alike(data, process.plan):
-                raise Trouble(
-                    "process %s differs from what runs in its placement alone: operators move by activation, "
-                    "not by deploying; change something else too, or leave it" % plan.name
-                )
-            return {**_named(process.plan), "state": "unchanged"}
-        if process.coming is not None or process.step:
-            if process.coming is not None and alike(data, process.coming):
-                return {**_named(process.coming), "state": "draining"}
-            raise Trouble(
-                "process %s is being changed already: `hw deploy --cancel %s`" % (plan.name, plan.name)
-            )
-        left = [name for name in present.hosts if name not in plan.hosts]
-        if left:
-            raise Trouble(
-                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it "
-                "among the hosts of a source or an operator" % (plan.name, ", ".join(left))
-            )
-        process.coming = self.numbers.stamp(data)
-        answer = _named(process.coming)
-        self.complete(process, DRAIN)
-        self.event("switch", "process %(process)s drains for its deployment %(deployment)d" % answer)
-        return {**answer, "state": "draining"}
-
-    def complete(self, process: Process, step: int) -> None:
-        """A switch is under way, and at this step."""
-        process.step = step
-        self._save(process)
-        self._want(process)
-
     def adopt(self, plan: Plan, data: bytes, process: Process | None) -> None:
         """Boards run this plan, or wait for the switch to it: a lost database knew of it."""
         if process is None:
@@ -406,73 +349,11 @@ class Service:
             text = "process %s: a switch to deployment %d was under way and goes on"
         self.event("rebuild", text % (plan.name, plan.deployment))
 
-    def cancel(self, name: str) -> dict[str, Any]:
-        """The plan that comes does not come."""
-        process = self._process(name)
-        self._settled(process, [])
-        if process.coming is None:
-            raise Trouble("process %s is not being changed" % name)
-        early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
-        if early:
-            raise Trouble(
-                "the change of %s cannot be cancelled: %s runs the new version already; bring the other "
-                "boards back, then deploy the version that you want" % (name, ", ".join(early))
-            )
-        hosts = plans.loads(process.coming).hosts
-        for board in hosts[1:]:
-            self.boards.want(
-                self.boards.all[board],
-                Deployment(process.coming, hosts, board, self.boards.numbers, self.keys),
-                FORGET,
-            )
-        process.coming = None
-        process.step = 0
-        self._save(process)
-        self.event("switch", "the change of process %s is cancelled" % name)
-        return {"process": name, "state": "cancelled"}
-
-    def _process(self, name: str) -> Process:
-        if name not in self.processes:
-            raise Trouble("no process %s here; there are: %s" % (name, ", ".join(self.processes) or "none"))
-        return self.processes[name]
-
     def _save(self, process: Process) -> None:
         self.db.execute(
             "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?, ?)",
             process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
-
-    def _advance(self, process: Process) -> None:
-        """What the boards have answered may let a switch go on, or end."""
-        plan = plans.loads(process.coming or process.plan) if process.step or process.coming else None
-        if plan is None:
-            for board in self._of(process.name):
-                if board.step == FORGET and board.state == WANTED:
-                    self._want(process)
-            return
-        boards = [self.boards.all[name] for name in plan.hosts[1:]]
-        if process.step == DRAIN:
-            ready = all(b.state in (DRAINED, RUNS) for b in boards)
-            if ready and process.seat is not None and not process.seat.unsafe():
-                self._switch(process)
-        elif all(b.state == RUNS for b in boards):
-            process.step = 0
-            self._save(process)
-            self.event("switch", "process %s runs in its new version on every board" % process.name)
-
-    def _switch(self, process: Process) -> None:
-        """Everything of the former plan is safe: from here on the new one counts."""
-        assert process.coming is not None and process.seat is not None
-        former = process.seat.plan
-        process.plan, process.coming, process.step = process.coming, None, RUN
-        process.since_us = self.site_us()
-        self._save(process)
-        self.db.drop_space(former.name, former.hash)
-        self._seat(process)
-        self.event("switch", "process %s: the new version counts" % process.name)
-
-    def _of(self, process: str) -> list[Board]:
-        return [self.boards.all[name] for name, p in self.by_board.items() if p.name == process]
 
     def configure(self, process: str | None, operator: str, values: dict[str, Any]) -> dict[str, Any]:
         """Change parameters of a running operator."""
@@ -706,17 +587,6 @@ class Service:
             "last_ts_us": ts,
             "last": values,
         }
-
-
-def _named(data: bytes) -> dict[str, Any]:
-    """How a deployment is called."""
-    plan = plans.loads(data)
-    return {
-        "process": plan.name,
-        "version": plan.process_hash.hex(),
-        "deployment": plan.deployment,
-        "hash": plan.hash.hex(),
-    }
 
 
 _STATES = ("sending", "stored", "runs", "drains", "drained", "refused")

@@ -2,6 +2,7 @@
 
 import random
 from hashlib import sha256
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -116,6 +117,13 @@ class Node:
         self.draining = self.again = False
         self.crash = [3, "crashed", 5]
         self.said: list[tuple[Any, ...]] = []
+        self.held = 0
+
+    def unsafe(self) -> int:
+        return self.held
+
+    def drain(self, on: bool) -> None:
+        self.draining = on
 
     def forgive(self) -> None:
         self.failed = None
@@ -231,8 +239,6 @@ def test_broken_deployments_give_one_error() -> None:
 
 def test_what_is_unsafe_is_never_negative() -> None:
     """An operator that went back to its checkpoint has a consumer that acknowledged more than it has made."""
-    from types import SimpleNamespace
-
     from headwater.node import Node as Program
 
     def port(last: int, *safe: int) -> Any:
@@ -245,3 +251,45 @@ def test_what_is_unsafe_is_never_negative() -> None:
     assert program.unsafe() == 5
     program.host.ports.pop(1)
     assert program.unsafe() == 0
+
+
+def draining() -> tuple[Node, bytes]:
+    """A board that drains for NEW."""
+    log = mounted(decided())
+    ident = sha256(NEW).digest()[:8]
+    log.put(4, ident)
+    node = Node(log)
+    node.deployed, node.next, node.draining = sha256(OLD).digest()[:8], ident, True  # type: ignore[assignment]
+    node.host = SimpleNamespace(ports={0: SimpleNamespace(ring=SimpleNamespace(last=60))})  # type: ignore[assignment]
+    return node, ident
+
+
+def test_a_drained_board_answers_each_round_with_what_it_has_made() -> None:
+    node, ident = draining()
+    for step, state, number, why in ((1, deploy.DRAINED, 60, b""), (3, deploy.DRAINED, 60, b"3")):
+        deploy.handle(node, (wire.SWITCH, ident, step))
+        assert node.said[-1] == (wire.PLANNED, ident, state, number, why)
+    node.held = 7
+    deploy.handle(node, (wire.SWITCH, ident, 4))
+    assert node.said[-1] == (wire.PLANNED, ident, deploy.DRAINS, 7, b"")
+
+
+def test_a_board_switches_once_the_gateway_knows_that_it_was_drained() -> None:
+    """After a restart a source has forgotten what the lake had acknowledged, and nobody tells it again."""
+    node, ident = draining()
+    node.held = 7
+    deploy.handle(node, (wire.SWITCH, ident, 2))
+    assert (node.said[-1][2], node.again) == (deploy.DRAINS, False)
+    node.held = 0
+    deploy.handle(node, (wire.SWITCH, ident, 3))
+    node.held = 7
+    deploy.handle(node, (wire.SWITCH, ident, 2))
+    assert (node.said[-1][2], node.again) == (deploy.RUNS, True)
+    switched(node.store)
+
+
+def test_a_change_that_is_taken_back_forgets_that_the_board_was_drained() -> None:
+    node, ident = draining()
+    deploy.handle(node, (wire.SWITCH, ident, 3))
+    deploy.handle(node, (wire.SWITCH, ident, 0))
+    assert (node.store.get(4), node.store.get(deploy.F_DRAINED), node.next) == (None, None, None)

@@ -1,0 +1,245 @@
+"""Changes of a process: which version counts, what each board must do for it, and when the next step is due.
+
+A change drains first: every board is sent the new version and told to drain. When all of them have, and
+nothing is left to the gateway itself either, the new version counts from that moment on, durably; then each
+board is told to run it. Until the first board runs it, the change can be cancelled. Whatever is restarted in
+between goes on from there.
+
+This is sans-I/O: the service gives it a database and boards to speak to, and so does the simulator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headwater import plan as plans
+from headwater.plan import Plan
+from headwater.planread import alike
+
+from . import Trouble
+from .boards import (
+    DRAIN,
+    DRAINED,
+    FORGET,
+    LEFT_OUT,
+    REFUSED,
+    ROUND,
+    RUN,
+    RUNS,
+    WANTED,
+    Board,
+    Boards,
+    Deployment,
+)  # fmt: skip
+from .keys import Keys
+from .numbers import Numbers
+
+if TYPE_CHECKING:
+    from .seat import Seat
+    from .store import Database
+
+
+class Process:
+    """A process as it is deployed: its plan, and at a switch the one that comes."""
+
+    def __init__(
+        self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int, learn: int = 0
+    ) -> None:
+        self.name = name
+        self.plan = plan
+        self.since_us = since_us
+        self.coming = coming
+        self.step = step  # 0: runs; DRAIN; RUN: the new plan runs here, and not yet on every board
+        self.learn = learn  # number of a deployment that was learned from boards, 0: none
+        self.without: list[str] = []  # while it drains: boards that do not run the former version yet
+        self.round = ROUND  # ... the round in which drained boards are asked how they stand,
+        self.made: list[int] | None = None  # ... and what came of the one before, where all were drained
+        self.seat: Seat | None = None
+
+
+class Switching:
+    """The part of the service that changes processes. The service provides what has no value here."""
+
+    db: Database
+    boards: Boards
+    keys: Keys
+    numbers: Numbers
+    processes: dict[str, Process]
+    by_board: dict[str, Process]
+
+    def site_us(self) -> int:
+        raise NotImplementedError
+
+    def event(self, kind: str, text: str) -> None:
+        raise NotImplementedError
+
+    def _save(self, process: Process) -> None:
+        raise NotImplementedError
+
+    def _seat(self, process: Process) -> None:
+        """Run the present plan of a process here, and want it on its boards."""
+        raise NotImplementedError
+
+    def _settled(self, process: Process | None, hosts: list[str]) -> None:
+        """Trouble while it is not known yet what runs there."""
+        raise NotImplementedError
+
+    def _want(self, process: Process) -> None:
+        data = process.plan if process.coming is None else process.coming
+        hosts = plans.loads(data).hosts
+        step = DRAIN if process.coming is not None else RUN if process.step == RUN else None
+        if process.seat:
+            process.seat.outbox.draining = step == DRAIN
+        process.without = self._without(process) if step == DRAIN else []
+        for name in hosts[1:]:
+            if name in process.without:
+                self._want_of(process.plan, name, None)
+            else:
+                self._want_of(data, name, step)
+
+    def _want_of(self, data: bytes, name: str, step: int | None) -> None:
+        hosts = plans.loads(data).hosts
+        deployment = Deployment(data, hosts, name, self.boards.numbers, self.keys)
+        self.boards.want(self.boards.all[name], deployment, step)
+
+    def _without(self, process: Process) -> list[str]:
+        """Boards of the former version that have no process, or have not told yet. They get the former
+        version first: without their operators the others could never bring to safety what they hold. A
+        board that refuses it, or has left it out, takes the next version at once."""
+        found = []
+        for name in plans.loads(process.plan).hosts[1:]:
+            board = self.boards.all[name]
+            refuses = board.state == REFUSED or board.status.get("state") == LEFT_OUT
+            if board.status.get("plan") is None and not refuses:
+                found.append(name)
+        return found
+
+    def _change(self, process: Process, plan: Plan, data: bytes) -> dict[str, Any]:
+        present = plans.loads(process.plan)
+        if plan.process_hash == present.process_hash and process.coming is None:
+            if not alike(data, process.plan):
+                raise Trouble(
+                    "process %s differs from what runs in its placement alone: operators move by activation, "
+                    "not by deploying; change something else too, or leave it" % plan.name
+                )
+            return {**named(process.plan), "state": "unchanged"}
+        if process.coming is not None or process.step:
+            if process.coming is not None and alike(data, process.coming):
+                return {**named(process.coming), "state": "draining"}
+            raise Trouble(
+                "process %s is being changed already: `hw deploy --cancel %s`" % (plan.name, plan.name)
+            )
+        left = [name for name in present.hosts if name not in plan.hosts]
+        if left:
+            raise Trouble(
+                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it "
+                "among the hosts of a source or an operator" % (plan.name, ", ".join(left))
+            )
+        process.coming = self.numbers.stamp(data)
+        answer = named(process.coming)
+        self.complete(process, DRAIN)
+        self.event("switch", "process %(process)s drains for its deployment %(deployment)d" % answer)
+        return {**answer, "state": "draining"}
+
+    def complete(self, process: Process, step: int) -> None:
+        """A switch is under way, and at this step."""
+        process.step = step
+        self._save(process)
+        self._want(process)
+
+    def cancel(self, name: str) -> dict[str, Any]:
+        """Cancel a change that is still draining."""
+        process = self._process(name)
+        self._settled(process, [])
+        if process.coming is None:
+            raise Trouble("process %s is not being changed" % name)
+        early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
+        if early:
+            raise Trouble(
+                "the change of %s cannot be cancelled: %s runs the new version already; bring the other "
+                "boards back, then deploy the version that you want" % (name, ", ".join(early))
+            )
+        hosts = plans.loads(process.coming).hosts
+        for board in hosts[1:]:
+            self.boards.want(
+                self.boards.all[board],
+                Deployment(process.coming, hosts, board, self.boards.numbers, self.keys),
+                FORGET,
+            )
+        process.coming = None
+        process.step = 0
+        self._save(process)
+        self.event("switch", "the change of process %s is cancelled" % name)
+        return {"process": name, "state": "cancelled"}
+
+    def _process(self, name: str) -> Process:
+        if name not in self.processes:
+            raise Trouble("no process %s here; there are: %s" % (name, ", ".join(self.processes) or "none"))
+        return self.processes[name]
+
+    def _advance(self, process: Process) -> None:
+        """What the boards have answered may let a switch go on, or end."""
+        plan = plans.loads(process.coming or process.plan) if process.step or process.coming else None
+        if plan is None:
+            for board in self._of(process.name):
+                if board.step == FORGET and board.state == WANTED:
+                    self._want(process)
+            return
+        boards = [self.boards.all[name] for name in plan.hosts[1:]]
+        if process.step == DRAIN:
+            if process.without and process.without != self._without(process):
+                self._want(process)
+            if self._all_drained(process, boards):
+                self._switch(process)
+        elif all(b.state == RUNS for b in boards):
+            process.step = 0
+            self._save(process)
+            self.event("switch", "process %s runs in its new version on every board" % process.name)
+
+    def _all_drained(self, process: Process, boards: list[Board]) -> bool:
+        """Nothing of the former version is unsafe anywhere. One board after the other says so, and what it
+        holds may have gone to another one that had said so before. So all are asked in rounds: where two
+        rounds find everything safe, and nothing was made in between, so it was at the moment between them."""
+        seat = process.seat
+        assert seat is not None
+        if seat.unsafe():
+            seat.press()
+        if seat.unsafe() or not all(b.step == DRAIN and b.state in (DRAINED, RUNS) for b in boards):
+            process.made = None
+            return False
+        asked = [b for b in boards if b.state == DRAINED]
+        if all(b.told == process.round for b in asked):
+            made = [seat.made(), *[b.made for b in asked]]
+            if made == process.made:
+                return True
+            process.made = made
+            process.round += 1
+        for board in asked:
+            if board.round != process.round:
+                self.boards.ask(board, process.round)
+        return False
+
+    def _switch(self, process: Process) -> None:
+        """Everything of the former plan is safe: from here on the new one counts."""
+        assert process.coming is not None and process.seat is not None
+        former = process.seat.plan
+        process.plan, process.coming, process.step = process.coming, None, RUN
+        process.since_us = self.site_us()
+        self._save(process)
+        self.db.drop_space(former.name, former.hash)
+        self._seat(process)
+        self.event("switch", "process %s: the new version counts" % process.name)
+
+    def _of(self, process: str) -> list[Board]:
+        return [self.boards.all[name] for name, p in self.by_board.items() if p.name == process]
+
+
+def named(data: bytes) -> dict[str, Any]:
+    """How a deployment is called."""
+    plan = plans.loads(data)
+    return {
+        "process": plan.name,
+        "version": plan.process_hash.hex(),
+        "deployment": plan.deployment,
+        "hash": plan.hash.hex(),
+    }
