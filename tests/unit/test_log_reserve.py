@@ -43,7 +43,9 @@ class Life:
     def step(self) -> None:
         r = self.random
         if r.random() < 0.02:
-            self.flash.arm(self.flash.op + r.randrange(20), r.choice((0, 3, 20, 200)), r.randrange(len(KINDS)))
+            self.flash.arm(
+                self.flash.op + r.randrange(20), r.choice((0, 3, 20, 200)), r.randrange(len(KINDS))
+            )
         what = r.random()
         try:
             if what < 0.6:
@@ -67,7 +69,9 @@ class Life:
 
     def sample(self) -> None:
         last = self.log.tail(STREAM)[0]
-        if self.log.append_run(STREAM, last + 1, 1, last, self.random.randbytes(self.random.randint(20, 120))):
+        if self.log.append_run(
+            STREAM, last + 1, 1, last, self.random.randbytes(self.random.randint(20, 120))
+        ):
             self.accepted += 1
         else:
             self.refused += 1

@@ -7,14 +7,11 @@ Each defect names a few histories, each of which is green without it; one must t
 
 from __future__ import annotations
 
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
+from defects import Change, seeded
 from headwater import arriving, decisions, restoring, starting, transfer, wiring
 from headwater.check import Needs
 from headwater.checkpoint import Checkpoints
@@ -31,7 +28,6 @@ from headwater_tools.sim.scenario import Scenario
 
 SEEDS = range(6)
 SECONDS = 12  # of a history, until its faults stop
-Change = tuple[Any, str, str, str]  # class or module, method, what stands there, what the defect puts there
 
 
 @dataclass(frozen=True)
@@ -590,28 +586,6 @@ DEFECTS = [
 ]
 
 
-@contextmanager
-def seeded(defect: Defect) -> Iterator[None]:
-    """The core with this defect."""
-    kept = []
-    sources: dict[tuple[Any, str], str] = {}
-    try:
-        for cls, method, old, new in defect.changes:
-            was = cls.__dict__[method]
-            source = sources.get((cls, method)) or textwrap.dedent(inspect.getsource(was))
-            where = "%s.%s" % (cls.__name__, method)
-            assert source.count(old) == 1, "%s has %d times %r" % (where, source.count(old), old)
-            sources[cls, method] = source = source.replace(old, new)
-            space: dict[str, Any] = {}
-            exec(compile(source, where + " with a defect", "exec"), was.__globals__, space)
-            kept.append((cls, method, was))
-            setattr(cls, method, space[method])
-        yield
-    finally:
-        for cls, method, was in reversed(kept):
-            setattr(cls, method, was)
-
-
 def history(name: str, seed: int) -> str:
     """The first error of a history, or nothing. What the core asserts of itself counts too."""
     scenario = SCHEDULES[name](seed) if name in SCHEDULES else Scenario(PLANS[name](), seed, SECONDS)
@@ -631,5 +605,5 @@ def test_the_core_as_it_is_passes(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
 def test_a_checker_sees(defect: Defect) -> None:
-    with seeded(defect):
+    with seeded(defect.changes):
         assert any(history(name, seed) for seed in SEEDS for name in defect.where), defect.prevented

@@ -9,7 +9,7 @@ from headwater.batch import RESTART, Batch
 from headwater.instance import RUNNING
 from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.planread import reach
-from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
+from headwater.ports import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.position import further
 from headwater.ring import Cursor
 
@@ -232,7 +232,7 @@ class Held:
     def safe_outside(self, e: Any, inc: int, r: Any) -> int:
         s = self.world.outbox.streams.get((e.index, inc))
         told = max([g[1] for g in r.gaps] or [0])
-        return max(s.ever if s else 0, told)
+        return max(s.ever if s else 0, told, self.world.begun.get((e.src, inc), 0))
 
     def name(self, port: Any, r: Any) -> None:
         world = self.world
@@ -266,6 +266,8 @@ def accepted(world: World) -> tuple[dict[int, dict[int, list[Entry]]], dict[int,
             entries[v.index] = lines
             last = next((line[-1][0] for line in reversed(lines.values()) if line), 0)
             bounds[v.index] = last + 1 if last and v.rate_mhz else last
+    if world.drained:
+        bounds = dict.fromkeys(bounds, max(bounds.values()))
     return entries, bounds
 
 
@@ -380,7 +382,12 @@ def least(world: World, place: dict[int, int]) -> Ideal:
     for a board whose last samples are old holds up what feeds its other inputs."""
     entries, bounds = accepted(world)
     taken = set(world.taken.furthest)
-    return Ideal(world.plan, entries, bounds, world.decisions(), ends(world, place), taken, buffers=True)
+    found = ends(world, place)
+    decisions = world.decisions()
+    return Ideal(
+        world.plan, entries, bounds, decisions, found, taken,
+        buffers=True, begun=world.begun, drained=world.drained,
+    )  # fmt: skip
 
 
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
@@ -403,9 +410,9 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     plan = world.plan
     entries, _ = accepted(world)
     far = SITE_US + world.now + 1000 * SECOND
-    ideal = Ideal(
-        plan, entries, dict.fromkeys(entries, far), world.decisions(), {}, set(world.taken.furthest), far
-    )
+    taken = set(world.taken.furthest)
+    bounds = dict.fromkeys(entries, far)
+    ideal = Ideal(plan, entries, bounds, world.decisions(), {}, taken, far, begun=world.begun)
     run = least(world, place)
     _, full = waiting(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
@@ -420,7 +427,9 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     for edge, inc in world.outbox.streams:
         if inc and plan.vertices[plan.edges[edge].src].kind:
             world.error("%s: incarnation %d of an operator" % (plan.edges[edge].lake, inc))
-    if complete:
+    if complete and world.drained:
+        used(world)
+    elif complete:
         positions(world, place, run)
     return counts
 
@@ -432,7 +441,7 @@ def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts
     gaps = stream.gaps if stream else []
     declared = {xi for first, last, _ in gaps for xi in range(first, last + 1)}
     for gap in gaps:
-        if not may_declare(world, e, gap[2]):
+        if not may_declare(world, e, inc, gap):
             world.error("%s: declared gap %r, which its author never allowed" % (e.lake, gap))
     counts["delivered"] += len(rows)
     counts["gaps_declared"] += len(gaps)
@@ -452,11 +461,28 @@ def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts
         world.error("%s: %d of %d missing, the first is xi %d" % (e.lake, len(missing), end, missing[0]))
 
 
-def may_declare(world: World, e: Any, reason: int) -> bool:
+def may_declare(world: World, e: Any, inc: int, gap: tuple[int, int, int]) -> bool:
     """Whether the lake may be told of a gap for this reason: see headwater.ports."""
+    reason = gap[2]
+    if reason == GAP_EARLIER:
+        return gap[1] <= world.begun.get((e.src, inc), 0)
     if reason == GAP_GATEWAY_LOST:
         return world.databases_lost > 0
     return e.policy == DROP_OLDEST if reason == GAP_FULL else reason == GAP_GIVEN_UP and e.durable == FLASH
+
+
+def used(world: World) -> None:
+    """A checkpoint of every operator has everything that the sources have given it."""
+    for e in world.plan.edges:
+        v = world.plan.vertices[e.src]
+        if v.kind or e.dst == OUTSIDE:
+            continue
+        entries = len(world.accepted.get((v.index, world.current(e.index)), ()))
+        k = [i.index for i in world.plan.ins(e.dst)].index(e.index)
+        taken = max((pos[k] for pos in (world.held(node, e.dst) for node in world.nodes) if pos), default=0)
+        if taken < entries and entries > world.begun.get((v.index, world.current(e.index)), 0):
+            text = "%s: the version ends, and %s has taken %d of %d entries"
+            world.error(text % (v.name, world.plan.vertices[e.dst].name, taken, entries))
 
 
 def positions(world: World, place: dict[int, int], run: Ideal) -> None:

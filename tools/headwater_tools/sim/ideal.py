@@ -36,10 +36,10 @@ class Machine:
         self.vertex = v
         self.op: Any = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
         self.edges = run.plan.ins(v.index)
-        self.taken = [0] * len(self.edges)
         self.closed = [False] * len(self.edges)
         self.from_ts = [0] * len(self.edges)
         self.incs = [run.first(v.index, p, e) for p, e in enumerate(self.edges)]
+        self.taken = [run.begun.get((e.src, inc), 0) for e, inc in zip(self.edges, self.incs, strict=True)]
         self.fired = 0
         self.decided = 0
         self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
@@ -113,7 +113,7 @@ class Machine:
                 low = min(low, h[0] if h else self.produced(p))
         if low == FAR:
             low = self.run.shut
-        if self.op.timer:
+        if self.op.timer and not self.run.drained:
             low = min(low, self.op.timer)
         return low
 
@@ -139,7 +139,8 @@ class Machine:
             h = self.head(p)
             if h and (best < 0 or h[0] + e.delay_us < best_ts):
                 best, best_ts = p, h[0] + e.delay_us
-        if self.op.timer and self.op.timer <= self.frontier() < FAR:
+        due = self.op.timer and self.op.timer <= self.frontier() < FAR
+        if due and not (best < 0 and self.run.drained):
             self.fire()
             return True
         if best < 0:
@@ -221,7 +222,9 @@ class Ideal:
     """Run `plan` over what the sources accepted: `accepted` by source vertex, each of its incarnations in
     their order, with its entries; `bounds` by source vertex; `ends` of streams whose source was lost;
     `taken`: (edge, incarnation) of which anything was ever taken; `shut`: up to where an operator has given
-    boundaries of which no input is open; `buffers`: whether outputs have a bound."""
+    boundaries of which no input is open; `buffers`: whether outputs have a bound; `begun`: (source,
+    incarnation) of which an earlier version took so many entries; `drained`: what timers give that no entry
+    waits for is left out."""
 
     def __init__(
         self,
@@ -233,11 +236,15 @@ class Ideal:
         taken: set[tuple[int, int]],
         shut: int = 0,
         buffers: bool = False,
+        begun: dict[tuple[int, int], int] | None = None,
+        drained: bool = False,
     ) -> None:
         self.plan = plan
         self.shut = shut
         self.ends = ends
         self.taken = taken
+        self.begun = begun or {}
+        self.drained = drained
         self.accepted = accepted
         self.bounds = bounds
         self.decisions = decisions

@@ -21,12 +21,13 @@ from typing import Any
 from headwater.check import check
 from headwater.plan import Plan
 from headwater.planread import LEVELS, STRATEGIES
-from headwater.process import Process
+from headwater.process import Affine, Average, Debounce, Process, Rate, Spec, Union
 
 from .. import Trouble
 from ..examples import diamond, sp1, sp2, sp3, sp4
 from ..graphs import random_process
 from ..processes import ProcessFileError, load
+from .changes import Changes
 from .scenario import Scenario, hardware
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
@@ -93,6 +94,31 @@ def _batch(r: random.Random) -> int:
     return r.choice((12, 36))
 
 
+# What versions of one process have in common: its name, its boards and some of its sources and streams.
+def _version(r: random.Random) -> Process:
+    p = Process("version", *_draw(r, _ACYCLIC), batch=_batch(r))
+    hosts = ("left", "right", "gateway")
+    a = p.source("a", "v:i16", rate_hz=20, on="left")
+    b = p.source("b", "v:i16", most_hz=10, on="right")
+    inputs = [a >> r.choice(_STEPS)(r).named("smooth").on(r.choice(hosts)), b]
+    if r.random() < 0.5:
+        inputs.append(p.source("c", "v:i16", rate_hz=5, on="right"))
+    union = Union().named("all").on(r.choice(hosts))(*inputs)
+    p.lake("version/all", union, durable=r.choice(("gateway", "lake")))
+    if r.random() < 0.5:
+        p.lake("version/rate", union >> Rate(ms=r.choice((300, 1000))).named("rate").on(r.choice(hosts)))
+    for stream, share in ((a, 0.6), (b, 0.4)):
+        if r.random() < share:
+            p.lake("version/%s" % stream.vertex.name, stream, durable=r.choice(("gateway", "lake")))
+    return p
+
+
+_STEPS: tuple[Callable[[random.Random], Spec], ...] = (
+    lambda r: Affine(num=r.randint(1, 4)),
+    lambda r: Average(count=r.randint(2, 5)),
+    lambda r: Debounce(ms=r.choice((50, 300))),
+)
+
 VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp1": _sp1,
     "sp2": _sp2,
@@ -100,19 +126,38 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp4": _sp4,
     "diamond": _diamond,
 }
-PROCESSES = (*VARIANTS, "random", "mix")
+CHANGES = "changes"
+PROCESSES = (*VARIANTS, "random", CHANGES, "mix")
+VERSIONS = 3
 
 
 def kind_of(seed: int) -> str:
-    """What the mix simulates under a seed: as many random processes as named ones."""
+    """What the mix simulates under a seed: as many random processes as named ones; in every twelfth history
+    the process changes."""
+    if seed % 12 == 11:
+        return CHANGES
     return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
 
 
 def process(kind: str, seed: int) -> Process:
-    """The process of a kind under a seed: always the same."""
+    """The process of a kind under a seed: always the same. Where it changes, the first version."""
     if kind == "random":
         return random_process(seed)
+    if kind == CHANGES:
+        return versions(seed)[0]
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
+
+
+def versions(seed: int) -> list[Process]:
+    """The versions of the process that changes under a seed; all have the same boards."""
+    r = random.Random("headwater versions %d" % seed)
+    draw = r.choice((_version, _version, *VARIANTS.values()))
+    found = [draw(r)]
+    while len(found) < VERSIONS:
+        another = draw(r)
+        if set(another.plan().hosts) == set(found[0].plan().hosts):
+            found.append(another)
+    return found
 
 
 def storm_s(seed: int) -> int:
@@ -245,7 +290,7 @@ def _within(cpu_s: int) -> Iterator[None]:
 def play(job: Job) -> Outcome:
     """Play one history to its end, whatever happens in it."""
     title = job.file or job.concrete()
-    scenario: Scenario | None = None
+    history: Scenario | Changes | None = None
     seconds = job.length()
     limit = max(HANG_S, 2 * seconds)
     try:
@@ -258,9 +303,14 @@ def play(job: Job) -> Outcome:
                 LEVELS[plan.level],
                 plan.every,
             )
-            made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
-            scenario = Scenario(plan, job.seed, seconds, job.faults, made_of)
-            result = scenario.run()
+            if job.concrete() == CHANGES:
+                history = Changes(
+                    [version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults
+                )
+            else:
+                made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
+                history = Scenario(plan, job.seed, seconds, job.faults, made_of)
+            result = history.run()
             counts = {**result.stats, **result.counts}
             return Outcome(job, title, result.errors, counts, result.drawn, result.trace)
     except _Hangs as hang:
@@ -269,8 +319,8 @@ def play(job: Job) -> Outcome:
         raise
     except Exception as error:
         errors = [_last_line(error)]
-    world = scenario.world if scenario else None
-    return Outcome(job, title, errors, {}, dict(world.drawn) if world else {}, world.trace if world else [])
+    drawn = dict(history.drawn) if history else {}
+    return Outcome(job, title, errors, {}, drawn, history.trace if history else [])
 
 
 def _last_line(error: Exception) -> str:

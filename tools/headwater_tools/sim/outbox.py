@@ -31,6 +31,7 @@ class Outbox:
         self.last: dict[int, int] = {}
         self.lake_open = True
         self.full = False  # no room: the lake's ends take nothing
+        self.draining = False  # for a change of the plan what is durable here is safe
         self.life = 0
         self.duplicates = 0  # rows given while they are there
         self.out_of_order = 0  # rows given before an earlier one, or whose ts falls
@@ -93,7 +94,7 @@ class Outbox:
 
     def lake(self, edge: int, inc: int) -> int:
         s = self._stream(edge, inc)
-        return min(s.lake, s.durable)
+        return s.durable if self.draining else min(s.lake, s.durable)
 
     def lost_power(self) -> None:
         """What was not committed is gone."""

@@ -85,9 +85,10 @@ class Scenario:
         seconds: int = 25,
         faults: bool = True,
         made_of: Hardware | None = None,
+        world: World | None = None,
     ) -> None:
         self.plan = plan
-        self.world = World(plan, seed, hardware=made_of)
+        self.world = world or World(plan, seed, hardware=made_of)
         self.seed = seed
         self.random = self.world.random
         self.storm_us = seconds * SECOND
@@ -105,6 +106,14 @@ class Scenario:
         self.sameness = Sameness(world, self.epochs, self.place)
         world.checks = [self.sameness, Bounds(world), Held(world), Holes(world)]
 
+    @property
+    def trace(self) -> list[str]:
+        return self.world.trace
+
+    @property
+    def drawn(self) -> dict[str, int]:
+        return self.world.drawn
+
     def run(self) -> Result:
         world = self.world
         for node in world.nodes:
@@ -115,6 +124,11 @@ class Scenario:
             Storm(self).start()
         world.run(self.storm_us)
         self.peace()
+        return self.finish()
+
+    def finish(self) -> Result:
+        """Faults have stopped: everything must arrive now."""
+        world = self.world
         end = self.storm_us + CALM_US
         world.run(self.storm_us + AFTERWARDS_US)
         while world.now < end and not world.errors and world.refusing:

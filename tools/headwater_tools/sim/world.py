@@ -7,6 +7,7 @@ real log (headwater.log) over CutFlash; only time, links and sensors are made he
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import traceback
 from array import array
@@ -20,7 +21,7 @@ from headwater import block, checkpoint_file, decisions, reserve
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
-from headwater.host import Host
+from headwater.host import DEPLOYMENT, Host
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further, newer
@@ -71,8 +72,8 @@ class Store(Log):
         return ok
 
     def put_blob(self, key: int, data: Any) -> None:
-        checkpoint = key % 4 in (0, 3) and key < 0x4000
-        vertex = self.world.plan.vertices[key // 4] if checkpoint else None
+        checkpoint = key % 4 in (0, 3) and key < DEPLOYMENT
+        vertex: Any = self.world.plan.vertices[key // 4] if checkpoint else None
         held = checkpoint_file.place(vertex, self.get_blob(key)) if checkpoint else None
         super().put_blob(key, data)
         if checkpoint:
@@ -96,7 +97,7 @@ class Store(Log):
         """Positions of the checkpoints in this flash: a cut write may have landed all the same."""
         found: dict[int, list[int]] = {}
         for key in self.blob_keys():
-            if key % 4 in (0, 3) and key < 0x4000:
+            if key % 4 in (0, 3) and key < DEPLOYMENT:
                 found[key] = checkpoint_file.position(self.world.plan.vertices[key // 4], self.get_blob(key))
         return found
 
@@ -140,7 +141,7 @@ class World:
         self.random = random.Random(seed)
         self.now = 0
         self.events: list[tuple[int, int, Callable[[], None]]] = []
-        self.serial = 0
+        self.serial = itertools.count()
         self.trace: list[str] = []
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
@@ -151,6 +152,8 @@ class World:
         self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
+        self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
+        self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
         self.taken = Taken()
         self.nodes: list[Node] = []
@@ -166,15 +169,19 @@ class World:
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
-            sectors = 16 + reserve.sectors(plan, number) + self.random.randrange(16)
-            sectors = self.hardware.sectors.get(number, sectors)
-            # The gateway's log stands for its database, in which small values may take any room.
-            size = sector_size if number else 4 * sector_size
-            node = Node(self, number, CutFlash(sectors, size, seed * 97 + number))
-            Log.format(node.flash, self.random.getrandbits(64))
-            self.provision(node)
-            node.drift_ppm = self.random.uniform(-1, 1) * self.hardware.drift_ppm
-            self.nodes.append(node)
+            self.nodes.append(self.made(number, sector_size, seed))
+
+    def made(self, number: int, sector_size: int, seed: int) -> Node:
+        """A machine that has just been provisioned."""
+        sectors = 16 + reserve.sectors(self.plan, number) + self.random.randrange(16)
+        sectors = self.hardware.sectors.get(number, sectors)
+        # The gateway's log stands for its database, in which small values may take any room.
+        size = sector_size if number else 4 * sector_size
+        node = Node(self, number, CutFlash(sectors, size, seed * 97 + number))
+        Log.format(node.flash, self.random.getrandbits(64))
+        self.provision(node)
+        node.drift_ppm = self.random.uniform(-1, 1) * self.hardware.drift_ppm
+        return node
 
     def provision(self, node: Node) -> None:
         """A board learns the time when it is provisioned: its first floor."""
@@ -185,8 +192,7 @@ class World:
     # ---- events
 
     def at(self, when: int, action: Callable[[], None]) -> None:
-        self.serial += 1
-        heapq.heappush(self.events, (when, self.serial, action))
+        heapq.heappush(self.events, (when, next(self.serial), action))
 
     def after(self, delay: int, action: Callable[[], None]) -> None:
         self.at(self.now + delay, action)
@@ -242,13 +248,12 @@ class World:
         store.mount()
         self.recover(store, node)
         node.blobs = store.checkpoints()
-        keys = {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
         outbox = self.outbox if node.number == 0 else None
         host = Host(
             self.plan,
             node.number,
             store,
-            keys,
+            self.keys(node),
             Clock(),
             lambda to, frame: self.send(node.number, to, frame),
             lambda: self.random.getrandbits(64),
@@ -259,6 +264,10 @@ class World:
         node.host = host
         host.start(node.mono(), SITE_US + self.now if outbox else 0, node.learn)
         return host
+
+    def keys(self, node: Node) -> dict[int, bytes]:
+        """The keys that a host shares with the others."""
+        return {n: pair_key(MASTER, node.number, n) for n in range(len(self.nodes))}
 
     def tick(self, node: Node, life: int) -> None:
         if node.up and node.boots == life:
@@ -379,7 +388,7 @@ class World:
         else:
             n, dt = 1, -1
             pause = int(self.random.expovariate(1.0) * SECOND * 0.7) + 1000
-        if node.up and node.number not in self.asleep:
+        if node.up and self.awake(node):
             batch = Batch(v.outs[0], max(n, 1))
             batch.n = n
             batch.dt = dt
@@ -388,6 +397,10 @@ class World:
             took = self.call(node, lambda host: host.sample(v.index, batch, max(0, mono)), "sample")
             self.offered(v, took)
         self.after(pause, lambda: self.sample(v, taken + n))
+
+    def awake(self, node: Node) -> bool:
+        """The sensors of a host are read."""
+        return node.number not in self.asleep
 
     def offered(self, v: Vertex, took: int | None) -> None:
         if took:

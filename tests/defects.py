@@ -1,0 +1,36 @@
+"""Code with one rule broken: a piece in the source of a method or function is replaced for a while.
+
+Where that piece is gone the test says so: the rule stands elsewhere now, and the defect must follow it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Change = tuple[Any, str, str, str]  # class or module, method, what stands there, what the defect puts there
+
+
+@contextmanager
+def seeded(changes: list[Change]) -> Iterator[None]:
+    """The core with a defect."""
+    kept = []
+    sources: dict[tuple[Any, str], str] = {}
+    try:
+        for cls, method, old, new in changes:
+            was = cls.__dict__[method]
+            source = sources.get((cls, method)) or textwrap.dedent(inspect.getsource(was))
+            where = "%s.%s" % (cls.__name__, method)
+            assert source.count(old) == 1, "%s has %d times %r" % (where, source.count(old), old)
+            sources[cls, method] = source = source.replace(old, new)
+            space: dict[str, Any] = {}
+            exec(compile(source, where + " with a defect", "exec"), was.__globals__, space)
+            kept.append((cls, method, was))
+            setattr(cls, method, space[method])
+        yield
+    finally:
+        for cls, method, was in reversed(kept):
+            setattr(cls, method, was)

@@ -1,0 +1,123 @@
+"""Processes that change, and change back: nothing accepted is lost, and every change comes to an end.
+
+Each rule of a change is broken once, and a history must see it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from defects import Change, seeded
+from headwater import deploy, wiring
+from headwater.lakeend import LakeEnd
+from headwater.node import Node
+from headwater_gateway.boards import Boards
+from headwater_gateway.numbers import Numbers
+from headwater_gateway.switching import Switching
+from headwater_tools.sim import mix
+from headwater_tools.sim.changes import Changes
+
+SECONDS = 60  # of a history, until its faults stop
+QUIET = range(12)  # seeds of histories in which nothing fails
+STORMS = range(4, 18)
+
+
+@pytest.fixture(autouse=True)
+def silent() -> Iterator[None]:
+    """What the gateway logs of histories that are meant to fail is no matter."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def changing(seed: int, storm: bool) -> Changes:
+    versions = [version.encode() for version in mix.versions(seed)]
+    return Changes(versions, seed, SECONDS, storm)
+
+
+def errors(seed: int, storm: bool) -> list[str]:
+    try:
+        return changing(seed, storm).run().errors
+    except Exception as error:  # what a defect does to the simulator itself is seen too
+        return [repr(error)]
+
+
+@pytest.mark.parametrize("seed", QUIET)
+def test_a_process_changes_and_changes_back(seed: int) -> None:
+    changes = changing(seed, False)
+    result = changes.run()
+    assert result.errors == []
+    assert result.counts["lost"] == 0
+    assert result.drawn["process changed"] >= 1
+    assert len(changes.were) <= len(changes.versions)
+
+
+def test_most_histories_change_back_as_well() -> None:
+    drawn = [changing(seed, False).run().drawn for seed in QUIET]
+    assert sum(1 for kinds in drawn if kinds.get("process changed back")) >= len(drawn) // 2
+
+
+@pytest.mark.parametrize("seed", STORMS)
+def test_a_change_comes_to_an_end_whatever_fails_meanwhile(seed: int) -> None:
+    assert errors(seed, True) == []
+
+
+# Name, what is broken, seeds of histories in which it shows: (seed, whether anything else fails).
+DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
+    (
+        "boards are believed one after the other",
+        [
+            (Switching, "_all_drained", "if made == process.made:", "if True:"),
+            (Switching, "_all_drained", "if all(b.told == process.round for b in asked):", "if True:"),
+        ],
+        [(7, False), (4, True), (6, True), (15, True), (17, True)],
+    ),
+    (
+        "sources promise nothing while they rest",
+        [(Node, "_press", "host.promise(host.site())", "pass")],
+        [(0, False), (1, False)],
+    ),
+    (
+        "operators at the gateway are not asked for checkpoints",
+        [(Switching, "_all_drained", "seat.press()", "pass")],
+        [(2, False), (6, False), (7, False)],
+    ),
+    (
+        "a board without a process takes the next version at once",
+        [(Switching, "_without", "found.append(name)", "pass")],
+        [(9, False), (4, True), (12, True), (13, True)],
+    ),
+    (
+        "a cancelled change is not taken back from boards that did not hear of it",
+        [(Boards, "_forget_other", "self._send(board, wire.SWITCH, waiting, FORGET)", "pass")],
+        [(8, True), (17, True), (47, True)],
+    ),
+    (
+        "an operator that has begun does not take a source that numbers on",
+        [(wiring, "contact", "elif _began(e, name):", "elif e.cur.xi or name or sink.ck.pos:")],
+        [(0, False), (1, False)],
+    ),
+    (
+        "what an earlier version did not send counts as lost with the gateway",
+        [(LakeEnd, "lost", "GAP_GATEWAY_LOST if met else GAP_EARLIER", "GAP_GATEWAY_LOST")],
+        [(2, False), (17, True), (27, True)],
+    ),
+    (
+        "a number is given again",
+        [(Numbers, "stamp", "number = self.highest + 1", "number = 1 + self.highest % 2")],
+        [(0, False), (5, False)],
+    ),
+    (
+        "sources begin at 1 in every version",
+        [(deploy, "_finish", "store.start_stream(v * 8, last, ts)", "pass")],
+        [(0, False), (1, False)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "broken", "where"), DEFECTS, ids=[defect[0] for defect in DEFECTS])
+def test_a_broken_rule_is_seen(name: str, broken: list[Change], where: list[tuple[int, bool]]) -> None:
+    with seeded(broken):
+        assert any(errors(seed, storm) for seed, storm in where), name

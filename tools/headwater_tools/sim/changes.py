@@ -1,0 +1,678 @@
+"""Histories in which the process changes: versions follow each other, earlier ones among them, under faults.
+
+What takes part in a change is real, on both sides: the deployment in a board's flash (headwater.deploy), the
+program of a board as far as it speaks with the gateway (headwater.node), and the gateway's boards, numbers
+and steps of a change (headwater_gateway). Made here are the links, the gateway's database (SQLite in memory),
+and a person who deploys at random, and sometimes cancels.
+
+Each deployment is a scenario with a world of its own, over the same machines. While boards switch, some run
+in the world of the former version and some in that of the next. When the gateway makes a version count,
+everything that was accepted under the one before must have had its effect in the lake: that is when the
+former world is judged.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from headwater import deploy, reserve
+from headwater import plan as plans
+from headwater.cutflash import CutFlash, PowerCut
+from headwater.host import Host
+from headwater.log import Log
+from headwater.node import Node as Program
+from headwater.plan import Plan, Vertex
+from headwater.seal import Peer
+from headwater.wire import Writer
+from headwater_gateway import Trouble
+from headwater_gateway.boards import FRAME_MAX, REFUSED, Boards
+from headwater_gateway.keys import Keys
+from headwater_gateway.numbers import Numbers
+from headwater_gateway.seat import Seat
+from headwater_gateway.switching import Process, Switching, named
+
+from .checkers import at_the_end
+from .outbox import Stream
+from .scenario import CALM_US, Result, Scenario
+from .storm import Storm
+from .world import FLOOR, MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, World
+
+SECTOR_BYTES = 4096
+STATUS_S = 5
+RESTART_US = SECOND // 5
+
+TABLES = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER);
+CREATE TABLE boards(
+    number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER
+);
+"""
+# Other histories draw these: a board that is lost for good holds up a change for good.
+LOSSES = (
+    "source board lost",
+    "flash of a source board erased",
+    "flash of an operator's host erased",
+    "gateway database lost",
+)
+
+
+class Records:
+    """As much of the gateway's database as deployments use."""
+
+    def __init__(self) -> None:
+        self.sql = sqlite3.connect(":memory:", isolation_level=None)
+        self.sql.executescript(TABLES)
+        self.processes: dict[str, tuple[Any, ...]] = {}
+
+    def query(self, text: str, *values: Any) -> list[Any]:
+        return self.sql.execute(text, values).fetchall()
+
+    def execute(self, text: str, *values: Any) -> None:
+        self.sql.execute(text, values)
+
+    def drop_space(self, process: str, version: bytes) -> None:
+        """What the host of a former version stored: its flash is not used again."""
+
+
+class Gateway(Switching):
+    """The gateway's service in one of its boots, as far as deployments go."""
+
+    def __init__(self, changes: Changes) -> None:
+        self.changes = changes
+        self.db = changes.database
+        self.records = changes.records
+        self.keys = changes.keys
+        self.by_board: dict[str, Process] = {}
+        self.boards = Boards(
+            changes.database, self.keys, changes.to_board, 1, changes.gateway.boots, self.site_us,
+            lambda: changes.now / SECOND, changes.nonce,
+        )  # fmt: skip
+        self.numbers = Numbers(changes.database, lambda incarnation: False)
+        self.processes = {name: Process(*row) for name, row in self.records.processes.items()}
+        for process in self.processes.values():
+            self._seat(process)
+
+    def site_us(self) -> int:
+        return SITE_US + self.changes.now
+
+    def event(self, kind: str, text: str) -> None:
+        self.changes.note(text)
+
+    def _settled(self, process: Process | None, hosts: list[str]) -> None:
+        pass
+
+    def _save(self, process: Process) -> None:
+        row = process.name, process.plan, process.since_us, process.coming, process.step
+        self.records.processes[process.name] = row
+
+    def _seat(self, process: Process) -> None:
+        version = self.changes.counts_now(plans.loads(process.plan))
+        node = version.nodes[0]
+        World.boot(version, node)
+        if node.host is None:
+            raise PowerCut("in the start of %s" % process.name)
+        process.seat = Place(version, node.host)  # type: ignore[assignment]
+        for name in version.plan.hosts[1:]:
+            self.by_board[name] = process
+        self._want(process)
+
+    def _switch(self, process: Process) -> None:
+        self.changes.drained()
+        super()._switch(process)
+
+    def deploy(self, data: bytes) -> dict[str, Any]:
+        """As `Service.deploy`."""
+        plan = plans.loads(data)
+        process = self.processes.get(plan.name)
+        if process is not None:
+            return self._change(process, plan, data)
+        data = self.numbers.stamp(data)
+        process = self.processes[plan.name] = Process(plan.name, data, self.site_us(), None, 0)
+        self._save(process)
+        self._seat(process)
+        return {**named(data), "state": "deployed"}
+
+    def tick(self) -> None:
+        for process in self.processes.values():
+            self._advance(process)
+        self.boards.tick()
+
+    @property
+    def changing(self) -> bool:
+        return any(process.step for process in self.processes.values())
+
+
+class Place:
+    """A process at the gateway: what `Switching` asks of a seat."""
+
+    made = Seat.made
+    press = Seat.press
+    unsafe = Seat.unsafe
+
+    def __init__(self, version: Version, host: Host) -> None:
+        self.plan = version.plan
+        self.host = host
+        self.outbox = version.outbox
+
+
+class Board(Program):
+    """The program of a board in one of its boots, without sensors and clock."""
+
+    def __init__(self, changes: Changes, machine: Machine, store: Log) -> None:
+        sensors: dict[str, Any] = {name: {} for name in changes.sources}
+        super().__init__({"name": machine.name, "sensors": sensors}, SimpleNamespace(
+            battery_mv=lambda: None, rssi=lambda: None
+        ))  # fmt: skip
+        self.changes = changes
+        self.machine = machine
+        self.store = store
+        self.key = changes.keys.board(machine.number)
+        self.client = SimpleNamespace(
+            send=partial(changes.from_board, machine), packets=SimpleNamespace(skipped=0), strays=0
+        )
+        self.pressed_us = self.status_us = 0
+
+    def mono(self) -> int:
+        node = self.machine.node
+        return node.mono() if node else self.changes.now
+
+    def begin(self, host: Host | None) -> None:
+        """As the original, after the deployment was read and the host started."""
+        self.host = host
+        self.deployed = self.machine.deployed
+        self.next, draining = deploy.waiting(self.store)
+        if host is not None:
+            self.boot = host.boot_number
+            self.writer = host.writer
+        else:
+            self.boot = int.from_bytes(self.store.get(1) or b"", "little") + 1
+            self.store.put(1, self.boot.to_bytes(4, "little"))
+            self.writer = Writer(FRAME_MAX)
+        key = self.changes.keys.site(self.machine.number)
+        nonce = self.changes.nonce
+        self.peer = Peer(key, 1, self.store.log_number, self.boot, 0, bytes(8), nonce)
+        if draining:
+            self.drain(True)
+
+    def turn(self) -> None:
+        """What a board does beside its host."""
+        now = self.changes.now
+        if now >= self.status_us:
+            self.status_us = now + STATUS_S * SECOND
+            self._status(now // SECOND)
+        if self.draining and now >= self.pressed_us:
+            self.pressed_us = now + SECOND
+            self._press()
+
+
+class Machine:
+    """A board, or the gateway's computer, whatever runs on it."""
+
+    def __init__(self, name: str, number: int, drift_ppm: float) -> None:
+        self.name = name
+        self.number = number  # in the gateway's registry
+        self.drift_ppm = drift_ppm
+        self.flash: CutFlash
+        self.boots = 0
+        self.up = False
+        self.node: Node | None = None  # while a host runs
+        self.deployed: bytes | None = None
+        self.keys: dict[int, bytes] = {}
+        self.program: Board | None = None
+
+
+class Version(World):
+    """The world of one deployment, over the machines of all."""
+
+    act: Act
+
+    def __init__(self, changes: Changes, plan: Plan, before: Version | None) -> None:
+        self.changes = changes
+        now = changes.now
+        super().__init__(plan, changes.seed, hardware=changes.hardware)
+        self.now = now
+        self.random = changes.random
+        self.events = changes.events
+        self.serial = changes.serial
+        self.trace = changes.trace
+        self.drawn = changes.drawn
+        self.errors = changes.errors
+        if before:
+            self.loss, self.duplication = before.loss, before.duplication
+            self.delay_us = before.delay_us
+        self.found: dict[str, int] = {}
+        self.start_sensors()
+
+    def go_on(self, before: Version) -> None:
+        """It counts from now on. Sources number on where the former version has them too, and so does the
+        lake. A board that has never run another version may have run this one before it counted."""
+        for v in self.plan.vertices:
+            for old in before.plan.vertices:
+                if self.place(v) == before.place(old) and not v.kind and not self.order.get(v.index):
+                    self.order[v.index] = incs = before.order.get(old.index, [])
+                    for inc in incs:
+                        line = self.accepted[v.index, inc] = before.accepted[old.index, inc]
+                        self.begun[v.index, inc] = len(line)
+        known = self.changes.streams
+        for edge, inc in before.outbox.streams:
+            e = before.plan.edges[edge]
+            if not before.plan.vertices[e.src].kind:
+                known[e.lake, inc] = before.outbox.streams[edge, inc]
+        for e in self.lake_edges():
+            for (lake, inc), stream in known.items():
+                if lake == e.lake and not self.plan.vertices[e.src].kind:
+                    self.outbox.streams[e.index, inc] = stream
+                    self.outbox.last[e.index] = inc
+        streams = self.outbox.streams.values()
+        self.found = {  # what an earlier version has counted
+            "accepted": sum(self.begun.values()),
+            "delivered": sum(len(s.rows) for s in streams),
+            "gaps_declared": sum(len(s.gaps) for s in streams),
+        }
+
+    @property
+    def now(self) -> int:
+        return self.changes.now
+
+    @now.setter
+    def now(self, value: int) -> None:
+        self.changes.now = value
+
+    def place(self, v: Vertex) -> tuple[str, str, str, str]:
+        return v.name, v.kind, v.outs[0].text, self.name(v.hosts[0])
+
+    def made(self, number: int, sector_size: int, seed: int) -> Node:
+        machine = self.changes.machines[self.name(number)]
+        if not number:  # the gateway's database has a space for each version
+            machine.flash = CutFlash(48 + reserve.sectors(self.plan, 0), 4 * sector_size, seed)
+            Log.format(machine.flash, self.changes.nonce())
+        node = Node(self, number, machine.flash)
+        node.drift_ppm = machine.drift_ppm
+        return node
+
+    def keys(self, node: Node) -> dict[int, bytes]:
+        if node.number:
+            return self.changes.machines[self.name(node.number)].keys
+        machines = self.changes.machines
+        return {
+            i: self.changes.keys.board(machines[name].number) for i, name in enumerate(self.plan.hosts) if i
+        }
+
+    def boot(self, node: Node) -> None:
+        self.changes.boot(self.changes.machines[self.name(node.number)])
+
+    def started(self, node: Node) -> Host:
+        host = super().started(node)
+        machine = self.changes.machines[self.name(node.number)]
+        machine.node = node
+        if node.number:
+            self.changes.begins(machine, host.store, host)
+        return host
+
+    def crash(self, node: Node) -> None:
+        super().crash(node)
+        machine = self.changes.machines[self.name(node.number)]
+        if machine.node in (node, None):
+            self.changes.down(machine)
+
+    def awake(self, node: Node) -> bool:
+        program = self.changes.machines[self.name(node.number)].program
+        return super().awake(node) and program is not None and not program.draining
+
+    def deliver(self, sender: int, to: int, frame: bytes) -> None:
+        node = self.changes.machines[self.name(to)].node
+        if node and (sender, to) not in self.cut:
+            node.world.call(node, lambda host: host.receive(frame, node.mono()), "receive")
+
+
+class Weather(Storm):
+    """The faults of a version's time."""
+
+    def special(self) -> dict[str, Callable[[], None]]:
+        return {kind: fault for kind, fault in super().special().items() if kind not in LOSSES}
+
+
+class Act(Scenario):
+    """The time of one version."""
+
+    def __init__(self, version: Version, changes: Changes) -> None:
+        seconds = changes.storm_us // SECOND
+        super().__init__(version.plan, changes.seed, seconds, True, changes.hardware, version)
+        self.version = version
+        self.changes = changes
+        self.kills_max = 0
+
+    def activate(self, v: int, away: int, to: int = -1) -> None:
+        """Operators stay where they are during a change."""
+        if not self.changes.changing:
+            super().activate(v, away, to)
+
+    def clash(self, v: int) -> None:
+        if not self.changes.changing:
+            super().clash(v)
+
+
+class Changes:
+    """A history. `versions` are processes of one name, with the same boards and sources, to choose from."""
+
+    def __init__(self, versions: list[bytes], seed: int, seconds: int, faults: bool = True) -> None:
+        self.versions = versions
+        self.faults = faults
+        self.seed = seed
+        self.now = 0
+        self.random = random.Random(seed)
+        self.storm_us = seconds * SECOND
+        self.calm = False
+        self.events: list[tuple[int, int, Callable[[], None]]] = []
+        self.serial = itertools.count()
+        self.trace: list[str] = []
+        self.drawn: Counter[str] = Counter()
+        self.errors: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.hardware = Hardware(mtu=self.random.choice((512, 1400)))
+        self.keys = Keys(MASTER)
+        self.records = Records()
+        self.database: Any = self.records
+        self.known: dict[bytes, Version] = {}  # by the hash of its plan
+        self.were: set[bytes] = set()  # versions that have counted
+        self.streams: dict[tuple[str, int], Stream] = {}  # what the gateway has of sources, of all versions
+        self.act: Act | None = None
+        self.service: Gateway | None = None
+        loaded = [plans.loads(version) for version in versions]
+        self.name = loaded[0].name
+        self.sources = sorted({v.name for plan in loaded for v in plan.vertices if not v.kind})
+        self.machines = {name: self.machine(name, loaded) for name in sorted(loaded[0].hosts)}
+        self.gateway = self.machines[loaded[0].hosts[0]]
+        self.gateway.number = 0
+        sql = "INSERT INTO boards VALUES(?, ?, 0, NULL, NULL, 0)"
+        for board in self.boards():
+            self.records.execute(sql, board.number, board.name)
+
+    def machine(self, name: str, loaded: list[Plan]) -> Machine:
+        machine = Machine(name, 11 + self.random.randrange(3) + 7 * len(name), self.random.uniform(-60, 60))
+        sectors = max(reserve.sectors(plan, plan.hosts.index(name)) for plan in loaded)
+        machine.flash = CutFlash(sectors + 20 + self.random.randrange(16), SECTOR_BYTES, self.nonce())
+        Log.format(machine.flash, self.nonce())
+        log = Log(machine.flash)
+        log.mount()
+        log.put(FLOOR, (SITE_US - 20 * SECOND).to_bytes(8, "little"))
+        return machine
+
+    def boards(self) -> list[Machine]:
+        return [machine for machine in self.machines.values() if machine is not self.gateway]
+
+    # ---- a history
+
+    def run(self) -> Result:
+        for machine in self.machines.values():
+            self.after(self.random.randrange(SECOND // 2), partial(self.boot, machine))
+        self.after(SECOND // 2, self.begin)
+        self.after(TICK_US, self.tick)
+        self.after(self.random.randrange(2 * SECOND, 12 * SECOND), self.person)
+        self.until(SECOND)
+        self.until(self.storm_us)
+        self.peace()
+        end = self.now + CALM_US
+        while self.now < end and not self.errors and not self.settled():
+            self.until(self.now + SECOND)
+        self.all_run()
+        assert self.act is not None
+        self.act.storm_us = self.now
+        result = self.act.finish()
+        self.add(self.act.world, result.counts)
+        result.counts = {**result.counts, **self.counts} if result.counts else {}
+        result.stats["boots"] = sum(machine.boots for machine in self.machines.values())
+        return result
+
+    def begin(self) -> None:
+        """The first deployment."""
+        assert self.service is not None
+        self.service.deploy(self.versions[0])
+
+    def peace(self) -> None:
+        self.calm = True
+        for version in self.known.values():
+            version.loss = version.duplication = 0.0
+            version.delay_us = (1_000, 10_000)
+            version.cut.clear()
+        if self.act:
+            self.act.peace()
+
+    def settled(self) -> bool:
+        """No change is under way, and every board runs what counts."""
+        service = self.service
+        if service is None or service.changing or self.act is None:
+            return False
+        return all(m.node is not None and m.node.world is self.act.world for m in self.machines.values())
+
+    def all_run(self) -> None:
+        if self.errors or self.settled():
+            return
+        self.errors.append("a change does not come to an end")
+        for board in self.boards():
+            if board.program and self.service:
+                known = self.service.boards.all[board.name]
+                what = "drains, %d not safe" % board.program.unsafe() if board.program.draining else "runs"
+                self.errors.append("  %s %s; the gateway knows %r" % (board.name, what, known.state))
+
+    # ---- who deploys
+
+    def person(self) -> None:
+        if self.calm:
+            return
+        if self.service and self.act:
+            if not self.service.changing:
+                self.deploy(self.service)
+            elif self.random.random() < 0.25 or self.refused():
+                self.cancel(self.service)
+        self.after(SECOND + int(self.random.expovariate(1.0) * 8 * SECOND), self.person)
+
+    def deploy(self, service: Gateway) -> None:
+        number = self.random.randrange(len(self.versions))
+        try:
+            answer = service.deploy(self.versions[number])
+        except Trouble as trouble:
+            self.note("version %d is not deployed: %s" % (number, trouble))
+            return
+        self.note(
+            "version %d is deployed: deployment %d, %s" % (number, answer["deployment"], answer["state"])
+        )
+
+    def cancel(self, service: Gateway) -> None:
+        try:
+            service.cancel(self.name)
+        except Trouble as trouble:
+            self.note("not cancelled: %s" % trouble)
+        else:
+            self.draw("change of the process cancelled")
+
+    def refused(self) -> bool:
+        service = self.service
+        return service is not None and any(board.state == REFUSED for board in service.boards.all.values())
+
+    # ---- versions
+
+    def counts_now(self, plan: Plan) -> Version:
+        """The version that counts at the gateway from now on, or counts again after a restart."""
+        version = self.version(plan)
+        if self.act and self.act.version is version:
+            return version
+        if version.drained:
+            self.errors.append("deployment %d has counted before: the lake has its streams" % plan.deployment)
+        if self.act:
+            before = self.act.version
+            World.crash(before, before.nodes[0])
+            self.gateway.node = None
+            version.go_on(before)
+            self.draw("process changed")
+            if plan.process_hash in self.were:
+                self.draw("process changed back")
+        self.were.add(plan.process_hash)
+        self.act = version.act
+        if self.faults and not self.calm:
+            Weather(self.act).start()
+        return version
+
+    def version(self, plan: Plan) -> Version:
+        if plan.hash not in self.known:
+            version = self.known[plan.hash] = Version(self, plan, self.act.version if self.act else None)
+            version.act = Act(version, self)
+        return self.known[plan.hash]
+
+    def drained(self) -> None:
+        """The gateway says that all of the former version is safe."""
+        assert self.act is not None
+        world = self.act.version
+        world.drained = True
+        world.sampling = False
+        self.add(world, at_the_end(world, self.act.place, True))
+
+    def add(self, world: World, counts: dict[str, int]) -> None:
+        """What a version adds to the counts of the history."""
+        self.counts.update(counts)
+        if isinstance(world, Version):
+            self.counts.subtract(world.found)
+
+    @property
+    def changing(self) -> bool:
+        return self.service is None or self.service.changing
+
+    # ---- machines
+
+    def boot(self, machine: Machine) -> None:
+        if machine.up:
+            return
+        machine.up = True
+        machine.boots += 1
+        try:
+            if machine is self.gateway:
+                self.service = Gateway(self)
+            else:
+                self.load(machine)
+        except PowerCut:
+            self.cut_off(machine)
+
+    def load(self, machine: Machine) -> None:
+        """As the program of a board begins."""
+        machine.flash.revive()
+        log = Log(machine.flash)
+        log.mount()
+        found = deploy.load(log, self.keys.board(machine.number), machine.name, self.nonce)
+        machine.deployed = found[0] if found else None
+        if found is None:
+            self.begins(machine, log, None)
+            return
+        _, plan, me, machine.keys = found
+        version = self.version(plan)
+        World.boot(version, version.nodes[me])
+
+    def begins(self, machine: Machine, store: Log, host: Host | None) -> None:
+        machine.program = Board(self, machine, store)
+        machine.program.begin(host)
+
+    def cut_off(self, machine: Machine) -> None:
+        """Power went while no host of a version ran."""
+        if machine.up:
+            self.note("%s loses power in a flash operation" % machine.name)
+            self.down(machine)
+            self.after(self.random.randrange(SECOND // 10, 3 * SECOND), partial(self.boot, machine))
+
+    def down(self, machine: Machine) -> None:
+        machine.up = False
+        machine.node = None
+        machine.program = None
+        if machine is self.gateway:
+            self.service = None
+
+    def tick(self) -> None:
+        if self.service:
+            try:
+                self.service.tick()
+            except PowerCut:
+                self.cut_off(self.gateway)
+        for board in self.boards():
+            if board.program:
+                self.guard(board, board.program.turn)
+        self.after(TICK_US, self.tick)
+
+    def guard(self, machine: Machine, action: Callable[[], None]) -> None:
+        """Let the program of a board do something beside its host."""
+        node = machine.node
+        if node:
+            node.world.call(node, lambda host: action(), "the program")
+        else:
+            try:
+                action()
+            except PowerCut:
+                self.cut_off(machine)
+        if machine.program and machine.program.again:
+            if machine.node:
+                machine.node.world.crash(machine.node)
+            else:
+                self.down(machine)
+            self.after(RESTART_US, partial(self.boot, machine))
+
+    # ---- the site link
+
+    def from_board(self, machine: Machine, kind: str, frame: bytes) -> None:
+        def arrives() -> None:
+            if self.service:
+                self.service.boards.receive(machine.name, frame)
+
+        self.send(machine, True, arrives)
+
+    def to_board(self, name: str, frame: bytes) -> None:
+        machine = self.machines[name]
+
+        def arrives() -> None:
+            program = machine.program
+            if program:
+                self.guard(machine, lambda: program._site(frame))
+
+        self.send(machine, False, arrives)
+
+    def send(self, machine: Machine, up: bool, arrives: Callable[[], Any]) -> None:
+        if self.act is None:
+            return
+        world = machine.node.world if machine.node else self.act.version
+        number = world.plan.hosts.index(machine.name)
+        way = (number, 0) if up else (0, number)
+
+        def arrive() -> None:
+            if way not in world.cut:
+                arrives()
+
+        for _ in range(1 + (self.random.random() < world.duplication)):
+            if self.random.random() >= world.loss:
+                self.after(self.random.randint(*world.delay_us), arrive)
+
+    # ---- events
+
+    def until(self, when: int) -> None:
+        if self.act:
+            self.act.world.run(when)
+            return
+        while self.act is None and self.events:
+            self.now, _, action = heapq.heappop(self.events)
+            action()
+
+    def after(self, delay: int, action: Callable[[], None]) -> None:
+        heapq.heappush(self.events, (self.now + delay, next(self.serial), action))
+
+    def note(self, text: str) -> None:
+        self.trace.append("%9.3f s  %s" % (self.now / SECOND, text))
+
+    def draw(self, kind: str) -> None:
+        self.drawn[kind] += 1
+        self.note(kind)
+
+    def nonce(self) -> int:
+        return self.random.getrandbits(64)
