@@ -284,7 +284,8 @@ class Sizing:
     def written(self):
         """The process as a plan, still without its bytes; None where too little of it is known."""
         p = self.process
-        if not self.sized or self.strategy is None or self.level is None or len(self.order) < len(self.vertices):
+        ordered = len(self.order) == len(self.vertices)
+        if not (self.sized and ordered) or self.strategy is None or self.level is None:
             return None
         vertices = []
         for i, v in enumerate(self.order):
