@@ -21,12 +21,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headwater import block, pack
+from headwater import block, checkpoint_file
 from headwater import plan as plans
 from headwater.batch import Batch
-from headwater.host import F_FLOOR
+from headwater.host import F_FLOOR, HELD, PERMANENT
 from headwater.plan import OUTSIDE, Plan
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
+from headwater.position import further
 
 from . import Trouble, link, rebuild
 from .boards import DRAIN, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards
@@ -553,7 +554,7 @@ class Service(Switching):
                     "host": plan.hosts[host.where[v.index][2] if v.kind else v.hosts[0]],
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
-                    "checkpoint": _checkpoint(host, v.index) if v.kind else None,
+                    "checkpoint": permanent(host, v.index) if v.kind else None,
                     "changes": [_number(host, NEXT, v.index), _number(host, GRANTED, v.index)],
                     "parameters": {k: p for k, p in v.params.items() if isinstance(p, (int, float, str))},
                 }
@@ -615,16 +616,13 @@ def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
     return [(batch.ts_of(i), dict(zip(alphabet.names, batch.row(i), strict=True))) for i in range(batch.n)]
 
 
-def _checkpoint(host: Any, v: int) -> list[int] | None:
+def permanent(host: Any, v: int) -> list[int] | None:
     """Position of the furthest permanent checkpoint that this host has: its own, or one held for another."""
     best: list[int] | None = None
-    for slot in (0, 3):
-        data = host.store.get_blob(4 * v + slot)
-        if data:
-            size = int.from_bytes(data[:4], "little")
-            pos: list[int] = pack.loads(data[4 : 4 + size])[2]
-            if best is None or sum(pos[:-2]) > sum(best[:-2]):
-                best = pos
+    for slot in (PERMANENT, HELD):
+        pos = checkpoint_file.position(host.plan.vertices[v], host.store.get_blob(4 * v + slot))
+        if pos and (best is None or further(pos, best)):
+            best = pos
     return best
 
 

@@ -15,6 +15,7 @@ from headwater.lakeend import LakeEnd
 from headwater.node import Node
 from headwater_gateway.boards import Boards
 from headwater_gateway.numbers import Numbers
+from headwater_gateway.service import permanent
 from headwater_gateway.switching import Switching
 from headwater_tools.sim import mix
 from headwater_tools.sim.changes import Changes
@@ -52,6 +53,17 @@ def test_a_process_changes_and_changes_back(seed: int) -> None:
     assert result.counts["lost"] == 0
     assert result.drawn["process changed"] >= 1
     assert len(changes.were) <= len(changes.versions)
+
+
+def test_the_gateway_reports_where_checkpoints_stand() -> None:
+    changes = changing(1, False)
+    changes.run()
+    node = changes.gateway.node
+    assert node is not None and node.host is not None
+    operators = [v.index for v in changes.act.version.plan.vertices if v.kind]
+    told = {v: permanent(node.host, v) for v in operators}
+    assert told == {v: changes.act.version.held(node, v) for v in operators}
+    assert any(told.values())
 
 
 def test_most_histories_change_back_as_well() -> None:
