@@ -117,6 +117,11 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         host.count(CHECKPOINT)
         return
     link = host.links[sender]
+    inst = host.instances.get(v)
+    if tuple(epoch) < host.where[v][:2] and not (inst and inst.status == FETCHING):
+        # A newer epoch has asked here what there is, or will: what it was not told of must not be acknowledged.
+        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
+        return
     key = v * 4 + HELD
     here = (tuple(epoch), pos)
     have = place(host, v, HELD)
@@ -175,6 +180,8 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
+        if host.where[v][:2] != (offset - RECALL, sender):
+            return  # it says again where it runs, and from then on nothing older is kept here
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
         return
@@ -230,6 +237,7 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
+            host.tell_where(h, v, inst.epoch, host.me)
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:
         inst.ck.now()
