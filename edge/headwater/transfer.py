@@ -180,8 +180,6 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
-        if host.where[v][:2] != (offset - RECALL, sender):
-            return  # it says again where it runs, and from then on nothing older is kept here
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
         return
@@ -237,7 +235,7 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
-            host.tell_where(h, v, inst.epoch, host.me)
+            host.tell_where(h, v, inst.epoch, host.me)  # from then on nothing older is kept there
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:
         inst.ck.now()
