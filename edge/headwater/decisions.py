@@ -13,8 +13,7 @@
 
 from . import pack, wire
 from .checkpoint_file import number as is_number
-from .checkpoint_file import numbers
-from .host import DECISION, F_LEARN, F_OP, F_STARTED
+from .host import DECISION, F_AGAIN, F_OP, LOST_US
 from .instance import ASKING, RUNNING
 from .log import LogFull
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
@@ -34,7 +33,6 @@ _F_SETTLED = const(0x400)  # + vertex, at the gateway: ... of the last that a ch
 _GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
 _VALUES = const(0x6000)  # blob + vertex, at the gateway: [parameters in force after all changes, refused]
 _ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
-_LEARN_US = const(10000000)  # so long all candidates are waited for that may know of decisions
 
 
 def handle(host, sender, m):
@@ -207,11 +205,13 @@ def _on_propose(host, sender, v, epoch, number, pos, content):
 
 
 def _on_ask(host, sender, v, epoch, number):
+    if not epoch[0]:
+        # Its host came again, and knows nothing of it: it starts there, unless it is elsewhere by now.
+        w = host.where[v]
+        host.tell_where(sender, v, (max(2, w[0]), w[1]), w[2])
+        return
     host._on_where(v, epoch, sender)
     if epoch < host.where[v][:2]:
-        return
-    if epoch == (1, host.plan.vertices[v].hosts[0]) and not _begins(host, sender, v):
-        host.tell_where(sender, v, (2, sender), sender)
         return
     if v in host.unlearned:
         return
@@ -222,23 +222,12 @@ def _on_ask(host, sender, v, epoch, number):
         _learned(host, v, number, max(number, _number(host, _F_NEXT + v)))
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
-        if not have and host.store.get(F_LEARN):
+        if not have and host.store.get(F_AGAIN):
             last = n - 1  # it went with the database, and with the host that ran the operator
             _learned(host, v, last, last)
             break
         _say(host, sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
     _say(host, sender, wire.TOLD, v, v, last)
-
-
-# Whether an operator begins on its first host, as far as the gateway knows. If not, the flash of that host
-# was erased, and it starts under a new epoch.
-def _begins(host, sender, v):
-    log = (host.store.log_number if sender == host.me else host.links[sender].peer.log).to_bytes(8, "little")
-    known = host.store.get(F_STARTED + v)
-    if known is None and not host.store.get(F_LEARN):
-        host.store.put(F_STARTED + v, log)
-        return True
-    return known == log
 
 
 def _learned(host, v, number, last):
@@ -253,17 +242,17 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
         return
     try:
-        values, refused, kept = pack.loads(bytes(data))
+        values, refused = pack.loads(bytes(data))
     except (pack.PackError, ValueError, TypeError):
         host.count(CONTENT)
         return
-    if not valid(host.plan, v, ["set", values]) or type(refused) is not list or not numbers(kept):
+    if not valid(host.plan, v, ["set", values]) or type(refused) is not list:
         host.count(CONTENT)
         return
     host._on_where(v, epoch, sender)
     store = host.store
     if learn:
-        _learn(host, sender, v, epoch, number, last, kept, [values, refused])
+        _learn(host, sender, v, epoch, number, last, settled, [values, refused])
     if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
         store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
     known = changed(host, v)
@@ -271,30 +260,34 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
         store.put_blob(_VALUES + v, pack.dumps([known[0], refused]))
 
 
-# One more host has said what it knows of the decisions of operator v, and each that it keeps has arrived: the
-# next host to run the operator may ask for any. That is enough when the host that runs it has, and the other
-# candidates have or had time to, and nothing is missing that it may propose.
-def _learn(host, sender, v, epoch, number, last, kept, values):
+# One more host has said what it knows of the decisions of operator v. That is enough when the host that runs
+# it has, and the other candidates have or had time to, and nothing is missing that no checkpoint covers: the
+# next host to run it may ask for that.
+def _learn(host, sender, v, epoch, number, last, settled, values):
     store = host.store
     number = max(number, _granted_upto(host, v))
     last = max(last, number, _number(host, _F_NEXT + v))
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
         store.put_blob(_VALUES + v, pack.dumps(values))
-    since, stood = host.stood.setdefault(v, [host.now, []])
-    if sender not in stood and all([granted(host, v, n)[0] for n in kept]):
-        stood.append(sender)
-    waits = [h for h in host.plan.vertices[v].hosts if h != host.me and h not in stood]
-    if host.where[v][2] not in stood or waits and host.now - since < _LEARN_US:
-        return
-    for n in range(number + 1, last + 1):
+    stood = host.stood.setdefault(v, [host.now, [], 0])
+    stood[2] = max(stood[2], settled)
+    since, heard, settled = stood
+    if sender not in heard:
+        heard.append(sender)
+    level = host.plan.level
+    waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in heard]
+    if host.where[v][2] not in heard or waits and (len(waits) >= level or host.now - since < LOST_US):
+        return  # beside this gateway so many may be lost as the level covers
+    for n in range(settled + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if not have:
             return
-        _grant(host, v, n, None, content)
+        if n > number:
+            _grant(host, v, n, None, content)
     host.unlearned.remove(v)
     left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
-    store.put(F_LEARN, left)
+    store.put(F_AGAIN, left)
 
 
 # Send, or hand over where it is for this host itself. Of what bears a number each is said; of the rest a
@@ -435,7 +428,7 @@ def _stand(host, v, epoch, decided, kept, settled, inst):
         if kept[n][2]:
             number = max(number, n)
         last = max(last, n)
-    data = pack.dumps(([inst.changed, inst.refused] if inst else [{}, []]) + [sorted(kept)])
+    data = pack.dumps([inst.changed, inst.refused] if inst else [{}, []])
     _say(host, 0, wire.STAND, v, v, epoch, number, last, settled, data)
 
 
@@ -459,9 +452,8 @@ def _on_stands(host, v):
 
 # An operator that starts on another host than before first hears which decisions were granted:
 # from then on the gateway takes no proposal of an older epoch.
-def ask(host, inst):
-    v = inst.vertex.index
-    _say(host, 0, wire.ASK, v, v, inst.epoch, inst.decided)
+def ask(host, v, epoch, decided):
+    _say(host, 0, wire.ASK, v, v, epoch, decided)
 
 
 def _on_told(host, v, last):
@@ -478,9 +470,3 @@ def _on_told(host, v, last):
 
         inst.status = RUNNING
         note_running(host, inst)
-        if inst.first:
-            from . import wiring
-
-            for e in inst.inputs:
-                if not e.contact:
-                    wiring.hello(host, e)

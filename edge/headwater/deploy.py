@@ -11,6 +11,7 @@
 from hashlib import sha256
 
 from . import pack, plan, wire
+from .host import F_AGAIN
 from .log import LogFull
 from .operator import OperatorError
 from .seal import hmac
@@ -26,6 +27,7 @@ _F_INC = 0x40
 _KEEP = (1, 2, F_SWITCH)  # facts that outlive a process: boot, floor
 BYTES_MAX = 20480
 _PIECE = 400  # bytes of a deployment in one frame
+AGAIN = 1 << 30  # + size, in PLAN: this board has run that deployment before, and has lost its flash since
 
 WANTED, STORED, RUNS, DRAINS, DRAINED, REFUSED = range(6)
 
@@ -124,6 +126,8 @@ def _state(node):
 
 
 def _piece(node, ident, size, offset, piece):
+    again = size >= AGAIN
+    size %= AGAIN
     if ident == node.failed:
         return REFUSED, 0, "this process crashed again and again: " + node.crash[1]
     if ident == node.deployed:
@@ -150,7 +154,7 @@ def _piece(node, ident, size, offset, piece):
         return WANTED, t[2], ""
     node.taking = None
     try:
-        return _whole(node, ident, bytes(t[1]))
+        return _whole(node, ident, bytes(t[1]), again)
     except (ValueError, OperatorError) as e:
         return REFUSED, 0, str(e)
     except LogFull as e:
@@ -160,7 +164,7 @@ def _piece(node, ident, size, offset, piece):
 
 
 # All of it is here: is it fit for this board? Then it is stored.
-def _whole(node, ident, data):
+def _whole(node, ident, data, again):
     from . import operators
 
     if sha256(data).digest()[:8] != ident:
@@ -172,7 +176,7 @@ def _whole(node, ident, data):
         if me in v.hosts and v.kind:
             operators.find(v.kind)
     if node.host is None:
-        _replace(node, ident, data, new)
+        _replace(node, ident, data, new, again)
         node.forgive()
     elif new.hash == node.host.plan.hash:
         if [v.hosts for v in new.vertices] != [v.hosts for v in node.host.plan.vertices]:
@@ -187,7 +191,7 @@ def _whole(node, ident, data):
 
 
 # No process runs: there was none, or it was left out. Then it must leave nothing to this one.
-def _replace(node, ident, data, new):
+def _replace(node, ident, data, new, again):
     store = node.store
     old = store.get_blob(CURRENT)
     try:
@@ -198,6 +202,10 @@ def _replace(node, ident, data, new):
         store.put_blob(_NEXT, data)
         store.put(F_SWITCH, ident + _LEFT_OUT)
     else:
+        if again:
+            store.put(F_AGAIN, b"\0")  # first: who runs it without knowing this runs what others run
+        else:
+            store.drop(F_AGAIN)
         store.put_blob(CURRENT, data)
 
 

@@ -27,6 +27,7 @@ except ImportError:
 
 
 RETRY_US = 1000000  # what was said and not answered is said again after this
+LOST_US = 30000000  # a host that has not answered an operator's new epoch for so long is taken for lost
 _RETRY_MAX_US = const(8000000)
 _BEAT_US = const(5000000)
 _EPOCH_MAX = const(1 << 30)
@@ -36,12 +37,13 @@ _CID_MAX = const(16)
 # Facts and blobs of a host's store. Blob vertex * 4 + 1 and + 2 are pending checkpoints.
 F_BOOT = 1
 F_FLOOR = 2
-F_LEARN = 5  # at a gateway that lost its database: a byte for each vertex, 1 while it is to be learned
+# This host came again, with an empty store, to a deployment that it was part of. A byte for each vertex, at a
+# gateway 1 while it is to be learned what was decided.
+F_AGAIN = 5
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
-F_OP = 0x100  # + vertex: epoch of an operator hosted here, whether it still is, and who ran it before
+F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
 F_WHERE = 0x200  # + vertex: where an operator moved to
 F_MET = 0x500  # + edge to the lake, at the gateway: its source was met, in this version of the process
-F_STARTED = 0x480  # + vertex, at the gateway: log number of the host that started an operator first
 UNTOLD = 2  # it is, and has not heard yet which decisions were granted
 UNSETTLED = 3  # ... or this epoch has no checkpoint at the plan's level yet, or not met a producer
 PERMANENT = 0
@@ -101,6 +103,7 @@ class Host:
         self.late = {}  # holder that did not confirm in time -> when it is asked again
         self.incoming = {}  # vertex -> [pos, size, buffer, got]: checkpoints on their way here
         self.largest = {}  # vertex -> bytes of a checkpoint that is kept here, at most
+        self.again = False  # it came again with an empty store
         self.unlearned = []  # operators of which this gateway does not know yet what was decided
         self.stood = {}  # ... -> [since when it is being learned, hosts that have said what they know]
         self.ask_us = 0  # when the gateway asks next how operators stand
@@ -117,8 +120,8 @@ class Host:
     # ---- life
 
     # Start, or start again: everything comes from the store. site_us: what a gateway knows of the
-    # site's time at least. learn: this gateway has lost its store, and the boards know more than it.
-    def start(self, now, site_us=0, learn=False):
+    # site's time at least. again: this host has lost its store, and the others know more than it.
+    def start(self, now, site_us=0, again=False):
         # Operators come first: while their code is made is when the most room is needed.
         from . import operators
 
@@ -128,7 +131,7 @@ class Host:
                 made[v.index] = operators.find(v.kind)(v.params, v.ins, v.outs, self.plan.batch)
         from . import starting
 
-        starting.start(self, now, site_us, made, learn)
+        starting.start(self, now, site_us, made, again)
         let_go("starting", "restoring", "wiring", "reserve")
         for inst in self.instances.values():
             for p in inst.ports:
@@ -303,15 +306,23 @@ class Host:
             from . import transfer
 
             transfer.push_again(self)
+        if self.again:
+            from . import moving
+
+            moving.ask(self)
         for inst in self.instances.values():
             if inst.status == FETCHING:
                 from . import transfer
 
                 transfer.fetch(self, inst)
-            elif inst.status == ASKING or inst.decisions:
+            elif inst.status == ASKING:
                 from . import decisions
 
-                (decisions.ask if inst.status == ASKING else decisions.propose)(self, inst)
+                decisions.ask(self, inst.vertex.index, inst.epoch, inst.decided)
+            elif inst.decisions:
+                from . import decisions
+
+                decisions.propose(self, inst)
             if inst.unsettled:
                 from . import transfer
 

@@ -51,9 +51,9 @@ class Instance:
         self.inputs = inputs
         self.ports = ports
         self.status = RUNNING
-        self.former = vertex.hosts[0]  # the host that ran it before
         self.recalling = False  # until it is known which checkpoints its keepers hold (transfer.recall)
         self.unheard = []  # keepers that have not said so yet
+        self.erased = 0  # keepers that have none because their flash was erased
         self.made = (0, 0)  # the epoch that made the checkpoint from which this one began
         self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before

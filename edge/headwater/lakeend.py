@@ -9,7 +9,7 @@
 #   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
 
 from .batch import Batch
-from .host import F_LEARN, F_MET
+from .host import F_AGAIN, F_MET
 from .instance import RUNNING
 from .plan import EXTENDED, LAKE
 from .ports import GAP_EARLIER, GAP_GATEWAY_LOST
@@ -78,7 +78,7 @@ class LakeEnd:
     # with the gateway's database.
     def lost(self, first):
         store = self.host.store
-        met = self.source < 0 or store.get(self.source) or store.get(F_LEARN)
+        met = self.source < 0 or store.get(self.source) or store.get(F_AGAIN)
         self.gap(0, first, GAP_GATEWAY_LOST if met else GAP_EARLIER)
 
     # The producer has answered.

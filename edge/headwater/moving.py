@@ -19,17 +19,16 @@ def activate(host, v, number):
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    former = host.where[v][2]
-    note(host, v, epoch, UNTOLD, former)
+    note(host, v, epoch, UNTOLD)
     inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
     inst.status = ASKING
-    transfer.begin_recall(host, inst, former)
+    transfer.begin_recall(host, inst)
     moved(host, v, epoch, host.me)
     for e in inst.inputs:
         wiring.connect(host, e)
     wiring.again(host)
     transfer.recall(host, inst)
-    decisions.ask(host, inst)
+    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
 # A newer epoch runs elsewhere: this one says and takes nothing any more.
@@ -50,10 +49,19 @@ def _mine(host, v, epoch):
             activate(host, v, epoch[0] + 1)
 
 
+# This host came again with an empty store, and runs no operator before it has heard where that runs now.
+def ask(host):
+    from . import decisions
+
+    for v in host.plan.vertices:
+        if v.kind and host.where[v.index] == (1, host.me, host.me) and v.index not in host.instances:
+            decisions.ask(host, v.index, (0, host.me), 0)
+
+
 def _end(host, inst, epoch):
     v = inst.vertex.index
     inst.status = STOPPED
-    note(host, v, inst.epoch, 0, host.me)
+    note(host, v, inst.epoch, 0)
     host.pushes.pop(v, None)
     for e in inst.inputs:
         host.inputs.pop(e.edge.index, None)

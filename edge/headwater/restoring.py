@@ -136,9 +136,8 @@ def load_decisions(host, inst):
 
 
 # What flash knows of an operator here. active: 1, 0 where it runs here no more, UNTOLD, UNSETTLED.
-# former: the host that ran it before.
-def note(host, v, epoch, active, former):
-    host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], active, former]))
+def note(host, v, epoch, active):
+    host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], active]))
 
 
 # The same of an operator that runs here.
@@ -146,4 +145,4 @@ def note_running(host, inst):
     active = UNTOLD if inst.status == ASKING else 1
     if active == 1 and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
         active = UNSETTLED
-    note(host, inst.vertex.index, inst.epoch, active, inst.former)
+    note(host, inst.vertex.index, inst.epoch, active)

@@ -3,9 +3,9 @@
 from . import checkpoint_file, pack, reserve, restoring, wire, wiring
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
-from .host import DEPLOYMENT, F_BOOT, F_FLOOR, F_INC, F_LEARN, F_OP, F_WHERE, PERMANENT, Link
+from .host import DEPLOYMENT, F_AGAIN, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, Link
 from .inputs import InEdge
-from .instance import ASKING, WAITING, Instance
+from .instance import ASKING, RUNNING, WAITING, Instance
 from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
@@ -16,8 +16,8 @@ from .source import Source
 _WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
 
 
-# made: operators that are likely to run here, by vertex. learn: see Host.start.
-def start(host, now, site_us, made, learn):
+# made: operators that are likely to run here, by vertex. again: see Host.start.
+def start(host, now, site_us, made, again):
     host.now = now
     store = host.store
     plan = host.plan
@@ -40,9 +40,10 @@ def start(host, now, site_us, made, learn):
             log = store.log_number
             peer = Peer(key, me, log, host.boot_number, number, plan.hash, host.nonce)
             host.links[number] = Link(number, peer)
-    if learn and not store.get(F_LEARN):
-        store.put(F_LEARN, bytes([1 if v.kind else 0 for v in plan.vertices]))
-    data = store.get(F_LEARN)
+    if again and not store.get(F_AGAIN):
+        store.put(F_AGAIN, bytes([1 if v.kind and host.outbox is not None else 0 for v in plan.vertices]))
+    data = store.get(F_AGAIN)
+    host.again = bool(data)
     host.unlearned = [i for i in range(len(data)) if data[i]] if data else []
     for v in plan.vertices:
         if v.kind and me in plan.keepers(v.index):
@@ -57,13 +58,13 @@ def start(host, now, site_us, made, learn):
             continue
         data = store.get(F_OP + v.index)
         if data:
-            number, at, active, former = pack.loads(data)
+            number, at, active = pack.loads(data)
             if active:
                 inst = operator(host, v, (number, at), made.get(v.index))
                 if active != 1:
                     from . import transfer
 
-                    transfer.begin_recall(host, inst, former)
+                    transfer.begin_recall(host, inst)
                 if active != 1:
                     inst.status = ASKING
                     inst.ck.discard()
@@ -71,11 +72,10 @@ def start(host, now, site_us, made, learn):
                     from . import moving
 
                     moving.moved(host, v.index, (number, at), me)  # power went in the middle of it
-        elif v.hosts[0] == me and host.where[v.index][2] == me:
-            # It begins, or this flash has lost what it knew of it: the gateway says which.
+        elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:
             inst = operator(host, v, (1, me), made[v.index])
             inst.first = True
-            inst.status = ASKING
+            inst.status = ASKING  # until there is room for what it has to store
     if host.outbox is not None:
         for e in plan.edges:
             if e.dst == OUTSIDE:
@@ -90,10 +90,16 @@ def start(host, now, site_us, made, learn):
         elif inst.ck.pos:
             host.store_at_level(inst)
     for inst in list(host.instances.values()):
-        if inst.status == ASKING:
+        if inst.first:
+            inst.status = RUNNING
+            restoring.note_running(host, inst)
+            for e in inst.inputs:
+                if not e.contact:
+                    wiring.hello(host, e)
+        elif inst.status == ASKING:
             from . import decisions
 
-            decisions.ask(host, inst)
+            decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
     for link in host.links.values():
         link.want(wire.BEAT, 0, host._state(), host.boot_number)
 

@@ -18,7 +18,6 @@ from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
 RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
-_LOST_US = 30000000  # a keeper that has not answered for so long is taken for lost
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
 
@@ -117,11 +116,6 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         host.count(CHECKPOINT)
         return
     link = host.links[sender]
-    inst = host.instances.get(v)
-    if tuple(epoch) < host.where[v][:2] and not (inst and inst.status == FETCHING):
-        # A newer epoch has asked here what there is, or will: what it was not told of must not be acknowledged.
-        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
-        return
     key = v * 4 + HELD
     here = (tuple(epoch), pos)
     have = place(host, v, HELD)
@@ -180,7 +174,7 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
-        epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
+        epoch, at = newest(host, v)[1] or ((0, int(host.again)), [0] * len(pos))
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
         return
     key, have = newest(host, v, pos)
@@ -192,20 +186,17 @@ def _on_fetch(host, sender, v, pos, offset):
 #
 # A producer names the checkpoint that it has trimmed for. One whose flash was erased, or that is lost,
 # names nothing; then the newest checkpoint is known to its holders alone, and whoever goes on from an
-# earlier one can never have again what lies between. So the operator first hears its former host, or so
-# many keepers that one of them holds what was acknowledged: that was stored on one host more than the level
-# says, and no more hosts than that are lost. Who answers that there is none may have lost it; who does not
-# answer for _LOST_US is taken for lost. The operator goes on from the newest. What it missed was
-# acknowledged to nobody; and as soon as a checkpoint is stored at the plan's level under its own epoch,
-# nobody will go on from that any more.
+# earlier one can never have again what lies between. What was acknowledged is stored on one host more than
+# the level says. So the operator waits until no more keepers than that may hide it: those that have not
+# answered, and those that have none because their flash was erased. It goes on from the newest that it
+# heard of. What it missed was acknowledged to nobody; and as soon as a checkpoint is stored at the plan's
+# level under its own epoch, nobody will go on from that any more.
 
 
-def begin_recall(host, inst, former):
-    inst.former = former
+def begin_recall(host, inst):
     inst.recalling = True
-    inst.recall_us = host.now
-    inst.blank = 0 if newest(host, inst.vertex.index)[1] else 1  # keepers that have none
     inst.unsettled = host.plan.strategy != UNSAFE
+    inst.erased = 1 if host.again and not newest(host, inst.vertex.index)[1] else 0
     inst.unheard = []
     for e in inst.inputs:
         e.fenced = False
@@ -226,8 +217,7 @@ def recall(host, inst):
         return  # it is here, and this goes on when the operator stands there
     if inst.recalling:
         silent = len(inst.unheard)
-        hidden = silent if host.now - inst.recall_us >= _LOST_US else silent + inst.blank
-        if inst.status != FETCHING and (not silent or hidden <= host.plan.level):
+        if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
             inst.recalling = False
             inst.unheard = []
             data = host.store.get_blob(host.blob(inst, PERMANENT))
@@ -235,19 +225,17 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
-            host.tell_where(h, v, inst.epoch, host.me)  # from then on nothing older is kept there
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:
         inst.ck.now()
 
 
+# epoch: of what the keeper holds. Number 0: nothing; and host 1 then, if its flash was erased.
 def _on_recalled(host, inst, sender, epoch, pos):
     inst.unheard.remove(sender)
     if not epoch[0]:
-        inst.blank += 1
-    elif sender == inst.former:
-        inst.unheard = []  # it has whatever was acknowledged
-    if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
+        inst.erased += epoch[1]
+    elif newer((epoch, pos), (inst.made, inst.ck.pos)):
         from . import wiring
 
         wiring.seek(host, inst, pos, [sender], epoch)
@@ -294,5 +282,5 @@ def _jump(host, inst):
     host.store_at_level(inst)
     if inst.recalling:
         recall(host, inst)
-    decisions.ask(host, inst)
+    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
     return True

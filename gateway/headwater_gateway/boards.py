@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from headwater import pack, refusals, wire
+from headwater.deploy import AGAIN
 from headwater.seal import OPENED, REASONS, TAKEN, Peer
 
 from . import Trouble
@@ -54,6 +55,7 @@ class Deployment:
         ]
         self.data: bytes = pack.dumps([1, plan, shared])
         self.id = sha256(self.data).digest()[:8]
+        self.plan = sha256(plan).digest()[:8]  # the same with other keys, too
 
 
 class Fetch:
@@ -68,10 +70,13 @@ class Fetch:
 class Board:
     """One board, as the gateway knows it."""
 
-    def __init__(self, number: int, name: str, peer: Peer, log: int, seen_us: int, learn: bool) -> None:
+    def __init__(
+        self, number: int, name: str, peer: Peer, log: int, seen_us: int, learn: bool, ran: bytes | None
+    ) -> None:
         self.number = number
         self.name = name
         self.learn = learn  # the database was lost, and what runs on this board is not known yet
+        self.ran = ran  # which plan it ran last, as a hash; empty: that went with a database
         self.fetch: Fetch | None = None
         self.fetched = b""  # id of a deployment that is here, and is not judged yet
         self.peer = peer
@@ -124,14 +129,14 @@ class Boards:
         self.all: dict[str, Board] = {}
         self.on_status: list[Callable[[Board], None]] = []
         self.on_deployment: list[Callable[[Board, bytes, bytes], None]] = []  # board, id, bytes
-        for number, name, seen, learn in db.query(
-            "SELECT number, name, seen, learn FROM boards ORDER BY number"
+        for number, name, seen, learn, ran in db.query(
+            "SELECT number, name, seen, learn, ran FROM boards ORDER BY number"
         ):
-            self.all[name] = self._board(number, name, seen, bool(learn))
+            self.all[name] = self._board(number, name, seen, bool(learn), ran)
 
-    def _board(self, number: int, name: str, seen_us: int, learn: bool) -> Board:
+    def _board(self, number: int, name: str, seen_us: int, learn: bool, ran: bytes | None) -> Board:
         peer = Peer(self.keys.site(number), 0, self.log, self.boot, 1, bytes(8), self.nonce)
-        return Board(number, name, peer, self.log, seen_us, learn)
+        return Board(number, name, peer, self.log, seen_us, learn, ran)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -141,7 +146,7 @@ class Boards:
         """The board of that name; a new one gets the next number, for good."""
         if name not in self.all:
             number = register(self.db, name, self.site_us())
-            self.all[name] = self._board(number, name, 0, False)
+            self.all[name] = self._board(number, name, 0, False, None)
         return self.all[name]
 
     def known_as(self, name: str, number: int) -> None:
@@ -157,9 +162,9 @@ class Boards:
         for board in self.all.values():
             if board.number == number:
                 raise Trouble("number %d is board %s there, and %s here" % (number, name, board.name))
-        sql = "INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1)"
+        sql = "INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1, x'')"
         self.db.execute(sql, number, name, self.site_us())
-        self.all[name] = self._board(number, name, 0, True)
+        self.all[name] = self._board(number, name, 0, True, b"")
 
     def learned(self, board: Board) -> None:
         """What runs on this board is known."""
@@ -218,6 +223,9 @@ class Boards:
         )
         if board.wanted is not None and status.get("plan") == board.wanted.id:
             board.state = RUNS
+            if board.ran != board.wanted.plan:
+                board.ran = board.wanted.plan
+                self.db.execute("UPDATE boards SET ran = ? WHERE number = ?", board.ran, board.number)
         elif board.state == RUNS:
             board.state = None
         held = (status.get("plan"), status.get("next"))
@@ -335,7 +343,9 @@ class Boards:
             self._send(board, wire.SWITCH, wanted.id, FORGET)
         elif board.state in (None, WANTED):
             piece = wanted.data[board.offset : board.offset + PIECE_BYTES]
-            self._send(board, wire.PLAN, wanted.id, len(wanted.data), board.offset, piece)
+            # A board that asks for what it ran has lost its flash.
+            again = AGAIN if board.ran in (b"", wanted.plan) else 0
+            self._send(board, wire.PLAN, wanted.id, len(wanted.data) + again, board.offset, piece)
         elif board.step is not None and board.state in (STORED, DRAINING, DRAINED):
             if board.step != DRAIN or board.state != DRAINED:
                 self._send(board, wire.SWITCH, wanted.id, board.step)
@@ -360,6 +370,6 @@ def register(db: Database, name: str, now_us: int) -> int:
     if not rows:
         # A number is never given twice: it stands for a key.
         db.number_taken(db.boards_ever + 1)
-        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 0)", db.boards_ever, name, now_us)
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 0, NULL)", db.boards_ever, name, now_us)
         return db.boards_ever
     return int(rows[0][0])

@@ -139,7 +139,7 @@ def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> Non
 def register(db: Database, found: dict[str, int], now_us: int) -> None:
     """Register the boards of a lost database; each has to be heard before it counts as known."""
     for name, number in found.items():
-        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1)", number, name, now_us)
+        db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1, x'')", number, name, now_us)
     db.commit()
 
 

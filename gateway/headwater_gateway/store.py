@@ -65,7 +65,7 @@ CREATE INDEX IF NOT EXISTS chunks_by_end ON chunks("end", last);
 CREATE TABLE IF NOT EXISTS segments(name TEXT PRIMARY KEY, "end" INTEGER, first INTEGER, last INTEGER,
     bytes INTEGER, times INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS boards(number INTEGER PRIMARY KEY, name TEXT UNIQUE, since INTEGER, seen INTEGER,
-    status BLOB, learn INTEGER);
+    status BLOB, learn INTEGER, ran BLOB);
 CREATE TABLE IF NOT EXISTS processes(name TEXT PRIMARY KEY, plan BLOB, since INTEGER, next BLOB, step INTEGER,
     learn INTEGER) WITHOUT ROWID;
 """

@@ -10,6 +10,7 @@ from headwater import block, deploy, pack, wire
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.cutflash import KINDS, CutFlash, PowerCut
+from headwater.host import F_AGAIN
 from headwater.log import Log
 from headwater.process import Fir, Process
 from headwater.seal import hmac, pair_key
@@ -132,11 +133,11 @@ class Node:
         self.said.append((kind, *[bytes(v) if isinstance(v, memoryview) else v for v in values]))
 
 
-def arrives(node: Node, data: bytes) -> tuple[Any, ...]:
+def arrives(node: Node, data: bytes, again: int = 0) -> tuple[Any, ...]:
     """A whole deployment comes, piece by piece; the last answer."""
     ident = sha256(data).digest()[:8]
     for at in range(0, len(data), 400):
-        deploy.handle(node, (wire.PLAN, ident, len(data), at, data[at : at + 400]))
+        deploy.handle(node, (wire.PLAN, ident, len(data) + again, at, data[at : at + 400]))
     return node.said[-1]
 
 
@@ -162,6 +163,21 @@ def test_a_process_that_was_left_out_leaves_its_successor_nothing_but_its_source
     assert (log.first(0), log.tail(0)) == (1, (60, 51900))  # accepted and not safe yet: still there
     assert log.get(0x40) == LOG.to_bytes(8, "little")
     assert log.get(4) is None
+
+
+def blank() -> Log:
+    flash = CutFlash(8, 1024)
+    Log.format(flash, LOG)
+    return mounted(flash)
+
+
+def test_a_board_that_lost_its_flash_knows_that_it_ran_this_process_before() -> None:
+    log = blank()
+    assert arrives(Node(log), NEW, deploy.AGAIN)[2] == deploy.RUNS
+    assert log.get(F_AGAIN)
+    fresh = blank()
+    assert arrives(Node(fresh), NEW)[2] == deploy.RUNS
+    assert fresh.get(F_AGAIN) is None
 
 
 def test_a_deployment_that_cannot_be_read_any_more_is_replaced() -> None:

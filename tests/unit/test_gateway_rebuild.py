@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater import pack, planread
+from headwater import pack, planread, wire
+from headwater.deploy import AGAIN
 from headwater_gateway import Trouble, rebuild
 from headwater_gateway.boards import (
     DRAIN,
@@ -295,3 +296,28 @@ def test_a_deployment_that_waits_on_a_board_and_is_not_wanted_is_taken_back(tmp_
         await made.close()
 
     played(life())
+
+
+def sizes(made: Site) -> list[int]:
+    """What PLAN messages said of the size."""
+    found = [values[1] for _, kind, values in made.sent if kind == wire.PLAN]
+    made.sent.clear()
+    return found
+
+
+def test_a_board_is_told_that_it_ran_before_what_it_asks_for(tmp_path: Path) -> None:
+    made = Site(tmp_path)
+    boards = made.service.boards
+    first, second = (made.deployment(plan, "a", ["gateway", "a"]) for plan in (b"one plan", b"another"))
+    board = boards.all["a"]
+    boards.want(board, first, None)
+    boards._say(board, first)
+    assert sizes(made) == [len(first.data) + AGAIN]  # its database was lost: perhaps the board ran this
+    made.report("a", first.id, 1)
+    made.report("a", None, None)  # its flash was erased
+    boards._say(board, first)
+    assert sizes(made) == [len(first.data) + AGAIN]
+    boards.want(board, second, None)
+    boards._say(board, second)
+    assert sizes(made) == [len(second.data)]
+    asyncio.run(made.close())

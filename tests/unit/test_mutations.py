@@ -185,7 +185,6 @@ DEFECTS = [
         [
             (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
-            (transfer, "_on_piece", "if tuple(epoch) < host.where[v][:2] and not", "if False and not"),
         ],
         ["zombie after restart"],
     ),
@@ -550,10 +549,8 @@ DEFECTS = [
                 Instance,
                 "_merge",
                 "n = _before(w, n, e.from_ts)",
-                "while n and w.ts_of(0) < e.from_ts:\n"
-                "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
-            ),
-            (Instance, "_merge", "old += (p,)", "pass"),
+                "n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
+            )
         ],
         ["taken back"],
     ),
@@ -576,7 +573,12 @@ DEFECTS = [
         "a gateway that lost its database learns the last decision alone",
         "a host that takes an operator over without changes that were applied",
         [
-            (decisions, "_learn", " and all([granted(host, v, n)[0] for n in kept])", ""),
+            (
+                decisions,
+                "_learn",
+                "for n in range(settled + 1, last + 1):",
+                "for n in range(number + 1, last + 1):",
+            ),
             (decisions, "_say", "values[2 if kind == wire.PROPOSE else 1]", "values[1]"),
         ],
         ["gateway erased, then moved"],

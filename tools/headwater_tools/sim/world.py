@@ -119,7 +119,7 @@ class Node:
         self.drift_ppm = 0.0
         self.mono_base = 0
         self.boots = 0
-        self.learn = False  # its database was lost: the next boot learns from the others what was
+        self.again = False  # its flash was erased: it comes again to what it was part of
         self.blobs: dict[int, list[int]] = {}  # positions of the checkpoints in its flash
 
     def mono(self) -> int:
@@ -233,7 +233,6 @@ class World:
         except Exception as error:
             self.raised(node, "start", error)
             return
-        node.learn = False
         self.note("%s boots (%d)" % (self.name(node.number), host.boot_number))
         self.checked(node)
         life = node.boots
@@ -262,7 +261,7 @@ class World:
         )
         host.inputs = WatchedInputs(self.taken)
         node.host = host
-        host.start(node.mono(), SITE_US + self.now if outbox else 0, node.learn)
+        host.start(node.mono(), SITE_US + self.now if outbox else 0, node.again)
         return host
 
     def keys(self, node: Node) -> dict[int, bytes]:
@@ -337,11 +336,11 @@ class World:
         node.flash.revive()
         Log.format(node.flash, self.random.getrandbits(64))
         self.provision(node)
+        node.again = True
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()
             self.heard.clear()
-            node.learn = True
 
     def flash_gone(self, node: Node) -> None:
         self.losses += 1
