@@ -52,7 +52,7 @@ RESTART_US = SECOND // 5
 TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER);
 CREATE TABLE boards(
-    number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER
+    number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER, ran BLOB
 );
 """
 # Other histories draw these: a board that is lost for good holds up a change for good.
@@ -392,7 +392,7 @@ class Changes:
         self.machines = {name: self.machine(name, loaded) for name in sorted(loaded[0].hosts)}
         self.gateway = self.machines[loaded[0].hosts[0]]
         self.gateway.number = 0
-        sql = "INSERT INTO boards VALUES(?, ?, 0, NULL, NULL, 0)"
+        sql = "INSERT INTO boards VALUES(?, ?, 0, NULL, NULL, 0, NULL)"
         for board in self.boards():
             self.records.execute(sql, board.number, board.name)
 
