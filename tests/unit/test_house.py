@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from headwater_tools import Trouble, bench, cli, house, micropython
+from headwater_tools.commands import test as commands_test
 
 
 def hw(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -158,7 +159,21 @@ def test_style_holds_everywhere() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
+    def groups(*files: str) -> list[str]:
+        return commands_test.groups([str(house.ROOT / "tests" / file) for file in files])
+
+    assert groups("micropython/test_log.py") == groups("unit/test_check.py") == []
+    assert groups("unit/test_qrs.py") == ["judge"]
+    assert groups("unit/test_changes.py") == ["gateway"]
+    assert groups("unit/test_ranges.py") == ["lake"]
+    assert groups("unit/test_qrs.py", "unit/test_audit.py") == ["judge", "gateway", "lake"]
+    assert groups() == groups("unit") == ["judge", "gateway", "lake"]
+
+
 def test_types_hold_in_tools() -> None:
+    for group in house.LOCKS:
+        house.ensure(group)
     done = subprocess.run([sys.executable, "-m", "mypy"], cwd=house.ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 

@@ -42,7 +42,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--process",
         choices=PROCESSES,
-        help="an example in variants, a random process a seed, or `mix` of all (default)",
+        help="an example in variants, a random process a seed, a process that changes from version to "
+        "version, or `mix` of all (default)",
     )
     parser.add_argument(
         "--seconds",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,24 @@ SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments 
 REST = True
 
 WORKERS_MAX = 2
+
+ROOTS = ("tests", "tools", "gateway", "cloud")
+
+# What tests import of each group of packages.
+PACKAGES = {
+    "judge": {"neurokit2"},
+    "gateway": {"aiohttp", "cryptography", "headwater_gateway", "paho", "prometheus_client", "pyarrow"},
+    "lake": {
+        "delta",
+        "deltalake",
+        "headwater_cloud",
+        "matplotlib",
+        "nbclient",
+        "nbformat",
+        "pandas",
+        "pyspark",
+    },
+}
 
 # pytest's exit codes: no failure; failures; stopped; its own error; bad usage; nothing collected.
 EXIT_CODES = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2, 5: 2}
@@ -48,7 +67,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     words = [_absolute(word) for word in args.rest]
     os.chdir(ROOT)
-    for group in ("judge", "gateway", "lake"):
+    for group in groups(words):
         house.ensure(group)
     selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
@@ -59,6 +78,54 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if counter.interrupted:
         raise KeyboardInterrupt
     return EXIT_CODES.get(code, 1), {**counter.counts, "failures": counter.failed}
+
+
+def groups(words: list[str]) -> list[str]:
+    """The groups of packages that the named tests need; all of them where no file is named."""
+    paths = [Path(word.partition("::")[0]) for word in words if os.path.isabs(word)]
+    if not paths or not all(path.is_file() for path in paths):
+        return list(PACKAGES)
+    seen: set[Path] = set()
+    names: set[str] = set()
+    while paths:
+        path = paths.pop()
+        if path not in seen:
+            seen.add(path)
+            found = _imported(path)
+            names |= {name.partition(".")[0] for name in found}
+            paths += [each for name in found for each in _files(name)]
+    return [group for group, packages in PACKAGES.items() if names & packages]
+
+
+def _imported(path: Path) -> set[str]:
+    """Modules that a file imports anywhere, by their full names."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = _package(path)
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            module = ".".join([*base, *([node.module] if node.module else [])])
+            names |= {module, *("%s.%s" % (module, alias.name) for alias in node.names)}
+    return names
+
+
+def _package(path: Path) -> list[str]:
+    for root in ROOTS:
+        if path.is_relative_to(ROOT / root):
+            return list(path.relative_to(ROOT / root).parts[:-1])
+    return []
+
+
+def _files(name: str) -> list[Path]:
+    """The files of a module of ours."""
+    parts = name.split(".")
+    found = []
+    for root in ROOTS:
+        path = ROOT.joinpath(root, *parts)
+        found += [each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()]
+    return found
 
 
 def _absolute(word: str) -> str:

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any
 
 import headwater
+import headwater_gateway
 
 from .. import Trouble
 from .mix import Job, Outcome, plan_of_file
@@ -32,7 +33,9 @@ FORMAT = 1  # of the lines below; the header holds it under the key MARK
 MARK = "headwater sim"
 
 TOOLS = Path(__file__).resolve().parent.parent
-PLAYED = ("sim/*.py", "examples/*.py", "graphs.py", "processes.py")  # besides the core, what makes a history
+# What makes a history, besides the core.
+PLAYED = ("sim/*.py", "examples/*.py", "graphs.py", "processes.py")
+GATEWAY = ("boards.py", "keys.py", "numbers.py", "seat.py", "switching.py")
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ def digest(file: str) -> str:
     """Of all that decides what a seed plays: core, simulator, a user's file and the modules beside it."""
     paths = {path for root in headwater.__path__ for path in Path(root).resolve().rglob("*.py")}
     paths.update(path for pattern in PLAYED for path in TOOLS.glob(pattern))
+    paths.update(Path(root).resolve() / name for root in headwater_gateway.__path__ for name in GATEWAY)
     if file:
         plan_of_file(file)  # which imports the modules
         folder = Path(file).resolve().parent
