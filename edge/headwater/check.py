@@ -128,12 +128,15 @@ class _Check(Sizing):
         self.floats()
         self.resources()
         self.advice()
-        if not [p for p in self.problems if p.severity == ERROR]:
+        if not self.wrong():
             return self.number()
         return Report(self.process.name, self.sorted(), None, None)
 
     def sorted(self):
         return sorted(self.problems, key=lambda p: (p.file, p.line, p.severity != ERROR))
+
+    def wrong(self):
+        return [p for p in self.problems if p.severity == ERROR]
 
     def error(self, at, what, cure, where=None):
         """`at`: the vertex, wire, host or process that is wrong; `where` instead of its own words."""
@@ -846,7 +849,8 @@ class _Check(Sizing):
     def resources(self):
         if not self.sized:
             return
-        written = self.written()
+        # What a log must hold is reckoned for a plan: one with other mistakes in it may have any numbers.
+        written = None if self.wrong() else self.written()
         for v in written.vertices if written else ():
             size = reserve.checkpoint_bytes(written, v) if v.kind else 0
             if (len(v.hosts) > 1 or self.level) and size > CHECKPOINT_MAX_BYTES:

@@ -30,8 +30,8 @@ RETRY_US = 1000000  # what was said and not answered is said again after this
 LOST_US = 30000000  # a host that has not answered an operator's new epoch for so long is taken for lost
 _RETRY_MAX_US = const(8000000)
 _BEAT_US = const(5000000)
-_EPOCH_MAX = const(1 << 30)
-_FAR = const(1 << 62)  # larger than any xi or ts that may be told
+_EPOCH_MAX = 1 << 30
+_FAR = 1 << 62  # larger than any xi or ts that may be told
 _CID_MAX = const(16)
 
 # Facts and blobs of a host's store. Blob vertex * 4 + 1 and + 2 are pending checkpoints.
