@@ -13,7 +13,7 @@
 
 from . import pack, wire
 from .checkpoint_file import number as is_number
-from .host import DECISION, F_AGAIN, F_OP, LOST_US
+from .host import DECISION, F_AGAIN, F_OP, LEARN, LOST_US
 from .instance import ASKING, RUNNING
 from .log import LogFull
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
@@ -286,8 +286,7 @@ def _learn(host, sender, v, epoch, number, last, settled, values):
         if n > number:
             _grant(host, v, n, None, content)
     host.unlearned.remove(v)
-    left = bytes([1 if i in host.unlearned else 0 for i in range(len(host.plan.vertices))])
-    store.put(F_AGAIN, left)
+    host.no_more(v, LEARN)
 
 
 # Send, or hand over where it is for this host itself. Of what bears a number each is said; of the rest a

@@ -37,9 +37,11 @@ _CID_MAX = const(16)
 # Facts and blobs of a host's store. Blob vertex * 4 + 1 and + 2 are pending checkpoints.
 F_BOOT = 1
 F_FLOOR = 2
-# This host came again, with an empty store, to a deployment that it was part of. A byte for each vertex, at a
-# gateway 1 while it is to be learned what was decided.
+# This host came again, with an empty store, to a deployment that it was part of. A byte for each vertex:
+# 1 while this gateway has to learn what was decided, 2 until a checkpoint was stored here since.
 F_AGAIN = 5
+LEARN = 1
+LOST = 2
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
 F_OP = 0x100  # + vertex: epoch of an operator hosted here, and whether it still is
 F_WHERE = 0x200  # + vertex: where an operator moved to
@@ -103,7 +105,7 @@ class Host:
         self.late = {}  # holder that did not confirm in time -> when it is asked again
         self.incoming = {}  # vertex -> [pos, size, buffer, got]: checkpoints on their way here
         self.largest = {}  # vertex -> bytes of a checkpoint that is kept here, at most
-        self.again = False  # it came again with an empty store
+        self.again = b""  # what F_AGAIN says
         self.unlearned = []  # operators of which this gateway does not know yet what was decided
         self.stood = {}  # ... -> [since when it is being learned, hosts that have said what they know]
         self.ask_us = 0  # when the gateway asks next how operators stand
@@ -428,7 +430,17 @@ class Host:
         from . import restoring
 
         inst.unsettled = False
+        self.no_more(inst.vertex.index, LOST)
         restoring.note_running(self, inst)
+
+    # What F_AGAIN says of an operator is over.
+    def no_more(self, v, bit):
+        if self.again and self.again[v] & bit:
+            self.again[v] -= bit
+            self.store.put(F_AGAIN, bytes(self.again))
+
+    def lost(self, v):
+        return bool(self.again and self.again[v] & LOST)
 
     # ---- where operators run
 

@@ -90,8 +90,8 @@ def blobs(plan, me, deployment=0):
 # (streams, bytes of the table at the head of every sector) of host `me`, at most.
 def table(plan, me):
     streams = 0
-    # Notes; boot, floor, switch, drained, learning; the board's own blobs.
-    size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + 4 * 20
+    # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
+    size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

@@ -3,7 +3,7 @@
 from . import checkpoint_file, pack, reserve, restoring, wire, wiring
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
-from .host import DEPLOYMENT, F_AGAIN, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, PERMANENT, Link
+from .host import DEPLOYMENT, F_AGAIN, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, LEARN, LOST, PERMANENT, Link
 from .inputs import InEdge
 from .instance import ASKING, RUNNING, WAITING, Instance
 from .plan import ECOC, FLASH, OUTSIDE
@@ -40,11 +40,14 @@ def start(host, now, site_us, made, again):
             log = store.log_number
             peer = Peer(key, me, log, host.boot_number, number, plan.hash, host.nonce)
             host.links[number] = Link(number, peer)
-    if again and not store.get(F_AGAIN):
-        store.put(F_AGAIN, bytes([1 if v.kind and host.outbox is not None else 0 for v in plan.vertices]))
     data = store.get(F_AGAIN)
-    host.again = bool(data)
-    host.unlearned = [i for i in range(len(data)) if data[i]] if data else []
+    if again or data:
+        if not data or len(data) != len(plan.vertices):
+            learn = LEARN + LOST if host.outbox is not None else LOST
+            data = bytes([learn if v.kind else 0 for v in plan.vertices])
+            store.put(F_AGAIN, data)
+        host.again = bytearray(data)
+    host.unlearned = [i for i in range(len(host.again)) if host.again[i] & LEARN]
     for v in plan.vertices:
         if v.kind and me in plan.keepers(v.index):
             host.largest[v.index] = reserve.checkpoint_bytes(plan, v)

@@ -9,7 +9,7 @@
 # first. So one dead holder costs one retry, not one for each checkpoint.
 
 from . import checkpoint_file, wire
-from .host import HELD, PERMANENT, RETRY_US
+from .host import HELD, LOST, PERMANENT, RETRY_US
 from .instance import ASKING, FETCHING
 from .log import LogFull
 from .plan import UNSAFE
@@ -17,6 +17,7 @@ from .position import further, newer
 from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
 RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
+ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
 CHECKPOINT_MAX = 65536  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
@@ -94,7 +95,8 @@ def _on_stored(host, sender, v, epoch, pos, size):
     if inst is None:
         return
     if size >= RECALL:
-        if size - RECALL == inst.epoch[0] and sender in inst.unheard:
+        if size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
+            inst.erased += size // ERASED
             _on_recalled(host, inst, sender, tuple(epoch), pos)
         return
     push = host.pushes.get(v)
@@ -151,6 +153,8 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
             return
         link.want(wire.STORED, v, v, epoch, pos, size)
     inst = host.instances.get(v)
+    if inst is None:
+        host.no_more(v, LOST)  # it was sent here to be kept; what is recalled may be older
     if inst and inst.status == FETCHING:
         _jump(host, inst)
 
@@ -174,8 +178,9 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
-        epoch, at = newest(host, v)[1] or ((0, int(host.again)), [0] * len(pos))
-        host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, offset)
+        epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
+        told = offset + ERASED if host.lost(v) else offset
+        host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, told)
         return
     key, have = newest(host, v, pos)
     if have:
@@ -188,15 +193,15 @@ def _on_fetch(host, sender, v, pos, offset):
 # names nothing; then the newest checkpoint is known to its holders alone, and whoever goes on from an
 # earlier one can never have again what lies between. What was acknowledged is stored on one host more than
 # the level says. So the operator waits until no more keepers than that may hide it: those that have not
-# answered, and those that have none because their flash was erased. It goes on from the newest that it
-# heard of. What it missed was acknowledged to nobody; and as soon as a checkpoint is stored at the plan's
+# answered, and those whose flash was erased and that were given none since. It goes on from the newest that
+# it heard of. What it missed was acknowledged to nobody; and as soon as a checkpoint is stored at the plan's
 # level under its own epoch, nobody will go on from that any more.
 
 
 def begin_recall(host, inst):
     inst.recalling = True
     inst.unsettled = host.plan.strategy != UNSAFE
-    inst.erased = 1 if host.again and not newest(host, inst.vertex.index)[1] else 0
+    inst.erased = int(host.lost(inst.vertex.index))
     inst.unheard = []
     for e in inst.inputs:
         e.fenced = False
@@ -230,12 +235,10 @@ def recall(host, inst):
         inst.ck.now()
 
 
-# epoch: of what the keeper holds. Number 0: nothing; and host 1 then, if its flash was erased.
+# epoch: of what the keeper holds, number 0 where that is nothing.
 def _on_recalled(host, inst, sender, epoch, pos):
     inst.unheard.remove(sender)
-    if not epoch[0]:
-        inst.erased += epoch[1]
-    elif newer((epoch, pos), (inst.made, inst.ck.pos)):
+    if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
         from . import wiring
 
         wiring.seek(host, inst, pos, [sender], epoch)
