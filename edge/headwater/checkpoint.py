@@ -160,12 +160,8 @@ class Checkpoints:
         outs = [p.ring.last for p in inst.ports]
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
-        # How late what was taken last is: an input that is taken back later may go back no further. Nothing
-        # older follows on the first input either, so its place has room for it.
-        e = inst.inputs[0]
-        if inst.front and (len(flags) > 1 or not self.host.plan.vertices[e.edge.src].kind):
-            flags[0][2] = max(e.from_ts, inst.front + inst.past - e.edge.delay_us)
-        body = checkpoint_file.body(inst.vertex.version, pos, outs, flags, inst.changed, state)
+        front = inst.front + inst.past
+        body = checkpoint_file.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state)
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.

@@ -3,7 +3,7 @@
 #
 #   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body
-#   body       [FORMAT, version, position, outs, inputs, changed, state]
+#   body       [FORMAT, version, position, outs, inputs, changed, front, state]
 #   transfer   [[start, [block ..], turns] of every output port, [consumer ..] of every output port]
 #
 # What comes over a link is read here before it is stored: a checkpoint that could not be restored later
@@ -19,13 +19,13 @@ except ImportError:
         return value
 
 
-FORMAT = 1
+FORMAT = 2
 _HEAD = const(8)
 
 
-# Bytes of the body. flags: of every input [closed, incarnation, from ts].
-def body(version, pos, outs, flags, changed, state):
-    return pack.dumps([FORMAT, version, pos, outs, flags, changed, state])
+# Bytes of the body. flags: of every input [closed, incarnation, from ts]. front: ts of what was taken last.
+def body(version, pos, outs, flags, changed, front, state):
+    return pack.dumps([FORMAT, version, pos, outs, flags, changed, front, state])
 
 
 # The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks, turns];
@@ -55,17 +55,17 @@ def pending(cid, body):
     return [bytes([len(cid)]), cid, body]
 
 
-# [FORMAT, version, pos, outs, flags, changed, state] from the bytes of a body, or None.
+# [FORMAT, version, pos, outs, flags, changed, front, state] from the bytes of a body, or None.
 def read_body(v, data):
     try:
         read = pack.loads(bytes(data))
-        form, version, pos, outs, flags, changed, state = read
+        form, version, pos, outs, flags, changed, front, state = read
     except (pack.PackError, ValueError, TypeError):
         return None
     if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
         return None
     inputs = inputs_of(v)
-    if not numbers(pos, inputs + 2) or not numbers(outs, len(v.outs)):
+    if not number(front) or not numbers(pos, inputs + 2) or not numbers(outs, len(v.outs)):
         return None
     if type(flags) is not list or len(flags) != inputs:
         return None

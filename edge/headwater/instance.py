@@ -61,7 +61,7 @@ class Instance:
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
         self.depth = 0  # see settle_depth
-        self.front = 0  # ts of what was taken last is front + past
+        self.front = 0  # ts of what was taken or fired last is front + past, delays added
         self.past = 0
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
@@ -513,7 +513,9 @@ class Instance:
                 b = v
         if self.timers and self.op.timer and self.op.timer < b:
             b = self.op.timer
-        return b if b < FAR else 0
+        # Nor does anything follow that is older than what was taken last: that the checkpoint knows, though
+        # the producer may be gone that promised it once.
+        return max(b if b < FAR else 0, self.front + self.past)
 
 
 # The times of m outputs: at[] says by which input each was caused, and becomes the offset of that.

@@ -61,7 +61,7 @@ def _operator(host, inst, body):
     try:
         if body[5]:
             op.configure(body[5])
-        op.restore(body[6], body[1])
+        op.restore(body[7], body[1])
     except OperatorError:
         return None
     return op
@@ -90,21 +90,20 @@ def _whole(host, inst, outs, parts):
 
 
 def _set(host, inst, body, op):
-    form, version, pos, outs, flags, changed, state = body
+    form, version, pos, outs, flags, changed, front, state = body
     inst.op = op
     inst.changed = changed
     inst.depth = 0
     inst.fired = pos[-2]
     inst.decided = pos[-1]
-    inst.front = inst.past = 0
+    inst.front = front
+    inst.past = 0
     for e, xi, flag in zip(inst.inputs, pos, flags):
         e.reset(xi)
         e.closed = bool(flag[0])
         e.inc = flag[1]
         e.since = pos[-1]  # at the latest: an earlier checkpoint may speak of another incarnation
         e.from_ts = flag[2]
-        if flag[2]:
-            inst.front = max(inst.front, flag[2] + e.edge.delay_us)
 
 
 # A pending checkpoint turned out to be acknowledged: go on from there.

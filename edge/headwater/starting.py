@@ -172,7 +172,7 @@ def _pending(host, inst, data, slot):
     if not found:
         host.count(CHECKPOINT)
         return None
-    cid, body, (_, _, pos, outs, _, _, _) = found
+    cid, body, (_, _, pos, outs, _, _, _, _) = found
     return Checkpoint(cid, pos, outs, body, slot) if further(pos, inst.ck.pos) else None
 
 
