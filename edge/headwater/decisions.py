@@ -103,7 +103,8 @@ def config(host, v, content):
     if len(data) > CONTENT_MAX or not valid(host.plan, v, content):
         raise ValueError("%s: a change of %d bytes; at most %d" % (name, len(data), CONTENT_MAX))
     number = _number(host, _F_NEXT + v) + 1
-    if not _room(host, v):
+    # A dead input can be closed even when changes wait for its producer: they go on only then.
+    if not _room(host, v, 2 * OPEN_MAX if content[0] == "close" else OPEN_MAX):
         raise ValueError(
             "%s has %d open changes, as many as it can keep: the next one can be made when a checkpoint "
             "covers them" % (name, OPEN_MAX)
@@ -119,9 +120,9 @@ def config(host, v, content):
     return number
 
 
-# Whether one more decision of operator v may be open.
-def _room(host, v):
-    return _number(host, _F_NEXT + v) - _number(host, _F_SETTLED + v) < OPEN_MAX
+# Whether one more decision of operator v may be open: its host stores no more than OPEN_MAX at a time.
+def _room(host, v, most):
+    return _number(host, _F_NEXT + v) - _number(host, _F_SETTLED + v) < most
 
 
 # [parameters that changes have set, those still open included; the last refusal: [number, why] or []]
@@ -181,7 +182,7 @@ def _on_other(host, v, content):
             if what[:3] == content[:3]:
                 return
             break
-    if v not in host.unlearned and _room(host, v):
+    if v not in host.unlearned and _room(host, v, OPEN_MAX):
         config(host, v, content)
 
 

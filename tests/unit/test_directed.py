@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headwater import decisions, pack, wire
+from headwater import checkpoint_file, decisions, pack, restoring, wire
 from headwater.check import check
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
 from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
@@ -40,6 +40,27 @@ def test_an_input_is_taken_back_at_one_place_and_above_every_boundary(name: str,
     scenario, _ = held(name, seed)
     contents = [content[0] for granted in scenario.world.decisions().values() for _, content in granted]
     assert contents == ["close", "open"]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_from_when_on_one_input_is_taken_back_says_nothing_of_the_others(seed: int) -> None:
+    scenario = SCHEDULES["passed over"](seed)
+    seen = []
+
+    def restored() -> None:
+        host = scenario.node(0).host
+        assert host
+        (inst,) = host.instances.values()
+        front = inst.front + inst.past
+        body = checkpoint_file.read_body(inst.vertex, inst.ck._take(b"", 0).body)
+        restoring._set(host, inst, body, inst.op)
+        restoring.reconnect(host, inst)
+        assert inst.inputs[1].from_ts >= inst.front + inst.past == front
+        seen.extend(e.from_ts for e in inst.inputs)
+
+    scenario.world.at(8_900_000, restored)
+    assert scenario.run().errors == []
+    assert seen[0] == 0 < seen[1]
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -212,6 +233,15 @@ def test_a_join_without_what_it_needs_to_catch_up_gives_nothing_wrong(seed: int)
     assert len(scenario.world.outbox.streams) == 1
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_change_does_not_wait_for_a_got_that_was_lost(seed: int) -> None:
+    scenario = SCHEDULES["got lost"](seed)
+    granted: list[int] = []
+    scenario.world.at(15_500_000, lambda: granted.extend(scenario.world.decisions()))
+    assert scenario.run().errors == []
+    assert granted == [1]
+
+
 def place(scenario: Directed, name: str) -> list[int]:
     """The position of an operator in the end."""
     (v,) = [v.index for v in scenario.plan.vertices if v.name == name]
@@ -225,7 +255,7 @@ def place(scenario: Directed, name: str) -> list[int]:
 @pytest.mark.parametrize(
     ("name", "contents"),
     [
-        ("dead source moved", ["set", "close"]),
+        ("dead source moved", 8 * ["set"] + ["close"]),
         ("dead source closed", ["close"]),
         ("dead asleep", ["close"]),
     ],

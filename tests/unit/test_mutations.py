@@ -327,8 +327,8 @@ DEFECTS = [
             (
                 Instance,
                 "_single",
-                "if (w.ts_of(0) if n else e.bound()) >= due:",
-                "if not n and e.bound() >= due:",
+                "else (w.ts_of(0) if n else e.bound()) >= due:",
+                "else not n and e.bound() >= due:",
             ),
             (Instance, "_single", "if n > 1 and w.ts_of(n - 1) >= due:", "if False:"),
         ],
@@ -343,7 +343,7 @@ DEFECTS = [
     Defect(
         "timers fire although no input is open",
         "an operator that runs on to the end of all time, without end",
-        [(Instance, "_merge", "if frontier == FAR:", "if False:")],
+        [(Instance, "_merge", "if frontier == FAR and not place:", "if False:")],
         ["no input open"],
     ),
     Defect(

@@ -771,6 +771,33 @@ class ProposalLost(Directed):
             world.after(4 * SECOND, lambda: self.heal(GATEWAY, SPARE))
 
 
+class GotLost(Directed):
+    """An operator starts again while its source rests, and the only Got that its consumer has a reason for is
+    lost: it says that nothing behind the operator is ahead of it.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        def save(host: Host) -> None:
+            host.instances[SHIFTED].ck.now()
+
+        return [
+            (6, lambda: self.world.asleep.add(LEFT)),
+            (7.5, lambda: self.world.call(self.node(SPARE), save)),
+            (8, lambda: self.crash(SPARE)),
+            (9, lambda: [self.boot(SPARE), self.cut_got()]),
+            (12, lambda: self.configure(SHIFTED, offset=5)),
+            (16, lambda: self.world.asleep.clear()),
+        ]
+
+    def cut_got(self) -> None:
+        host = self.node(SPARE).host
+        if host and any(r.live for port in host.ports.values() for r in port.readers):
+            self.world.cut.add((GATEWAY, SPARE))
+            self.world.after(SECOND // 3, lambda: self.world.cut.discard((GATEWAY, SPARE)))
+        else:
+            self.world.after(SECOND // 1000, self.cut_got)
+
+
 class EpochClash(Directed):
     """Two hosts are told to take over under one number, while no link is up."""
 
@@ -1016,8 +1043,8 @@ class DeadSource(DeadInput):
 
 
 class DeadSourceMoved(DeadInput):
-    """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. A
-    parameter changes first, and only then is it said that the join goes on without the input.
+    """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. First its
+    parameters change, as often as may be, and only then is it said that it goes on without the input.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -1028,7 +1055,7 @@ class DeadSourceMoved(DeadInput):
             (6, lambda: world.kill(self.node(2))),
             (7, lambda: world.call(gateway, lambda host: host.instances[join].ck.now())),
             (8, lambda: self.move(join, 1)),
-            (9, lambda: self.configure(join, us=500_000)),
+            *[(9 + i / 10, lambda: self.configure(join, us=500_000)) for i in range(10)],
             (11, lambda: world.call(gateway, lambda host: host.close(join, 1))),
         ]
 
@@ -1174,6 +1201,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
     "proposal lost": ProposalLost,
+    "got lost": GotLost,
     "epoch clash": EpochClash,
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,

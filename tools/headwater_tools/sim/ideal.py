@@ -113,6 +113,10 @@ class Machine:
                 low = min(low, h[0] if h else self.produced(p))
         if low == FAR:
             low = self.run.shut
+        # What follows an input that will be taken back, or go on in another incarnation, is still to come.
+        for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
+            if content[0] == "open":
+                low = min(low, content[3])
         if self.op.timer and not self.run.drained:
             low = min(low, self.op.timer)
         return low

@@ -329,9 +329,10 @@ class Scenario:
             world.after(2 * SECOND, self.reopen_forgotten)
 
     def close_ended(self) -> None:
-        """Joins go on without the streams whose source died: somebody decides so. In a loop that is two
-        places, the join and the operator in the loop that has lost its source: while that one waits for its
-        source it leaves its feedback where it lies, until all operators of the loop wait for room.
+        """Inputs whose source died are closed: somebody decides so. Then joins go on without them, and changes
+        do not wait for a producer that never answers. In a loop that takes two decisions, for the join and
+        for the operator in the loop that has lost its source: while that one waits for its source it leaves
+        its feedback where it lies, until all operators of the loop wait for room.
         """
         world = self.world
         dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
@@ -340,7 +341,7 @@ class Scenario:
             gone = [(p, e) for p, e in ins if e.src in dead and not e.delay_us]
             if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
                 dead.add(i)
-            for p, _ in gone if len(gone) < len(ins) else []:
+            for p, _ in gone:
                 if (i, p) not in self.ended:
                     self.close_one(i, p)
         if world.now < self.storm_us + CALM_US // 2:
