@@ -329,10 +329,10 @@ class Scenario:
             world.after(2 * SECOND, self.reopen_forgotten)
 
     def close_ended(self) -> None:
-        """Inputs whose source died are closed: somebody decides so. Then joins go on without them, and changes
-        do not wait for a producer that never answers. In a loop that takes two decisions, for the join and
-        for the operator in the loop that has lost its source: while that one waits for its source it leaves
-        its feedback where it lies, until all operators of the loop wait for room.
+        """Inputs whose source died are closed: somebody decides so. Then joins go on without them, and
+        changes do not wait for a producer that never answers. In a loop that takes two decisions, for the
+        join and for the operator in the loop that has lost its source: while that one waits for its source
+        it leaves its feedback where it lies, until all operators of the loop wait for room.
         """
         world = self.world
         dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
