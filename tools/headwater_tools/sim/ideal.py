@@ -119,6 +119,10 @@ class Machine:
                 low = min(low, content[3])
         if self.op.timer and not self.run.drained:
             low = min(low, self.op.timer)
+        # What an input brings that is taken back later: the operator has promised nothing above that.
+        for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
+            if content[0] == "open" and not self.edges[content[1]].delay_us:
+                low = min(low, content[3])
         return low
 
     def no_room(self) -> bool:
