@@ -13,6 +13,7 @@
 
 from . import pack, wire
 from .checkpoint_file import number as is_number
+from .checkpoint_file import numbers
 from .host import DECISION, F_AGAIN, F_OP, LEARN, LOST_US
 from .instance import ASKING, RUNNING
 from .log import LogFull
@@ -243,17 +244,17 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
         return
     try:
-        values, refused = pack.loads(bytes(data))
+        values, refused, kept = pack.loads(bytes(data))
     except (pack.PackError, ValueError, TypeError):
         host.count(CONTENT)
         return
-    if not valid(host.plan, v, ["set", values]) or type(refused) is not list:
+    if not valid(host.plan, v, ["set", values]) or type(refused) is not list or not numbers(kept):
         host.count(CONTENT)
         return
     host._on_where(v, epoch, sender)
     store = host.store
     if learn:
-        _learn(host, sender, v, epoch, number, last, settled, [values, refused])
+        _learn(host, sender, v, epoch, number, last, kept, [values, refused])
     if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
         store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
     known = changed(host, v)
@@ -261,31 +262,28 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
         store.put_blob(_VALUES + v, pack.dumps([known[0], refused]))
 
 
-# One more host has said what it knows of the decisions of operator v. That is enough when the host that runs
-# it has, and the other candidates have or had time to, and nothing is missing that no checkpoint covers: the
-# next host to run it may ask for that.
-def _learn(host, sender, v, epoch, number, last, settled, values):
+# One more host has said what it knows of the decisions of operator v, and each that it keeps has arrived: the
+# next host to run the operator may ask for any. That is enough when the host that runs it has, and the other
+# candidates have or had time to, and nothing is missing that it may propose.
+def _learn(host, sender, v, epoch, number, last, kept, values):
     store = host.store
     number = max(number, _granted_upto(host, v))
     last = max(last, number, _number(host, _F_NEXT + v))
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
         store.put_blob(_VALUES + v, pack.dumps(values))
-    stood = host.stood.setdefault(v, [host.now, [], 0])
-    stood[2] = max(stood[2], settled)
-    since, heard, settled = stood
-    if sender not in heard:
-        heard.append(sender)
+    since, stood = host.stood.setdefault(v, [host.now, []])
+    if sender not in stood and all([granted(host, v, n)[0] for n in kept]):
+        stood.append(sender)
     level = host.plan.level
-    waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in heard]
-    if host.where[v][2] not in heard or waits and (len(waits) >= level or host.now - since < LOST_US):
+    waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in stood]
+    if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < LOST_US):
         return  # beside this gateway so many may be lost as the level covers
-    for n in range(settled + 1, last + 1):
+    for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if not have:
             return
-        if n > number:
-            _grant(host, v, n, None, content)
+        _grant(host, v, n, None, content)
     host.unlearned.remove(v)
     host.no_more(v, LEARN)
 
@@ -428,7 +426,7 @@ def _stand(host, v, epoch, decided, kept, settled, inst):
         if kept[n][2]:
             number = max(number, n)
         last = max(last, n)
-    data = pack.dumps([inst.changed, inst.refused] if inst else [{}, []])
+    data = pack.dumps(([inst.changed, inst.refused] if inst else [{}, []]) + [sorted(kept)])
     _say(host, 0, wire.STAND, v, v, epoch, number, last, settled, data)
 
 

@@ -573,12 +573,7 @@ DEFECTS = [
         "a gateway that lost its database learns the last decision alone",
         "a host that takes an operator over without changes that were applied",
         [
-            (
-                decisions,
-                "_learn",
-                "for n in range(settled + 1, last + 1):",
-                "for n in range(number + 1, last + 1):",
-            ),
+            (decisions, "_learn", " and all([granted(host, v, n)[0] for n in kept])", ""),
             (decisions, "_say", "values[2 if kind == wire.PROPOSE else 1]", "values[1]"),
         ],
         ["gateway erased, then moved"],
