@@ -118,6 +118,11 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         host.count(CHECKPOINT)
         return
     link = host.links[sender]
+    inst = host.instances.get(v)
+    if tuple(epoch) < host.where[v][:2] and not (inst and inst.status == FETCHING):
+        # A newer epoch has asked here what there is, or will: what it was not told of must not be acknowledged.
+        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
+        return
     key = v * 4 + HELD
     here = (tuple(epoch), pos)
     have = place(host, v, HELD)
@@ -230,6 +235,8 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
+            host.tell_where(h, v, inst.epoch, host.me)
+            host.tell_where(h, v, inst.epoch, host.me)  # from then on nothing older is kept there
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:
         inst.ck.now()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from headwater import checkpoint_file, decisions, pack, restoring, wire
+from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire
 from headwater.check import check
+from headwater.host import HELD
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
+from headwater.position import further
 from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
 from headwater_tools.sim.scenario import Result
 from headwater_tools.sim.world import SITE_US
@@ -284,3 +286,25 @@ def test_what_an_erased_board_gave_is_never_given_otherwise(name: str, seed: int
     result = scenario.run()
     assert result.errors == []
     assert scenario.world.losses == 1
+
+
+def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
+    scenario = Directed(1)
+    world = scenario.world
+    for node in world.nodes:
+        world.boot(node)
+    world.start_sensors()
+    world.run(4_000_000)
+    holder, runner = scenario.node(0).host, scenario.node(2).host
+    assert holder and runner
+    inst = runner.instances[1]
+    inst.ck.commit(inst.ck._take(b"", 0), True)
+    data = runner.store.get_blob(4)
+    position = inst.ck.pos
+    before = transfer.place(holder, 1, HELD)
+    assert before and further(position, before[1])
+    holder._on_where(1, (7, 1), 1)
+    transfer.handle(holder, 2, (wire.CKPT, 1, inst.epoch, position, len(data), 0, data))
+    assert transfer.place(holder, 1, HELD) == before
+    kinds = [kind for kind, _ in holder.links[2].wants]
+    assert wire.WHERE in kinds and wire.STORED not in kinds
