@@ -235,7 +235,6 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
-            host.tell_where(h, v, inst.epoch, host.me)
             host.tell_where(h, v, inst.epoch, host.me)  # from then on nothing older is kept there
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:

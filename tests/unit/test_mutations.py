@@ -204,7 +204,10 @@ DEFECTS = [
     Defect(
         "permanent before it is acknowledged",
         "a restart that owes its consumers what it cannot make again",
-        [(Checkpoints, "settle", "if self._satisfied(c):", "if True:")],
+        [
+            (Checkpoints, "settle", "if self._satisfied(c):", "if True:"),
+            (transfer, "_on_piece", "if tuple(epoch) < host.where[v][:2] and not", "if False and not"),
+        ],
         ["sp4 spare", "diamond", "sp2"],
     ),
     Defect(
@@ -549,8 +552,10 @@ DEFECTS = [
                 Instance,
                 "_merge",
                 "n = _before(w, n, e.from_ts)",
-                "n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
-            )
+                "while n and w.ts_of(0) < e.from_ts:\n"
+                "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
+            ),
+            (Instance, "_merge", "old += (p,)", "pass"),
         ],
         ["taken back"],
     ),
