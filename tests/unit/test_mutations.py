@@ -185,6 +185,7 @@ DEFECTS = [
         [
             (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
+            (transfer, "_on_piece", "if tuple(epoch) < host.where[v][:2] and not", "if False and not"),
         ],
         ["zombie after restart"],
     ),
@@ -204,10 +205,7 @@ DEFECTS = [
     Defect(
         "permanent before it is acknowledged",
         "a restart that owes its consumers what it cannot make again",
-        [
-            (Checkpoints, "settle", "if self._satisfied(c):", "if True:"),
-            (transfer, "_on_piece", "if tuple(epoch) < host.where[v][:2] and not", "if False and not"),
-        ],
+        [(Checkpoints, "settle", "if self._satisfied(c):", "if True:")],
         ["sp4 spare", "diamond", "sp2"],
     ),
     Defect(
