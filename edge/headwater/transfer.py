@@ -243,6 +243,9 @@ def recall(host, inst):
 
 # epoch: of what the keeper holds, number 0 where that is nothing.
 def _on_recalled(host, inst, sender, epoch, pos):
+    if epoch > inst.epoch:
+        host._stop(inst, epoch)  # that runs elsewhere; what is here may be what a producer names
+        return
     inst.unheard.remove(sender)
     if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
         from . import wiring

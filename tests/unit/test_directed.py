@@ -288,13 +288,18 @@ def test_what_an_erased_board_gave_is_never_given_otherwise(name: str, seed: int
     assert scenario.world.losses == 1
 
 
-def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
+def four_seconds() -> Directed:
+    """A relay that has run for a while."""
     scenario = Directed(1)
-    world = scenario.world
-    for node in world.nodes:
-        world.boot(node)
-    world.start_sensors()
-    world.run(4_000_000)
+    for node in scenario.world.nodes:
+        scenario.world.boot(node)
+    scenario.world.start_sensors()
+    scenario.world.run(4_000_000)
+    return scenario
+
+
+def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
+    scenario = four_seconds()
     holder, runner = scenario.node(0).host, scenario.node(2).host
     assert holder and runner
     inst = runner.instances[1]
@@ -308,3 +313,14 @@ def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
     assert transfer.place(holder, 1, HELD) == before
     kinds = [kind for kind, _ in holder.links[2].wants]
     assert wire.WHERE in kinds and wire.STORED not in kinds
+
+
+def test_an_operator_that_hears_of_a_newer_epoch_stops_and_keeps_its_checkpoint() -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    transfer.begin_recall(runner, inst)
+    kept = runner.store.get_blob(4)
+    transfer._on_recalled(runner, inst, 0, (3, 0), [0, 0, 0])
+    assert 1 not in runner.instances
+    assert runner.store.get_blob(4) == kept
