@@ -125,8 +125,14 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         return
     key = v * 4 + HELD
     here = (tuple(epoch), pos)
-    have = place(host, v, HELD)
-    if have and not newer(here, have):
+    have = newest(host, v)[1]
+    inst = host.instances.get(v)
+    wanted = inst and inst.status == FETCHING and here[0] >= inst.target_epoch
+    wanted = wanted and not further(inst.target, pos)
+    if not wanted and here[0] < host.where[v][:2]:
+        w = host.where[v]
+        link.want(wire.WHERE, v, v, w[:2], w[2])  # a later epoch was promised that this one is over
+    elif not wanted and have and not newer(here, have):
         link.want(wire.STORED, v, v, have[0], have[1], size)
     else:
         inc = host.incoming.get(v)
@@ -183,6 +189,7 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
+        host._on_where(v, (offset - RECALL, sender), sender)
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         told = offset + ERASED if host.lost(v) else offset
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, told)
@@ -199,8 +206,9 @@ def _on_fetch(host, sender, v, pos, offset):
 # earlier one can never have again what lies between. What was acknowledged is stored on one host more than
 # the level says. So the operator waits until no more keepers than that may hide it: those that have not
 # answered, and those whose flash was erased and that were given none since. It goes on from the newest that
-# it heard of. What it missed was acknowledged to nobody; and as soon as a checkpoint is stored at the plan's
-# level under its own epoch, nobody will go on from that any more.
+# it heard of. What it missed was acknowledged to nobody, and never will be: who answers keeps nothing more
+# for an earlier epoch. As soon as a checkpoint is stored at the plan's level under the new epoch, nobody will
+# go on from what was missed.
 
 
 def begin_recall(host, inst):
