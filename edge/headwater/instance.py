@@ -148,8 +148,8 @@ class Instance:
     # epoch may go on from one of a former epoch that stands further.
     def settle_depth(self):
         cap = len(self.host.plan.vertices)
-        if self.depth >= cap or self.unsettled:
-            return
+        if self.depth >= cap or self.unsettled or self.status != RUNNING:
+            return  # one that waits may yet go on from further ahead
         least = cap
         for p in self.ports:
             if p.sealed > p.ring.last:

@@ -6,6 +6,7 @@ import pytest
 from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire
 from headwater.check import check
 from headwater.host import HELD
+from headwater.instance import RUNNING, WAITING
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
 from headwater.position import further
 from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
@@ -324,3 +325,17 @@ def test_an_operator_that_hears_of_a_newer_epoch_stops_and_keeps_its_checkpoint(
     transfer._on_recalled(runner, inst, 0, (3, 0), [0, 0, 0])
     assert 1 not in runner.instances
     assert runner.store.get_blob(4) == kept
+
+
+def test_nothing_is_decided_above_an_operator_that_may_go_on_from_a_pending_checkpoint() -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    assert inst.depth
+    inst.depth = 0
+    inst.status = WAITING
+    inst.settle_depth()
+    assert inst.depth == 0
+    inst.status = RUNNING
+    inst.settle_depth()
+    assert inst.depth > 0
