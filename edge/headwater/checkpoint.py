@@ -136,14 +136,19 @@ class Checkpoints:
 
     # The operator begins: it is known from now on with which incarnations of its inputs.
     def begin(self):
-        if self.strategy != UNSAFE and not self.pos and not any(self.inst.position()):
+        inst = self.inst
+        if self.strategy != UNSAFE and not self.pos and not inst.front and not inst.decided:
             self.now()
 
     # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is
     # stored at the plan's level it takes nothing: another host could not begin as it did, and would wait
     # for ever, since consumers have entries of it already.
     def begins(self):
-        return self.pos and not self.safe_pos and not any(self.pos[:-1])
+        inst = self.inst
+        if not self.pos or self.safe_pos or inst.front:
+            return False
+        # Of a source that numbers on from an earlier version its inputs do not begin at 0.
+        return not any([p.ring.last for p in inst.ports])
 
     # Take one where the operator stands, and wait for nobody.
     def now(self):

@@ -317,7 +317,7 @@ def _on_config(host, v, number, content):
         e = inst.inputs[content[1]]
         if not e.closed and e.inc == content[2]:
             content = ["set", {}]  # a checkpoint from elsewhere knew of it already
-        elif not inst.front and any(inst.position()[:-1]):
+        elif not inst.front and len(inst.inputs) == 1 and inst.ck.pos and any(inst.ck.pos[:-1]):
             return
         else:
             content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])

@@ -869,8 +869,8 @@ def test_the_reserve_of_checkpoints_fits_the_flash():
     kept, rest, least = map(
         int,
         re.fullmatch(
-            r"flash_kb=16; the log needs (\d+) KB in reserve for checkpoints of pass, "
-            r"and (\d+) KB for the rest\nGive it flash_kb=(\d+), move operators away, or lower every= or caps",
+            r"flash_kb=16; the log needs (\d+) KB in reserve for checkpoints of pass, and "
+            r"(\d+) KB for the rest\nGive it flash_kb=(\d+), move operators away, or lower every= or caps",
             what + "\n" + cure,
         ).groups(),
     )

@@ -75,10 +75,13 @@ class Machine:
         """Whether this is the position, give or take entries that are passed over."""
         if pos[-2:] != [self.fired, self.decided]:
             return False
-        for p, xi in enumerate(pos[:-2]):
+        streams = zip(pos[:-2], self.edges, self.incs, strict=True)
+        # 0 is before its first entry, also where that has another number.
+        place = [max(xi, self.run.begun.get((e.src, inc), 0)) for xi, e, inc in streams]
+        for p, xi in enumerate(place):
             if xi != self.taken[p] and not self.taken[p] < xi <= self.ahead(p):
                 return False
-        self.taken = list(pos[:-2])
+        self.taken = place
         return True
 
     def end(self, p: int) -> int:
