@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from headwater import reserve
-from headwater.plan import LOCAL, OUTSIDE, PEER, PEERS2, UNSAFE, Plan
+from headwater.plan import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
 from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, instance, undecided, wanted
@@ -177,6 +177,9 @@ class Scenario:
         crowd = max(
             sum(1 for v in self.plan.vertices if v.kind and v.hosts[0] == h) for h in range(len(world.nodes))
         )
+        for policy, kind in ((DROP_OLDEST, "drop_oldest"), (DROP_NEWEST, "drop_newest"), (SPILL, "spill")):
+            if any(e.policy == policy for e in self.plan.edges):
+                world.draw("process with " + kind)
         if crowd >= 12:
             world.draw("many operators on a host", "%d operators on one host" % crowd)
 

@@ -24,7 +24,9 @@ from .world import SECOND, Node
 if TYPE_CHECKING:
     from .scenario import Scenario
 
-SHARE = 0.3  # of the histories that have a special kind
+SHARE = 0.3  # of the histories to which a special kind applies have it,
+GAP_OPEN = "operator moved with a gap open"
+SHARES = {GAP_OPEN: 0.9}  # ... or more, where it applies to few, and seldom comes about in one that has it
 
 
 class Storm:
@@ -36,7 +38,8 @@ class Storm:
         self.hostile = Hostile(self.world, scenario.ran, scenario.epochs, scenario.place)
         chosen = random.Random("kinds %d" % scenario.seed)
         fits = self.special()
-        self.kinds = {kind: fault for kind, fault in fits.items() if chosen.random() < SHARE}
+        share = SHARES.get
+        self.kinds = {kind: fault for kind, fault in fits.items() if chosen.random() < share(kind, SHARE)}
 
     # Every special kind, where it applies to the process at all.
     def special(self) -> dict[str, Callable[[], None]]:
@@ -59,7 +62,7 @@ class Storm:
             found["healthy operator moved"] = self.move
             found["two activations with one number"] = self.clash
             if any(e.policy == DROP_OLDEST and plan.vertices[e.src].kind for e in plan.edges):
-                found["operator moved with a gap open"] = self.move_dropping
+                found[GAP_OPEN] = self.move_dropping
         if any(len(plan.ins(v.index)) > 1 for v in plan.vertices):
             found["input closed"] = self.close
         return found
@@ -69,6 +72,8 @@ class Storm:
         self.world.after(first, self.next)
         if self.world.hardware.sectors and self.special().get("outage"):
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.outage)
+        if GAP_OPEN in self.kinds:
+            self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.move_dropping)
 
     def next(self) -> None:
         if self.over():
@@ -300,7 +305,7 @@ class Storm:
             return
         e = self.random.choice(found)
         home = scenario.place[e.src]
-        us = min(self.left_us(), 25 * SECOND)
+        us = min(self.left_us(), 40 * SECOND)
         self.world.note("%s cannot reach the gateway" % self.world.name(home))
         self.cut([(home, 0), (0, home)], us + self.random.randrange(5 * SECOND))
         self.world.after(SECOND, partial(self.dropped, e, home, self.world.now + us))
@@ -312,7 +317,7 @@ class Storm:
         inst = node.host.instances.get(e.src) if node.host else None
         gaps = [g for r in inst.ports[e.sport].readers if r.edge is e for g in r.gaps] if inst else []
         if gaps:
-            self.world.draw("operator moved with a gap open", "%s has dropped %r" % (e.lake, gaps))
+            self.world.draw(GAP_OPEN, "%s has dropped %r" % (e.lake, gaps))
             self.scenario.activate(e.src, home)
         elif self.world.now < until:
             self.world.after(SECOND // 2, partial(self.dropped, e, home, until))
