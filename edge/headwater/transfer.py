@@ -118,11 +118,6 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         host.count(CHECKPOINT)
         return
     link = host.links[sender]
-    inst = host.instances.get(v)
-    if tuple(epoch) < host.where[v][:2] and not (inst and inst.status == FETCHING):
-        # A newer epoch has asked here what there is, or will: what it was not told of must not be acknowledged.
-        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
-        return
     key = v * 4 + HELD
     here = (tuple(epoch), pos)
     have = newest(host, v)[1]
@@ -130,8 +125,8 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
     wanted = inst and inst.status == FETCHING and here[0] >= inst.target_epoch
     wanted = wanted and not further(inst.target, pos)
     if not wanted and here[0] < host.where[v][:2]:
-        w = host.where[v]
-        link.want(wire.WHERE, v, v, w[:2], w[2])  # a later epoch was promised that this one is over
+        # A newer epoch has asked here what there is: what it was not told of must not be acknowledged.
+        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
     elif not wanted and have and not newer(here, have):
         link.want(wire.STORED, v, v, have[0], have[1], size)
     else:
@@ -189,7 +184,7 @@ def newest(host, v, pos=(), epoch=(0, 0)):
 
 def _on_fetch(host, sender, v, pos, offset):
     if offset >= RECALL:
-        host._on_where(v, (offset - RECALL, sender), sender)
+        host._on_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         told = offset + ERASED if host.lost(v) else offset
         host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, told)
@@ -243,7 +238,6 @@ def recall(host, inst):
                 host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
                 host.store_at_level(inst)
         for h in inst.unheard:
-            host.tell_where(h, v, inst.epoch, host.me)  # from then on nothing older is kept there
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     if inst.unsettled and not inst.recalling and not inst.ck.pos:
         inst.ck.now()
