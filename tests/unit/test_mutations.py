@@ -123,7 +123,7 @@ DEFECTS = [
     Defect(
         "a holder lets an earlier checkpoint replace a later one",
         "a named checkpoint that nobody holds",
-        [(transfer, "_on_piece", "if have and not further(pos, have):", "if have == pos:")],
+        [(transfer, "_on_piece", "and have and not newer(here, have):", "and have == here:")],
         ["sp4 spare", "diamond"],
     ),
     Defect(
@@ -185,7 +185,7 @@ DEFECTS = [
         [
             (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
-            (transfer, "_on_piece", "if tuple(epoch) < host.where[v][:2] and not", "if False and not"),
+            (transfer, "_on_piece", "if not wanted and here[0] < host.where[v][:2]:", "if False:"),
         ],
         ["zombie after restart"],
     ),
