@@ -8,9 +8,18 @@ from headwater.batch import Batch
 from headwater.block import BlockError, bound, decode, encode, get_varint, peek, put_varint
 
 
+# Read alone: all the parts together do not fit into a board's heap.
 def part(name):
+    start = '"%s": ' % name
     with open("tests/data/wire_vectors.json") as f:
-        return json.load(f)[name]
+        line = f.readline()
+        while not line.startswith(start):
+            line = f.readline()
+        lines = [line[len(start) :]]
+        while line[0] not in "]}":
+            line = f.readline()
+            lines.append(line)
+    return json.loads("".join(lines).rstrip(",\n"))
 
 
 def batch_of(spec):

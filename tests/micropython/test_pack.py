@@ -5,9 +5,18 @@ import json
 from headwater.pack import DEPTH_MAX, PackError, dumps, loads
 
 
+# Read alone: all the parts together do not fit into a board's heap.
 def part(name):
+    start = '"%s": ' % name
     with open("tests/data/wire_vectors.json") as f:
-        return json.load(f)[name]
+        line = f.readline()
+        while not line.startswith(start):
+            line = f.readline()
+        lines = [line[len(start) :]]
+        while line[0] not in "]}":
+            line = f.readline()
+            lines.append(line)
+    return json.loads("".join(lines).rstrip(",\n"))
 
 
 # What loads says to the data, or "" where it takes them.

@@ -11,9 +11,29 @@ LOG_A = 0x1111222233334444
 LOG_B = 0x9999AAAABBBBCCCC
 
 
+# Read alone: all the parts together do not fit into a board's heap.
 def part(name):
+    start = '"%s": ' % name
     with open("tests/data/wire_vectors.json") as f:
-        return json.load(f)[name]
+        line = f.readline()
+        while not line.startswith(start):
+            line = f.readline()
+        lines = [line[len(start) :]]
+        while line[0] not in "]}":
+            line = f.readline()
+            lines.append(line)
+    return json.loads("".join(lines).rstrip(",\n"))
+
+
+# One by one: all of them do not fit into a board's heap.
+def golden_frames():
+    with open("tests/data/wire_vectors.json") as f:
+        while f.readline() != '"frames": [\n':
+            pass
+        line = f.readline()
+        while line[0] != "]":
+            yield json.loads(line.rstrip(",\n"))
+            line = f.readline()
 
 
 def from_json(code, value):
@@ -45,7 +65,7 @@ def refused(data):
 
 def test_golden_frames_are_written_byte_for_byte_and_read_back():
     seen = []
-    for frame in part("frames"):
+    for frame in golden_frames():
         w = Writer(1024)
         w.begin(3, 7, 70000, b"\xa1\xb2\xc3", LOG_A, LOG_B)
         sent = []
