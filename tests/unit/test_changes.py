@@ -56,14 +56,17 @@ def test_a_process_changes_and_changes_back(seed: int) -> None:
 
 
 def test_the_gateway_reports_where_checkpoints_stand() -> None:
-    changes = changing(1, False)
-    changes.run()
-    node = changes.gateway.node
-    assert node is not None and node.host is not None
-    operators = [v.index for v in changes.act.version.plan.vertices if v.kind]
-    told = {v: permanent(node.host, v) for v in operators}
-    assert told == {v: changes.act.version.held(node, v) for v in operators}
-    assert any(told.values())
+    found = []
+    for seed in range(6):
+        changes = changing(seed, False)
+        changes.run()
+        node = changes.gateway.node
+        assert changes.act is not None and node is not None and node.host is not None
+        world = changes.act.version
+        for v in world.plan.vertices:
+            found.append(permanent(node.host, v.index) if v.kind else None)
+            assert not v.kind or found[-1] == world.held(node, v.index)
+    assert any(found)
 
 
 def test_most_histories_change_back_as_well() -> None:

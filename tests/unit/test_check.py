@@ -918,10 +918,11 @@ def test_a_checkpoint_is_no_larger_than_a_host_takes_in():
         cap = (low + high) // 2
         low, high = (low, cap) if check(process(cap)).errors() else (cap, high)
     plan = sound(process(low)).decoded
-    assert 65536 - 40 < reserve.checkpoint_bytes(plan, plan.vertices[1]) <= 65536
+    most = checks.CHECKPOINT_MAX_BYTES
+    assert most - 40 < reserve.checkpoint_bytes(plan, plan.vertices[1]) <= most
     assert only(process(high))[::2] == (
         "vertex 'big'",
-        "a checkpoint with its transfer state takes up to 65 KB; a host takes in at most 64 KB",
+        "a checkpoint with its transfer state takes up to 73 KB; a host takes in at most 72 KB",
     )
 
 
