@@ -13,7 +13,7 @@ RUNTIME_KB = 46
 SECTOR_BYTES = 4096
 SAFE_MS = 400  # the lake lets a Safe wait this long
 LAKE_MS = 2000  # a quick lake has something durable after this long; many take longer
-CHECKPOINT_MAX_BYTES = 73728  # what a host takes in from elsewhere
+CHECKPOINT_MAX_BYTES = 98304  # what a host takes in from elsewhere
 
 
 class Vertex:

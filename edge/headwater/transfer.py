@@ -18,7 +18,7 @@ from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
 RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
 ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
-CHECKPOINT_MAX = 73728  # bytes of a checkpoint taken in from elsewhere
+CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
 

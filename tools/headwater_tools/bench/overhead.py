@@ -33,6 +33,7 @@ from . import Measure, at_most
 SUMMARY = "checkpoint bytes beside data bytes, by process, strategy and interval; the thesis's tables"
 
 ECG = ROOT / "tests" / "data" / "ecg208-360hz.i16"
+FLASH_KB = 4096  # checkpoints of the longest intervals fit, with what a host must keep free for them
 INTERVALS = (500, 1000, 1500, 2000, 2500, 3000)
 BAR_EVERY = 500
 BYTES_BAR = 0.5  # of checkpoint per source element: SP1, ecoc, every 500
@@ -154,6 +155,8 @@ def build(case: Case) -> Plan:
         made = module.build(strategy, every, heap_kb=4096, delay_ms=FEEDBACK_MS, **sensors)
     made.batch_ms = BATCH_MS
     made.link_ms = LINK_MS
+    for host in made.hosts:
+        host.flash_kb = FLASH_KB
     report = check(made)
     if report.decoded is None:
         raise Trouble("%s, %s, every %d: %s" % (*case, "; ".join(map(str, report.errors()))))

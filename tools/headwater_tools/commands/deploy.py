@@ -27,7 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         dest="values",
     )
     parser.add_argument("--process", metavar="NAME", help="--set: of this process, where there are several")
-    parser.add_argument("--cancel", metavar="PROCESS", help="cancel a change of this process that is still draining")
+    parser.add_argument(
+        "--cancel", metavar="PROCESS", help="cancel a change of this process that is still draining"
+    )
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait up to S seconds until every board runs it"
     )
