@@ -162,13 +162,17 @@ class Instance:
                     least = min(least, e.sink.depth if e else r.depth)
         self.depth = min(cap, least + 1)
 
-    # A decision may be taken here and now. Every producer refuses what older epochs acknowledge, and has
-    # named what it knows of; but one whose input is to be closed will never answer.
-    def may_decide(self):
+    # Every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
+    # input is to be closed will never answer.
+    def answered(self):
         for e in self.inputs:
             if not (e.fenced or e.closed or e.other or e.closing >= 0):
                 return False
-        return self.status == RUNNING and self.depth >= len(self.host.plan.vertices)
+        return True
+
+    # A decision may be taken here and now.
+    def may_decide(self):
+        return self.status == RUNNING and self.depth >= len(self.host.plan.vertices) and self.answered()
 
     # The position of the next decision, where it is granted. Nothing of an input that has come there comes
     # before it, and no timer after the one that it names: so nobody has to promise that once more, who may

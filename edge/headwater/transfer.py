@@ -239,7 +239,8 @@ def recall(host, inst):
                 host.store_at_level(inst)
         for h in inst.unheard:
             host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
-    if inst.unsettled and not inst.recalling and not inst.ck.pos:
+    # At level local nobody was asked: first the producers say whether there is a checkpoint elsewhere.
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or inst.answered()):
         inst.ck.now()
 
 

@@ -111,7 +111,7 @@ def meet(host, e, inc, name, holders):
         if sink.first and all([i.inc or host.plan.vertices[i.edge.src].kind for i in sink.inputs]):
             sink.ck.begin()
         return True
-    if name and not sink.ck.pos:
+    if name and (not sink.ck.pos or further(name, sink.position())):
         seek(host, sink, name, holders)
     elif not sink.recalling:
         e.other = inc

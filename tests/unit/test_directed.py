@@ -254,6 +254,17 @@ def place(scenario: Directed, name: str) -> list[int]:
     return position
 
 
+@pytest.mark.parametrize("name", ["checkpoint left", "moved back"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_names(
+    name: str, seed: int
+) -> None:
+    scenario = SCHEDULES[name](seed)
+    assert scenario.run().errors == []
+    for operator in ("first", "second"):
+        assert place(scenario, operator)[0] > 400
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize(
     ("name", "contents"),

@@ -80,6 +80,26 @@ PLANS: dict[str, Callable[[], Plan]] = {
 
 DEFECTS = [
     Defect(
+        "a keeper takes the furthest checkpoint whatever its epoch",
+        "an operator that goes on along a course that was left, and that nobody else knows",
+        [
+            (
+                transfer,
+                "_on_piece",
+                "and have and not newer(here, have):",
+                "and have and not further(pos, have[1]):",
+            ),
+            (transfer, "newest", "not newer(best[1], have)", "not further(best[1][1], have[1])"),
+        ],
+        ["dead source moved"],
+    ),
+    Defect(
+        "an operator under a new epoch does not recall",
+        "an operator that begins anew where its producer lost the name of its checkpoint",
+        [(transfer, "begin_recall", "inst.recalling = True", "inst.recalling = False")],
+        ["erased home"],
+    ),
+    Defect(
         "trimmed to the maximum over consumers",
         "the slower consumer of a port asks for what is gone",
         [(OutPort, "trim", "min([r.safe", "max([r.safe")],
@@ -270,7 +290,7 @@ DEFECTS = [
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
         [(OutPort, "adopt", "if further(rec[5], r.name):", "if False:")],
-        ["holder elsewhere"],
+        ["checkpoint left"],
     ),
     Defect(
         "a pending checkpoint is restored that nobody acknowledged",
@@ -404,7 +424,7 @@ DEFECTS = [
         "a name further than the consumer stands is ignored",
         "a new instance that asks for what is gone",
         [(wiring, "contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
-        ["holder elsewhere", "diamond"],
+        ["checkpoint left"],
     ),
     Defect(
         "the unsynchronised bit differs in a retransmission",

@@ -168,6 +168,44 @@ class HolderElsewhere(Directed):
         ]
 
 
+class CheckpointLeft(Directed):
+    """Two operators move from a host that lives. At level local their checkpoints are there alone, and nobody
+    is asked: what their producers name tells who has them, after a restart as well.
+    """
+
+    def process(self) -> Plan:
+        p = Process("left", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("spare", backup=["gateway"])
+        p.lake("left/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (10, lambda: self.cut(SPARE, LEFT)),
+            (10.5, lambda: self.crash(LEFT)),
+            (11, lambda: self.boot(LEFT)),
+            (12, lambda: [self.move(v, GATEWAY) for v in self.place]),
+        ]
+
+
+class MovedBack(CheckpointLeft):
+    """They move back to where an old checkpoint of theirs lies, after their source began a new incarnation.
+    What it names is further than that, though it numbers anew.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.move(v, GATEWAY) for v in self.place]),
+            (7, lambda: self.world.erase(self.node(LEFT))),
+            (7.4, lambda: self.boot(LEFT)),
+            (14, lambda: [self.move(v, SPARE) for v in self.place]),
+        ]
+
+
 class LakeAway(Directed):
     """The last operator restarts while the lake's end has not got what it put out."""
 
@@ -1177,6 +1215,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
     "holder elsewhere": HolderElsewhere,
+    "checkpoint left": CheckpointLeft,
+    "moved back": MovedBack,
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
