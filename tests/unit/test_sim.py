@@ -119,7 +119,7 @@ def test_a_seed_gives_the_same_history_in_any_interpreter():
     seeds = ["3", "5", "6", "7", "8", "10"]
     histories = []
     for hashes in ("0", "1234"):
-        env = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": os.pathsep.join(("edge", "tools"))}
+        env = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": os.pathsep.join(("edge", "tools", "gateway"))}
         command = [sys.executable, "-c", PLAY, *seeds]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         histories.append(json.loads(done.stdout))
@@ -396,7 +396,7 @@ def test_a_file_of_a_running_sweep_is_refused(results, capsys):
 def test_an_interrupt_keeps_what_is_done_and_says_how_to_continue(jobs, results):
     command = [sys.executable, "-m", "headwater_tools", "sim", "--process", "sp2", "--seconds", "2"]
     command += ["--seeds", "1:100001", "--jobs", jobs, "--resume", str(results)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(("edge", "tools"))}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(("edge", "tools", "gateway"))}
     with subprocess.Popen(
         command,
         env=env,
