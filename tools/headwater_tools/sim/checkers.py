@@ -326,8 +326,9 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
-    """Operators that wait for good, those that take from one that does, and those that have no room for what
-    they would put out because one of these does not take it; the last ones with their instances."""
+    """Operators that wait for good, those that take from one that does, those before one that may therefore
+    take no source in its new incarnation, and those that have no room for what they would put out because one
+    of these does not take it; the last ones with their instances."""
     waits: set[int] = set()
     full: dict[int, Any] = {}
     insts = {v: inst for v in place if (inst := instance(world, place, v))}
@@ -337,7 +338,16 @@ def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, An
             waits.update(reach(world.plan.edges, v))
         new = [v for v, inst in insts.items() if v not in full and any(_full(p, waits) for p in inst.ports)]
         full.update((v, insts[v]) for v in new)
+        new += [v for v in insts if v not in waits and _shut(world, insts, v, waits)]
     return waits, full
+
+
+def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
+    """A source of this operator is lost, and no decision to go on without its samples can be taken."""
+    inst, every = insts[v], len(world.plan.vertices)
+    lost = any(i.inc and not i.closed and world.past(i.edge.src, i.inc) for i in inst.inputs)
+    behind = [insts[w] for w in reach(world.plan.edges, v) if w in waits and w in insts]
+    return lost and inst.depth < every and any(other.depth < every for other in behind)
 
 
 def _full(port: Any, waits: set[int]) -> bool:
