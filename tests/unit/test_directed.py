@@ -265,6 +265,16 @@ def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_na
         assert place(scenario, operator)[0] > 400
 
 
+@pytest.mark.parametrize(("name", "change"), [("erased holder", "open"), ("decides unstored", "set")])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_only_a_silent_host_knows_is_not_decided_against(name: str, change: str, seed: int) -> None:
+    scenario = SCHEDULES[name](seed)
+    assert scenario.run().errors == []
+    ((pos, content),) = [d for granted in scenario.world.decisions().values() for d in granted]
+    assert content[0] == change
+    assert pos[0] > 100
+
+
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize(
     ("name", "contents"),

@@ -100,6 +100,18 @@ DEFECTS = [
         ["erased home"],
     ),
     Defect(
+        "an operator decides before a checkpoint of its epoch is stored",
+        "a decision at a place that a later epoch passes without it",
+        [(Instance, "settle_depth", "or self.unsettled or", "or")],
+        ["decides unstored"],
+    ),
+    Defect(
+        "an erased keeper does not say so",
+        "an operator that goes on from an earlier checkpoint than the one that was acknowledged",
+        [(Host, "lost", "bool(self.again and self.again[v] & LOST)", "False")],
+        ["erased holder"],
+    ),
+    Defect(
         "trimmed to the maximum over consumers",
         "the slower consumer of a port asks for what is gone",
         [(OutPort, "trim", "min([r.safe", "max([r.safe")],

@@ -206,6 +206,76 @@ class MovedBack(CheckpointLeft):
         ]
 
 
+class ErasedHolder(Directed):
+    """The only holder of an operator's newest checkpoint is the board of its source, and is erased; the host of
+    the operator is cut off. A third host takes over: nobody can tell it of that checkpoint, and no producer
+    names one, until the host comes back.
+    """
+
+    def process(self) -> Plan:
+        p = Process("holder", checkpoints="uncoordinated", every=10, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("right", backup=["left", "spare"])
+        p.lake("holder/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        return [
+            (7, lambda: world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
+            (8, lambda: [self.cut(RIGHT, n.number) for n in world.nodes if n.number != RIGHT]),
+            (8, lambda: world.erase(self.node(LEFT))),
+            (8.4, lambda: self.boot(LEFT)),
+            (9, lambda: self.move(SHIFTED, 3)),
+            (10, lambda: world.asleep.discard(LEFT)),
+        ]
+
+
+class DecidesUnstored(Directed):
+    """The host of an operator is cut off, and goes on for a while: what it stores is acknowledged by nobody.
+    Another host takes over from earlier, is asked for a change, and is lost before any other host has a
+    checkpoint of its epoch. Then the first host takes over again, from further than the change could be.
+    """
+
+    TAKES_OVER, STORES = 3, 4
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("unstored", checkpoints="uncoordinated", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right", "spare", "stores"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("right", backup=["stores", "spare"])
+        p.lake("unstored/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.cut(RIGHT, n) for n in (GATEWAY, self.TAKES_OVER, self.STORES)]),
+            (8, lambda: self.cut(RIGHT, LEFT)),
+            (9, lambda: self.move(SHIFTED, self.TAKES_OVER)),
+            (11, lambda: self.configure(SHIFTED, offset=7)),
+            (14, lambda: self.world.kill(self.node(self.TAKES_OVER))),
+            (14.5, self.world.cut.clear),
+            (15, lambda: self.move(SHIFTED, RIGHT)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        """Who takes over has heard what there is, from the holder and from the source; then only the gateway
+        reaches it."""
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == self.TAKES_OVER else None
+        if inst and not inst.recalling and inst.answered():
+            self.cut(self.TAKES_OVER, self.STORES)
+            self.cut(self.TAKES_OVER, LEFT)
+
+
 class LakeAway(Directed):
     """The last operator restarts while the lake's end has not got what it put out."""
 
@@ -1217,6 +1287,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "holder elsewhere": HolderElsewhere,
     "checkpoint left": CheckpointLeft,
     "moved back": MovedBack,
+    "erased holder": ErasedHolder,
+    "decides unstored": DecidesUnstored,
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
