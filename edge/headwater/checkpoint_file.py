@@ -6,6 +6,9 @@
 #   body       [FORMAT, version, position, outs, inputs, changed, front, state]
 #   transfer   [[start, [block ..], turns] of every output port, [consumer ..] of every output port]
 #
+# What most checkpoints need not say costs them nothing: an input that no decision touched is its
+# incarnation alone, and a port that attaches no entries is 0.
+#
 # What comes over a link is read here before it is stored: a checkpoint that could not be restored later
 # is never confirmed. What cannot be read gives None, whatever the bytes are.
 
@@ -25,12 +28,14 @@ _HEAD = const(8)
 
 # Bytes of the body. flags: of every input [closed, incarnation, from ts]. front: ts of what was taken last.
 def body(version, pos, outs, flags, changed, front, state):
+    flags = [f if f[0] or f[2] else f[1] for f in flags]
     return pack.dumps([FORMAT, version, pos, outs, flags, changed, front, state])
 
 
 # The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks, turns];
 # names: of every output port what it knows of its consumers.
 def permanent(epoch, body, parts, names):
+    parts = [p if p[1] else 0 for p in parts]
     return [_head(epoch, len(body)), body, pack.dumps([parts, names])]
 
 
@@ -69,8 +74,10 @@ def read_body(v, data):
         return None
     if type(flags) is not list or len(flags) != inputs:
         return None
-    for flag in flags:
-        if not numbers(flag, 3):
+    for i in range(inputs):
+        if number(flags[i]):
+            flags[i] = [0, flags[i], 0]
+        elif not numbers(flags[i], 3):
             return None
     return read
 
@@ -85,7 +92,10 @@ def read_permanent(v, data):
         parts, names = pack.loads(bytes(data[n:]))
         if len(parts) != len(v.outs) or len(names) != len(v.outs):
             return None
-        for start, blocks, turns in parts:
+        for k in range(len(parts)):
+            if parts[k] == 0:
+                parts[k] = [found[3][k], [], []]
+            start, blocks, turns = parts[k]
             if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
                 return None
             if not numbers(turns):
