@@ -69,6 +69,8 @@ PARTS = ("heap", "board", "speed", "chain", "code", "bytewax")
 class Outbox:
     """The gateway's database, in memory: it takes what comes in order and compares it with the sensor."""
 
+    full = False
+
     def __init__(self, raw_edge: int) -> None:
         self.raw_edge = raw_edge
         self.samples = array("h", ECG.read_bytes())
@@ -468,6 +470,8 @@ class FileFlash:
 
 class Results:
     """Where the chain ends: everything that comes out, in memory."""
+
+    full = False
 
     def __init__(self) -> None:
         self.taken = 0

@@ -155,7 +155,8 @@ class Soak:
         if node is None or node.host is None or board.starts != self.seen.get(board):
             self.seen[board] = board.starts
             return 1
-        node.draining = True
+        if not node.draining:
+            node.drain(True)
         node._press()
         return int(node.unsafe())
 
