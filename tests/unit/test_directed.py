@@ -265,6 +265,11 @@ def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_na
         assert place(scenario, operator)[0] > 400
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_keeper_gives_up_a_further_checkpoint_of_an_epoch_that_is_over(seed: int) -> None:
+    held("further and over", seed)
+
+
 @pytest.mark.parametrize(("name", "change"), [("erased holder", "open"), ("decides unstored", "set")])
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_what_only_a_silent_host_knows_is_not_decided_against(name: str, change: str, seed: int) -> None:

@@ -81,17 +81,22 @@ PLANS: dict[str, Callable[[], Plan]] = {
 DEFECTS = [
     Defect(
         "a keeper takes the furthest checkpoint whatever its epoch",
-        "an operator that goes on along a course that was left, and that nobody else knows",
+        "an operator whose keepers hold on to a course that it has left",
         [
             (
                 transfer,
                 "_on_piece",
                 "and have and not newer(here, have):",
-                "and have and not further(pos, have[1]):",
+                "and have and (further(have[1], pos) or (have[1] == pos and have[0] >= here[0])):",
             ),
-            (transfer, "newest", "not newer(best[1], have)", "not further(best[1][1], have[1])"),
+            (
+                transfer,
+                "newest",
+                "not newer(best[1], have)",
+                "(further(have[1], best[1][1]) or (have[1] == best[1][1] and have[0] >= best[1][0]))",
+            ),
         ],
-        ["dead source moved"],
+        ["further and over"],
     ),
     Defect(
         "an operator under a new epoch does not recall",

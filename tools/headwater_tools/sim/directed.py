@@ -207,9 +207,9 @@ class MovedBack(CheckpointLeft):
 
 
 class ErasedHolder(Directed):
-    """The only holder of an operator's newest checkpoint is the board of its source, and is erased; the host of
-    the operator is cut off. A third host takes over: nobody can tell it of that checkpoint, and no producer
-    names one, until the host comes back.
+    """The only holder of an operator's newest checkpoint is the board of its source, and is erased; the host
+    of the operator is cut off. A third host takes over: nobody can tell it of that checkpoint, and no
+    producer names one, until the host comes back.
     """
 
     def process(self) -> Plan:
@@ -271,9 +271,27 @@ class DecidesUnstored(Directed):
         """Who takes over has heard what there is, from the holder and from the source; then only the gateway
         reaches it."""
         inst = node.host.instances.get(SHIFTED) if node.host and node.number == self.TAKES_OVER else None
-        if inst and not inst.recalling and inst.answered():
+        if self.world.now < self.storm_us and inst and not inst.recalling and inst.answered():
             self.cut(self.TAKES_OVER, self.STORES)
             self.cut(self.TAKES_OVER, LEFT)
+
+
+class FurtherAndOver(DecidesUnstored):
+    """The same, but nobody is lost: the first host comes back, and is the only one that can store a
+    checkpoint for the new epoch. What it has itself stands further, and is over.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            *super().script()[:3],
+            (11, lambda: self.heal(RIGHT, self.TAKES_OVER)),
+            (16, self.settled),
+        ]
+
+    def settled(self) -> None:
+        host = self.node(self.TAKES_OVER).host
+        if host is None or host.instances[SHIFTED].unsettled:
+            self.world.error("a host that is back keeps no checkpoint of the new epoch")
 
 
 class LakeAway(Directed):
@@ -1289,6 +1307,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "moved back": MovedBack,
     "erased holder": ErasedHolder,
     "decides unstored": DecidesUnstored,
+    "further and over": FurtherAndOver,
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
