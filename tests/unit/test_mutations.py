@@ -222,7 +222,12 @@ DEFECTS = [
         [
             (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
-            (transfer, "_on_piece", "if not wanted and here[0] < host.where[v][:2]:", "if False:"),
+            (
+                transfer,
+                "_on_piece",
+                "and have and not newer(here, have):",
+                "and have and not further(pos, have[1]):",
+            ),
         ],
         ["zombie after restart"],
     ),

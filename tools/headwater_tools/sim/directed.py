@@ -133,23 +133,23 @@ class Zombie(Directed):
 
 
 class ZombieAfterRestart(Zombie):
-    """The same, but the producer restarts before the new instance has acknowledged anything: no name tells
-    of the newer epoch, only what first contact wrote into the producer's flash.
+    """The same, but the source rests while the operator moves, so that the new instance names nothing that the
+    old one lacks, and the producer restarts: only what first contact wrote into its flash tells of the newer
+    epoch, and the epoch of the checkpoint that it keeps.
     """
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
         return [
-            (5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
+            (4.5, lambda: world.asleep.add(LEFT)),
+            (5.5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
             (6, lambda: self.move(SHIFTED, GATEWAY)),
-            (
-                6.3,
-                lambda: world.call(self.node(GATEWAY), lambda host: host.configure(SHIFTED, {"offset": 7})),
-            ),
-            (6.6, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
-            (6.8, lambda: world.crash(self.node(LEFT))),
-            (7.4, lambda: world.boot(self.node(LEFT))),
-            (8, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.configure(SHIFTED, {"offset": 7}))),
+            (10, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
+            (10.2, lambda: world.crash(self.node(LEFT))),
+            (10.8, lambda: world.boot(self.node(LEFT))),
+            (11, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+            (11.5, lambda: world.asleep.discard(LEFT)),
         ]
 
 
