@@ -135,6 +135,55 @@ def test_every_sample_reaches_a_segment_through_kills_of_gateway_broker_and_boar
     assert sorted([*mean, *holes_of(site, "one/mean")]) == list(range(1, max(mean) + 1))
 
 
+def test_a_board_whose_flash_was_lost_is_told_so_and_goes_on(site: Site) -> None:
+    """Its source begins anew; the operator that it runs for another board goes on where the gateway kept it."""
+    site.start_broker()
+    site.start_gateway()
+    board = wrist(site)
+    ankle = site.board("ankle", {"other": {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 4}})
+    board.start()
+    ankle.start()
+    deploy(
+        site,
+        more="""
+other = p.source("other", "x:i16 y:i16", rate_hz=100, on="ankle")
+p.lake("one/doubled", other >> Affine(num=2).named("doubled").on("wrist"))
+""",
+    )
+    until(lambda: site.stream("one/doubled")["durable"] >= 250)
+    board.kill()
+    time.sleep(1)  # what it had sent is taken in
+    first, doubled = site.stream("one/accel"), site.stream("one/doubled")
+    (board.folder / "flash.bin").unlink()
+    board.start()
+    until(lambda: site.stream("one/accel")["incarnation"] != first["incarnation"])
+    until(lambda: site.stream("one/accel")["durable"] >= 300)
+    until(lambda: site.stream("one/doubled")["durable"] >= doubled["durable"] + 300)
+    board.kill()  # power goes in the ordinary way: it knows by itself now what it runs
+    inc = board.accepted()[-1].incarnation
+    last = board.accepted()[-1].xi + board.accepted()[-1].n - 1
+    board.start()
+    until(lambda: site.stream("one/accel")["cut"] > last)
+    made = ankle.accepted()[-1].xi
+    until(lambda: site.stream("one/doubled")["cut"] >= made)
+
+    rows = rows_of(site, "one/accel")
+    assert sorted(rows) == sorted([int(first["incarnation"], 16), inc])
+    again = [batch for batch in board.accepted() if batch.incarnation == inc and batch.xi <= last]
+    assert again[0].xi == 1
+    for batch in again:
+        for i in range(batch.n):
+            assert rows[inc][batch.xi + i]["ints"] == [wave(batch.first + i, k, 3) for k in range(2)]
+    (results,) = rows_of(site, "one/doubled").values()
+    assert len({batch.incarnation for batch in ankle.accepted()}) == 1 and not holes_of(site, "one/doubled")
+    for batch in ankle.accepted():
+        for i in range(batch.n):
+            if batch.xi + i <= made:
+                row = results[batch.xi + i]
+                assert row["ints"] == [2 * wave(batch.first + i, k, 4) for k in range(2)]
+                assert round(row["ts"].timestamp() * 1e6) == batch.ts + i * batch.dt
+
+
 def acks(site: Site, high: int) -> None:
     folder = site.folder / "lake" / "acks"
     folder.mkdir(parents=True, exist_ok=True)
