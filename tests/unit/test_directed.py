@@ -265,6 +265,15 @@ def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_na
         assert place(scenario, operator)[0] > 400
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_nobody_goes_on_along_a_course_that_was_left(seed: int) -> None:
+    scenario, result = held("course left", seed)
+    ((pos, content),) = [d for granted in scenario.world.decisions().values() for d in granted]
+    assert content[0] == "open"
+    assert pos[0] < 100 < place(scenario, "clean")[0]
+    assert result.counts["delivered"] == place(scenario, "beats")[0] > 400
+
+
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_keeper_gives_up_a_further_checkpoint_of_an_epoch_that_is_over(seed: int) -> None:
     held("further and over", seed)

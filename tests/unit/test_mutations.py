@@ -102,7 +102,7 @@ DEFECTS = [
         "an operator under a new epoch does not recall",
         "an operator that begins anew where its producer lost the name of its checkpoint",
         [(transfer, "begin_recall", "inst.recalling = True", "inst.recalling = False")],
-        ["erased home"],
+        ["erased home", "course left"],
     ),
     Defect(
         "an operator decides before a checkpoint of its epoch is stored",

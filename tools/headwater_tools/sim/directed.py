@@ -133,9 +133,9 @@ class Zombie(Directed):
 
 
 class ZombieAfterRestart(Zombie):
-    """The same, but the source rests while the operator moves, so that the new instance names nothing that the
-    old one lacks, and the producer restarts: only what first contact wrote into its flash tells of the newer
-    epoch, and the epoch of the checkpoint that it keeps.
+    """The same, but the source rests while the operator moves, so that the new instance names nothing that
+    the old one lacks, and the producer restarts: only what first contact wrote into its flash tells of the
+    newer epoch, and the epoch of the checkpoint that it keeps.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -292,6 +292,39 @@ class FurtherAndOver(DecidesUnstored):
         host = self.node(self.TAKES_OVER).host
         if host is None or host.instances[SHIFTED].unsettled:
             self.world.error("a host that is back keeps no checkpoint of the new epoch")
+
+
+class CourseLeft(Directed):
+    """A board is cut off from the gateway, and one other host alone has the last checkpoints of its
+    operators: too few to acknowledge them. Then the board is erased. The gateway takes over from earlier,
+    and by decision with a new incarnation of the source, until it loses power; then that other host takes
+    over. What it had itself stood further, on a course that was left.
+    """
+
+    def process(self) -> Plan:
+        p = Process("course", checkpoints="uncoordinated", every=10, level="peers=2", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        clean = values >> Affine().named("clean").on("left", backup=["gateway", "spare"])
+        beats = clean >> Affine().named("beats").on("left", backup=["gateway", "spare"])
+        p.lake("course/beats", beats, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (4.5, lambda: self.world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
+            (5.9, lambda: self.cut(LEFT, GATEWAY)),
+            (6, lambda: self.world.asleep.discard(LEFT)),
+            (8, lambda: [self.world.erase(self.node(LEFT)), self.cut(GATEWAY, SPARE)]),
+            (8.2, lambda: [self.move(v, GATEWAY) for v in self.place]),
+            (8.4, lambda: [self.heal(LEFT, GATEWAY), self.boot(LEFT)]),
+            (9.5, lambda: self.heal(GATEWAY, SPARE)),
+            (14, lambda: self.crash(GATEWAY)),
+            (14.5, lambda: [self.move(v, SPARE) for v in self.place]),
+            (17, lambda: self.boot(GATEWAY)),
+        ]
 
 
 class LakeAway(Directed):
@@ -1308,6 +1341,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased holder": ErasedHolder,
     "decides unstored": DecidesUnstored,
     "further and over": FurtherAndOver,
+    "course left": CourseLeft,
     "lake away": LakeAway,
     "changes": Changes,
     "both ends": BothEnds,
