@@ -136,7 +136,7 @@ def test_every_sample_reaches_a_segment_through_kills_of_gateway_broker_and_boar
 
 
 def test_a_board_whose_flash_was_lost_is_told_so_and_goes_on(site: Site) -> None:
-    """Its source begins anew; the operator that it runs for another board goes on where the gateway kept it."""
+    """Its source begins anew; the operator that it runs for another board goes on where it was kept."""
     site.start_broker()
     site.start_gateway()
     board = wrist(site)
