@@ -119,7 +119,8 @@ def test_a_seed_gives_the_same_history_in_any_interpreter():
     seeds = ["3", "5", "6", "7", "8", "10"]
     histories = []
     for hashes in ("0", "1234"):
-        env = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": os.pathsep.join(("edge", "tools", "gateway"))}
+        paths = os.pathsep.join(("edge", "tools", "gateway"))
+        env = {**os.environ, "PYTHONHASHSEED": hashes, "PYTHONPATH": paths}
         command = [sys.executable, "-c", PLAY, *seeds]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         histories.append(json.loads(done.stdout))
