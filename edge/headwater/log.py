@@ -686,7 +686,7 @@ class Log:
             self._probed += 1
             if p != self._p and self._is_live(p):
                 walks -= 1
-                self._reclaim(p, 2)
+                self._reclaim(p, 2, self._free >= want)
         return self._free >= want and self._loose >= loose
 
     # The live runs in sector p: stream, xi, how many, body. The body is read before anything is written.
@@ -703,7 +703,8 @@ class Log:
                     yield key, xi, n, memoryview(buf)[start:end]
 
     # Copies what lives in sector p, where it is at most one part in `share` of a sector; p is free then.
-    def _reclaim(self, p, share):
+    # loose: for a sector without a run, so no two others may get some instead.
+    def _reclaim(self, p, share, loose=False):
         seq = self._seq[p]
         if not seq:  # it is free already: named void twice, it would stay so when it is in use again
             return False
@@ -714,6 +715,8 @@ class Log:
         for run in self._runs(p):
             size += len(run[3]) + 42
         if size * share > self._usable:
+            return False
+        if loose and self._pinned != self._p and size + 64 > self._lim - self._pos:
             return False
         if self._free < 2 + self._holds(self._p) and size + 64 > self._lim - self._pos:
             return False  # not even for a moment
@@ -791,10 +794,12 @@ class Log:
         return True
 
     # May a run of so many bytes be written? It may go where runs live already; a sector more it pins only
-    # where the reserve is left.
+    # where the reserve is left. Where the reserve is not whole, a sector that got runs by copying them is not
+    # filled up with others.
     def _admits(self, end):
         fits = self._pos + ((end + 15) & ~15) <= self._lim
-        return fits and self._pinned == self._p or self._gain(0, self._floor + 1, _WALKS)
+        here = fits and self._pinned == self._p and self._loose >= self._floor
+        return here or self._gain(0, self._floor + 1, _WALKS)
 
     # Whether entries of `size` bytes would be taken now.
     def takes(self, size):

@@ -123,9 +123,9 @@ def test_a_restart_finds_all_that_a_long_life_holds(sectors: int, cuts: float) -
 class VoidTwice(Log):
     """Frees a sector that is free already: it is named void twice, and stays so when it is used again."""
 
-    def _reclaim(self, p, share):  # type: ignore[no-untyped-def]
+    def _reclaim(self, p, share, loose=False):  # type: ignore[no-untyped-def]
         if self._seq[p]:
-            return super()._reclaim(p, share)
+            return super()._reclaim(p, share, loose)
         self._out.append(p)
         self._write(14, 0, self._marked([p]), 1)
         return True
@@ -136,10 +136,10 @@ class TrimNotSaid(Log):
 
     reclaiming = False
 
-    def _reclaim(self, p, share):  # type: ignore[no-untyped-def]
+    def _reclaim(self, p, share, loose=False):  # type: ignore[no-untyped-def]
         self.reclaiming = True
         try:
-            return super()._reclaim(p, share)
+            return super()._reclaim(p, share, loose)
         finally:
             self.reclaiming = False
 

@@ -124,3 +124,28 @@ def test_a_record_that_is_too_long_for_its_head_is_refused_in_a_large_sector() -
     again = Log(flash)
     again.mount()
     assert (again.tail(STREAM), again.get(1), again.blob_size(1)) == ((1, 1), b"kept", 9000)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_streams_that_fill_the_log_take_nothing_of_the_reserve(seed: int) -> None:
+    """One stream is never trimmed, and checkpoints lie between its runs: what lives is copied together again
+    and again to make room, and the room is not the streams'."""
+    r = random.Random(seed)
+    flash = CutFlash(48, 4096)
+    Log.format(flash, 9)
+    log = Log(flash)
+    log.mount()
+    log.ensure_reserve([300] * 21)
+    lasts, safes = [0, 0, 0], [0, 0, 0]
+    for step in range(1200):
+        for k in range(3):
+            body = r.randbytes(r.randrange(50, 400))
+            if r.random() < 0.5 and log.append_run(k * 8, lasts[k] + 1, 1, step + 1, body):
+                lasts[k] += 1
+        for _ in range(r.randrange(7)):
+            log.put_blob(r.randrange(20) * 4, r.randbytes(r.randrange(60, 300)))  # LogFull is the failure
+        safes[0] = max(safes[0], lasts[0] - 3)
+        safes[1] = min(lasts[1], safes[1] + r.randrange(2))
+        for k in (0, 1):
+            log.trim(k * 8, safes[k])
+    assert log.first(16) == 1 and lasts[2] > 100
