@@ -39,7 +39,8 @@ def speed(args):
         gc.collect()
         board.us = board.acks_us = 0
         for _ in range(count):
-            board.feed(n)
+            if board.feed(n) != n:
+                raise ValueError("the source refused samples: its log is full")
         if board.us < best[1]:
             best[1] = board.us
             best[2] = board.acks_us
@@ -105,7 +106,7 @@ def all_four(c, o, n, num, offset, width, last, before, limit):
 # chain PLAN DATA ELEMENTS ROUNDS LINK_BYTES: four operators with ports, rings and stream times, one bare
 # loop for each, and all four in one loop take turns.
 def chain(args):
-    board = Board(args[0], args[1], int(args[4]))
+    board = Board(args[0], args[1], int(args[4]), 256)
     board.meet()
     host = board.host
     source = host.sources[0]
@@ -138,7 +139,8 @@ def chain(args):
             where(c, o, k, -3000)
             us[1] += since(ticks(), t)
             host.now = board.now
-            source.take(board.batch, mono)
+            if source.take(board.batch, mono) != n:
+                raise ValueError("the source refused samples: its log is full")
             t = ticks()
             for s in order:
                 s.step()
