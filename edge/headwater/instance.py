@@ -240,8 +240,11 @@ class Instance:
             place = self._place()
             if due <= place[1] if place and e.cur.xi >= place[0] else (w.ts_of(0) if n else e.bound()) >= due:
                 return self._fire(due)
-            if n > 1 and w.ts_of(n - 1) >= due:
-                n = _before(w, n, due)
+            if n > 1:
+                if op.ARMS:
+                    due = min(due, w.ts_of(0) + getattr(op, op.ARMS))
+                if w.ts_of(n - 1) >= due:
+                    n = _before(w, n, due)
         if e.crs or e.every:
             n = e.until_request(n)
         if self.decisions:
@@ -323,6 +326,8 @@ class Instance:
         limit = SPAN_US
         if self.timers and op.timer and op.timer - base < limit:
             limit = op.timer - base  # entries from here on wait for the timer
+        if op.ARMS:
+            limit = min(limit, getattr(op, op.ARMS))  # ... or for one that the first entry sets
         left = []
         unsync = -1
         for p in ports:

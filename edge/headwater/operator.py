@@ -85,6 +85,9 @@ class Operator:
     FLOATS = False
     FEEDBACK = ()
     TIMED = False
+    # Of a timed operator whose entries set the timer anew: the parameter that says how far ahead. After a
+    # change an entry may set it earlier than it stood before, and those behind must wait for it.
+    ARMS = ""
     CATEGORY = "your own"
 
     timer = 0

@@ -364,6 +364,12 @@ DEFECTS = [
         ["sp3", "sp4 spare", "sp2"],
     ),
     Defect(
+        "entries do not wait for a timer that one before them sets",
+        "what comes in one go gives something else than what comes one by one, after a change of a parameter",
+        [(Instance, "_single", "if op.ARMS:", "if False:")],
+        ["timer set earlier"],
+    ),
+    Defect(
         "a timer fires late, on one input",
         "a window that contains what came after its end",
         [

@@ -47,6 +47,7 @@ class Threshold(Operator):
 class Debounce(Operator):
     PARAMS = "us:u32 field:text="
     TIMED = True
+    ARMS = "us"
     CATEGORY = "events"
 
     @classmethod

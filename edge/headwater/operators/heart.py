@@ -22,6 +22,7 @@ def _beats(kind, ins):
 class HeartRate(Operator):
     PARAMS = "us:u32=0 beats:u8=0 quiet_us:u32=10000000"
     TIMED = True
+    ARMS = "quiet_us"
     STATE = "timer:i64 head:u8 filled:u8 span:u32 rr:u16*places"
     CATEGORY = "heart"
 

@@ -16,6 +16,7 @@ from headwater.plan import Plan
 from headwater.process import (
     Affine,
     Average,
+    Debounce,
     Decimate,
     Process,
     Sliding,
@@ -1026,6 +1027,30 @@ class GatewayErasedThenMoved(GatewayErased):
         ]
 
 
+class TimerEarlier(Directed):
+    """After a change an entry sets the timer earlier than it stood. Those behind it wait for it, also where
+    all of them come in one go."""
+
+    def __init__(self, seed: int, seconds: int = 15) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("quiet", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("quiet/told", values >> Debounce(us=400_000).named("told").on("spare"))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.cut(LEFT, SPARE)),
+            (6.6, lambda: self.configure(SHIFTED, us=20_000)),
+            (9, lambda: self.heal(LEFT, SPARE)),
+        ]
+
+
 class ManyOperators(Directed):
     """So many operators on one board as the check lets be."""
 
@@ -1371,6 +1396,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,
     "gateway erased, then moved": GatewayErasedThenMoved,
+    "timer set earlier": TimerEarlier,
     "many operators": ManyOperators,
     "least log": Sized,
     "least log, large state": SizedLarge,
