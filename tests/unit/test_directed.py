@@ -374,3 +374,8 @@ def test_nothing_is_decided_above_an_operator_that_may_go_on_from_a_pending_chec
     inst.status = RUNNING
     inst.settle_depth()
     assert inst.depth > 0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_change_that_sets_timers_earlier_holds_for_what_comes_in_one_go(seed: int) -> None:
+    held("timer set earlier", seed)
