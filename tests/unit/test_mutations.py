@@ -379,7 +379,7 @@ DEFECTS = [
                 "else (w.ts_of(0) if n else e.bound()) >= due:",
                 "else not n and e.bound() >= due:",
             ),
-            (Instance, "_single", "if n > 1 and w.ts_of(n - 1) >= due:", "if False:"),
+            (Instance, "_single", "if w.ts_of(n - 1) >= due:", "if False:"),
         ],
         ["buttons", "sp2", "sp4 spare"],
     ),
