@@ -222,13 +222,13 @@ def begin_recall(host, inst):
 # Ask those that have not answered; or do what is left to do after the answers.
 def recall(host, inst):
     v = inst.vertex.index
-    have = newest(host, v)[1]
-    if inst.recalling and have and newer(have, (inst.made, inst.ck.pos)):
-        from . import wiring
-
-        wiring.seek(host, inst, have[1], [], have[0])
-        return  # it is here, and this goes on when the operator stands there
     if inst.recalling:
+        have = newest(host, v)[1]
+        if have and newer(have, (inst.made, inst.ck.pos)):
+            from . import wiring
+
+            wiring.seek(host, inst, have[1], [], have[0])
+            return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
         if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
             inst.recalling = False
