@@ -560,10 +560,12 @@ class Log:
 
     def _is_blank(self, p):
         buf = self._buf
+        view = memoryview(buf)
         off = 0
         while off < self._size:
             self._dev.readblocks(p, buf, min(off, self._size - len(buf)))
-            if min(buf) != 255:
+            # All bytes are as the first one: one call to compare them, where a search takes a step a byte.
+            if buf[0] != 255 or view[1:] != view[:-1]:
                 return False
             off += len(buf)
         return True
@@ -622,25 +624,24 @@ class Log:
     def _is_live(self, p):
         return p == self._p or self._holds(p)
 
-    # Does sector p hold anything that lives, or may it once a chain under way is closed? saved: with the
-    # streams trimmed as flash knows.
-    def _holds(self, p, saved=False):
+    # Does sector p hold anything that lives, or may it once a chain under way is closed?
+    def _holds(self, p):
         seq = self._seq[p]
         if not seq:
             return False
         if self._hold and seq >= self._hold:
             return True
-        if self._runs_in(p, saved):
+        if self._runs_in(p):
             return True
         for b in self._blobs.values():
             if self._touches(b, seq):
                 return True
         return False
 
-    def _runs_in(self, p, saved=False):
+    def _runs_in(self, p):
         for s in self._streams.values():
             hi = s.hi[p]
-            if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - (s.saved if saved else s.first):
+            if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - s.first:
                 return True
         return False
 
@@ -648,17 +649,43 @@ class Log:
     def _touches(self, b, seq):
         return self._seq[b[0]] <= seq <= self._seq[b[3]]
 
-    # Counts the free sectors, as a restart would: what was trimmed in RAM alone is not free yet.
+    # Counts the free sectors, as a restart would: what was trimmed in RAM alone is not free yet. Once for
+    # every sector that is used, so all of them are looked at in one loop.
     def _count(self):
-        self._free = self._loose = self._n - len(self._bad)
-        oldest = self._seq[self._p]
+        seqs = self._seq
+        blobs = [(seqs[b[0]], seqs[b[3]]) for b in self._blobs.values()]
+        if self._hold:
+            blobs.append((self._hold, 0xFFFFFFFF))
+        runs = [(s.hi, s.last + 1, s.last + 1 - s.saved) for s in self._streams.values()]
+        free = loose = self._n - len(self._bad)
+        newest = self._p
+        oldest = seqs[newest]
+        pinned = -1
         for p in range(self._n):
-            if p == self._p or self._holds(p, True):
-                self._free -= 1
-                oldest = min(oldest, self._seq[p])
-                if self._runs_in(p, True):
-                    self._loose -= 1
-        self._pinned = self._p if self._runs_in(self._p, True) else -1
+            seq = seqs[p]
+            if not seq:
+                continue
+            lives = p == newest
+            for hi, top, live in runs:
+                hi = hi[p]
+                if hi and (top - hi) & _LOW <= live:
+                    lives = True
+                    loose -= 1
+                    if p == newest:
+                        pinned = p
+                    break
+            else:
+                for first, last in blobs:
+                    if first <= seq <= last:
+                        lives = True
+                        break
+            if lives:
+                free -= 1
+                if seq < oldest:
+                    oldest = seq
+        self._free = free
+        self._loose = loose
+        self._pinned = pinned
         self._oldest = oldest
         self._dirty = any([s.saved != s.first for s in self._streams.values()])
 
