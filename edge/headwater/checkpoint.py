@@ -182,7 +182,7 @@ class Checkpoints:
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
             start = max(start, min(p.first(), end))  # what is not here is safe with its reader
-            parts.append(p.blocks(start, end))
+            parts.append(p.blocks(start, end) if start < end else (end, (), ()))
         return parts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may

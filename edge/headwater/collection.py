@@ -6,6 +6,9 @@
 # Two thirds of what is allocated are stack frames that are freed at once, so three times the free heap can
 # be allocated between two collections. Some of the free heap is left out of this: there frames, and what
 # TLS needs for a record, still find blocks that are large enough.
+#
+# The free heap changes slowly once nothing long-lived is made, and to measure it takes a collection. A
+# second's worth of it was a quarter of a board's time in batches of 360.
 
 import gc
 
@@ -17,6 +20,7 @@ except ImportError:
         return value
 
 
+STEADY_S = const(10)  # a board that is steady measures its free heap so often; before that, every second
 _OFTEN_BYTES = const(8192)
 _LEFT_BYTES = const(6144)
 _REUSED = const(3)
@@ -27,8 +31,7 @@ def collect_often():
     gc.threshold(_OFTEN_BYTES)
 
 
-# Once a second, because the free heap changes -> the bytes that are free. `steady`: no long-lived objects
-# are being made.
+# Measure the free heap -> the bytes that are free. `steady`: no long-lived objects are being made.
 def collect(steady):
     gc.collect()
     free = gc.mem_free()

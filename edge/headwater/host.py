@@ -11,6 +11,7 @@ import struct
 
 from . import block, wire
 from .batch import Batch
+from .checkpoint_file import inputs_of
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .once import let_go
 from .plan import OUTSIDE
@@ -52,10 +53,6 @@ PERMANENT = 0
 HELD = 3
 DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
 DECISION = 0x4000  # blob: + vertex: open decisions stored here
-
-
-_OF_PRODUCERS = (wire.DATA, wire.CR, wire.BOUND, wire.GAP, wire.ANSWER)
-_OF_EDGES = _OF_PRODUCERS + (wire.GOT, wire.SAFE, wire.EXT, wire.HELLO)
 
 
 # What is said to one other host.
@@ -279,8 +276,10 @@ class Host:
         now = self.now
         if not self.clock.synced:
             self._ask_time()  # until then everything is stamped by guess
+        deepest = len(self.plan.vertices)
         for inst in self.instances.values():
-            inst.settle_depth()
+            if inst.depth < deepest:
+                inst.settle_depth()
             for e in inst.inputs:
                 if e.ring and e.contact and e.depth != inst.depth:
                     self._arriving().got(self, e, 0)
@@ -291,7 +290,7 @@ class Host:
                 wiring.hello(self, e)
         for p in self.ports.values():
             inst = self.instances.get(p.vertex.index)
-            shallow = inst is not None and inst.depth < len(self.plan.vertices)
+            shallow = inst is not None and inst.depth < deepest
             for r in p.readers:
                 if r.local or not r.live:
                     continue
@@ -544,20 +543,20 @@ class Host:
     def _may_say(self, sender, m):
         kind = m[0]
         plan = self.plan
-        if kind in (wire.CLOCK, wire.BEAT) or wire.BEAT < kind < wire.STANDS:
-            return True
-        if kind == wire.TIME:
-            ok = sender == 0
-        elif kind in _OF_EDGES:
+        if wire.DATA <= kind <= wire.ANSWER:  # these are of an edge
             if m[1] >= len(plan.edges):
                 self.count(RANGE)
                 return False
             e = plan.edges[m[1]]
-            if kind in _OF_PRODUCERS:
-                ok = plan.may_run(e.src, sender)
-            else:
+            if wire.GOT <= kind <= wire.HELLO:
                 ok = plan.may_run(e.dst, sender) if e.dst != OUTSIDE else sender == 0
                 ok = ok and m[3][1] == sender and m[3][0] < _EPOCH_MAX
+            else:
+                ok = plan.may_run(e.src, sender)
+        elif kind in (wire.CLOCK, wire.BEAT) or wire.BEAT < kind < wire.STANDS:
+            return True
+        elif kind == wire.TIME:
+            ok = sender == 0
         elif m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
             self.count(RANGE)
             return False
@@ -586,18 +585,20 @@ class Host:
     # stream time or ts beyond any.
     def _sane(self, m):
         kind = m[0]
+        if kind == wire.DATA:
+            return True  # its block is read where it is taken
+        if kind == wire.GOT or kind == wire.BOUND:
+            return m[4] < _FAR
+        if kind == wire.SAFE:
+            return m[4] < _FAR and m[7] < _FAR and self._is_name(self.plan.edges[m[1]].dst, m[5], m[6])
         if kind == wire.CR:
             return m[3] < _FAR and len(m[4]) <= _CID_MAX
         if kind == wire.EXT:
             return m[6] < _FAR and len(m[4]) <= _CID_MAX
         if kind == wire.GAP:
             return 0 < m[3] <= m[4] < _FAR and m[5] < 256
-        if kind in (wire.BOUND, wire.GOT):
-            return m[4] < _FAR
         if kind == wire.HELLO:
             return 0 < m[4] < _FAR
-        if kind == wire.SAFE:
-            return m[4] < _FAR and m[7] < _FAR and self._is_name(self.plan.edges[m[1]].dst, m[5], m[6])
         if kind == wire.ANSWER:
             dst = self.plan.edges[m[1]].dst
             runs = m[3][1] == 0 if dst == OUTSIDE else self.plan.may_run(dst, m[3][1])
@@ -616,7 +617,8 @@ class Host:
         return True
 
     def _is_position(self, v, pos):
-        return len(pos) == len(self.plan.ins(v)) + 2 and max(pos) < _FAR and pos[-1] < _EPOCH_MAX
+        inputs = inputs_of(self.plan.vertices[v])
+        return len(pos) == inputs + 2 and max(pos) < _FAR and pos[-1] < _EPOCH_MAX
 
     # The name of a checkpoint of a consumer, and who holds it: none, or a position and hosts.
     def _is_name(self, v, name, holders):

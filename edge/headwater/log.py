@@ -955,7 +955,8 @@ class Log:
             return
         if len(value) > 200 or not 0 <= key < 65536:
             raise LogError("fact %d: keys are below 65536, values have up to 200 bytes" % key)
-        self._fits(len(value) - len(old) if old is not None else len(value) + 4)
+        if old is None or len(value) > len(old):
+            self._fits(len(value) - len(old) if old is not None else len(value) + 4)
         self._write(_FACT, key, value, 1)
         self._facts[key] = bytes(value)
 

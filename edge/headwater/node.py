@@ -31,7 +31,7 @@ import time
 from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
-from .collection import collect, collect_often
+from .collection import STEADY_S, collect, collect_often
 from .log import Log, LogError
 from .machine import BOARD
 from .once import let_go
@@ -239,8 +239,9 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
-                if BOARD:
-                    self.free = collect(self.client.up and not self.taking)
+                steady = self.client.up and not self.taking
+                if BOARD and not (steady and up_s % STEADY_S):
+                    self.free = collect(steady)
                 self._line(up_s)
                 if up_s == _GOOD_S:
                     self.forgive()

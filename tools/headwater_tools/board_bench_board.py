@@ -22,7 +22,7 @@ HEAP = [("interpreter and this script", live())]
 
 from headwater.batch import Batch  # noqa: E402
 from headwater.clock import Clock  # noqa: E402
-from headwater.collection import collect, collect_often  # noqa: E402
+from headwater.collection import STEADY_S, collect, collect_often  # noqa: E402
 from headwater.host import Host  # noqa: E402
 from headwater.log import Log  # noqa: E402
 from headwater.plan import loads  # noqa: E402
@@ -158,7 +158,7 @@ class Board:
 
     # As the program of a board does it: `steady` when it has started.
     def tick(self, steady):
-        if self.now - self.collected >= SECOND_US:
+        if self.now - self.collected >= (STEADY_S if steady else 1) * SECOND_US:
             self.collected = self.now
             collect(steady)
         self.host.tick(self.now)
