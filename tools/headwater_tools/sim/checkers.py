@@ -14,10 +14,12 @@ from headwater.position import further
 from headwater.ring import Cursor
 
 from .ideal import Ends, Ideal
-from .world import SECOND, SITE_US, Entry, Node, World, entry
+from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 _F_FLOOR = 2
 _F_GRANTED = 0x380
+
+Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it has taken
 
 
 class Sameness:
@@ -25,7 +27,9 @@ class Sameness:
 
     A decision may be taken at a place that some life has passed without it, as long as nobody has taken
     what that life put out there: such entries are forgotten here. So is what an instance computes that a
-    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case.
+    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case. Somebody is
+    no consumer any more, nor a checkpoint of it, once a later epoch of it has a checkpoint at the plan's level:
+    nobody goes on from there, and what it gave to others these have taken themselves.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -39,8 +43,10 @@ class Sameness:
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
         # How far consumers were before the event that is looked at: in it, a decision may be granted and
-        # what follows from it be taken at once. By host: life, inputs, checkpoints; and the outbox.
-        self.stood: dict[int, tuple[int, dict[int, int], dict[int, list[int]]]] = {}
+        # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and the
+        # outbox.
+        self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
+        self.settled: dict[int, tuple[int, int]] = {}  # operator -> its newest epoch that is settled
         self.outside: dict[tuple[int, int], int] = {}
 
     def __call__(self, node: Node) -> None:
@@ -48,7 +54,7 @@ class Sameness:
         if host is None:
             return
         self.check(node, host)
-        curs = {k: e.cur.xi for k, e in host.inputs.items()}
+        curs = {k: (e.sink.epoch, e.cur.xi) for k, e in host.inputs.items()}
         self.stood[node.number] = (node.boots, curs, dict(node.blobs))
         if node.number == 0:
             self.outside = {k: s.taken for k, s in self.world.outbox.streams.items()}
@@ -61,6 +67,8 @@ class Sameness:
                     self.granted[v] = data
                     self.untaken(v, -1)
         for v, inst in host.instances.items():
+            if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)):
+                self.settled[v] = inst.epoch
             if inst.epoch > (self.epochs[v], self.place[v]):
                 self.restarted(v, inst.epoch, node.number)
         for (v, k), port in host.ports.items():
@@ -106,10 +114,12 @@ class Sameness:
                     life, curs, blobs = self.stood.get(node.number, (0, {}, {}))
                     if life != node.boots or not node.host:
                         curs, blobs = {}, node.blobs
-                    for pos in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)):
-                        taken = max(taken, pos[k] if pos else 0)
-                    if node.number != away:
-                        taken = max(taken, curs.get(e.index, 0))
+                    found = [(at[0], at[1][k]) for at in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)) if at]
+                    if node.number != away and e.index in curs:
+                        found.append(curs[e.index])
+                    for epoch, xi in found:
+                        if epoch >= self.settled.get(e.dst, (0, 0)):
+                            taken = max(taken, xi)
             del known[taken:]
 
     def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:
@@ -327,8 +337,8 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
     """Operators that wait for good, those that take from one that does, those before one that may therefore
-    take no source in its new incarnation, and those that have no room for what they would put out because one
-    of these does not take it; the last ones with their instances."""
+    take no source in its new incarnation or store no checkpoint, and those that have no room for what they
+    would put out because one of these does not take it; the last ones with their instances."""
     waits: set[int] = set()
     full: dict[int, Any] = {}
     insts = {v: inst for v in place if (inst := instance(world, place, v))}
@@ -338,7 +348,12 @@ def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, An
             waits.update(reach(world.plan.edges, v))
         new = [v for v, inst in insts.items() if v not in full and any(_full(p, waits) for p in inst.ports)]
         full.update((v, insts[v]) for v in new)
-        new += [v for v in insts if v not in waits and _shut(world, insts, v, waits)]
+        new += [
+            v
+            for v, inst in insts.items()
+            if v not in waits
+            and (_shut(world, insts, v, waits) or any(_spilled(p, waits) for p in inst.ports))
+        ]
     return waits, full
 
 
@@ -354,6 +369,13 @@ def _full(port: Any, waits: set[int]) -> bool:
     """This port has no room for one entry more, and an operator that waits has what it holds not safe."""
     pins = [r for r in port.readers if r.edge.dst in waits and r.safe <= port.ring.first]
     return port.ring.room() == 0 and bool(pins)
+
+
+def _spilled(port: Any, waits: set[int]) -> bool:
+    """More of this port is in the log than a checkpoint may carry, and an operator that waits has not made
+    it safe: so there is no checkpoint, and nothing is acknowledged to those before."""
+    pins = [r for r in port.readers if r.edge.dst in waits and port.ring.last - port.carried(r) > port.ring.cap]
+    return port.spills and bool(pins)
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:

@@ -38,6 +38,7 @@ FLOOR = 2  # fact of a host's store: no ts at or below it may follow
 NEXT = 0x300  # + vertex, facts of the gateway's store: number of the last change asked for,
 GRANTED = 0x380  # + vertex: of the last one that has its place
 
+Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
 
 
@@ -79,26 +80,26 @@ class Store(Log):
         if checkpoint:
             whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
             blobs = self.world.nodes[self.number].blobs
-            pos = checkpoint_file.position(vertex, whole)
-            if key % 4 == 3 and held and newer(held, checkpoint_file.place(vertex, whole)):
-                self.world.error("%s held %r, and put %r in its place" % (self.name(), held, pos))
+            place = checkpoint_file.place(vertex, whole)
+            if key % 4 == 3 and held and newer(held, place):
+                self.world.error("%s held %r, and put %r in its place" % (self.name(), held, place))
             most = reserve.checkpoint_bytes(self.world.plan, vertex)
             if len(whole) > most:
                 self.world.error(
                     "%s: a checkpoint of %s has %d bytes, the reserve of the log has room for %d"
                     % (self.name(), vertex.name, len(whole), most)
                 )
-            blobs[key] = pos
+            blobs[key] = place
 
     def name(self) -> str:
         return self.world.name(self.number)
 
-    def checkpoints(self) -> dict[int, list[int]]:
-        """Positions of the checkpoints in this flash: a cut write may have landed all the same."""
-        found: dict[int, list[int]] = {}
+    def checkpoints(self) -> dict[int, Place]:
+        """Where the checkpoints in this flash stand: a cut write may have landed all the same."""
+        found: dict[int, Place] = {}
         for key in self.blob_keys():
             if key % 4 in (0, 3) and key < DEPLOYMENT:
-                found[key] = checkpoint_file.position(self.world.plan.vertices[key // 4], self.get_blob(key))
+                found[key] = checkpoint_file.place(self.world.plan.vertices[key // 4], self.get_blob(key))
         return found
 
     def drop_blob(self, key: int) -> None:
@@ -120,7 +121,7 @@ class Node:
         self.mono_base = 0
         self.boots = 0
         self.again = False  # its flash was erased: it comes again to what it was part of
-        self.blobs: dict[int, list[int]] = {}  # positions of the checkpoints in its flash
+        self.blobs: dict[int, Place] = {}  # where the checkpoints in its flash stand
 
     def mono(self) -> int:
         """The host's own clock: starts anew at every boot, and drifts."""
@@ -478,9 +479,9 @@ class World:
         best: list[int] | None = None
         if not node.dead:
             for slot in (0, 3):
-                pos = node.blobs.get(v * 4 + slot)
-                if pos and (best is None or further(pos, best)):
-                    best = pos
+                place = node.blobs.get(v * 4 + slot)
+                if place and (best is None or further(place[1], best)):
+                    best = place[1]
         return best
 
     def decisions(self) -> dict[int, list[tuple[list[int], Any]]]:
