@@ -1,6 +1,6 @@
-"""Entries taken again: what a restart, a move or a jump to another checkpoint costs in work.
+"""Entries taken, and taken again: what a restart, a move or a jump to another checkpoint costs in work.
 
-An entry counts each time that an operator, or the lake's end, takes it after any instance of the same
+An entry counts as taken again each time that an operator, or the lake's end, takes it after any instance of the same
 operator took it before, on whatever host.
 """
 
@@ -12,7 +12,9 @@ from typing import Any
 class Taken:
     """What all hosts of a world have taken."""
 
-    def __init__(self) -> None:
+    # begun: see World.
+    def __init__(self, begun: dict[tuple[int, int], int]) -> None:
+        self.begun = begun
         self.furthest: dict[tuple[int, int], int] = {}  # (edge, incarnation) -> the last entry taken
         self.again = 0
 
@@ -27,6 +29,14 @@ class Taken:
             taken(n)
 
         e.taken = watched
+
+    def look(self, host: Any) -> None:
+        """Note how far the inputs of a host are: some entries go past `taken`, the short way. To be called
+        before anybody else can know of it."""
+        for e in host.inputs.values():
+            key = (e.edge.index, e.inc)
+            if e.cur.xi > self.furthest.get(key, self.begun.get((e.edge.src, e.inc), 0)):
+                self.furthest[key] = e.cur.xi
 
 
 class WatchedInputs(dict[int, Any]):

@@ -156,7 +156,7 @@ class World:
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
-        self.taken = Taken()
+        self.taken = Taken(self.begun)
         self.nodes: list[Node] = []
         self.loss = 0.0
         self.duplication = 0.0
@@ -299,6 +299,8 @@ class World:
     def checked(self, node: Node) -> None:
         if node.number == 0 and node.host is not None:
             self.hear(node.host)
+        if node.host is not None:
+            self.taken.look(node.host)
         for check in self.checks:
             check(node)
 
@@ -353,6 +355,9 @@ class World:
     # ---- links
 
     def send(self, sender: int, to: int, frame: bytes) -> None:
+        host = self.nodes[sender].host
+        if host is not None:
+            self.taken.look(host)
         self.frames += 1
         self.bytes += len(frame)
         copies = 1 + (self.random.random() < self.duplication)
