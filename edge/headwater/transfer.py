@@ -269,8 +269,8 @@ def fetch(host, inst):
     if others:
         h = others[inst.fetch_try % len(others)]
         inst.fetch_try += 1
-        got = host.incoming.get(v)
-        host.links[h].want(wire.FETCH, v, v, inst.target, got[3] if got else 0)
+        # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
+        host.links[h].want(wire.FETCH, v, v, inst.target, 0)
 
 
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
