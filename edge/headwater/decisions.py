@@ -363,7 +363,8 @@ def other(host, e):
 
 
 def propose(host, inst):
-    if len(inst.decisions) >= OPEN_MAX and max(inst.decisions) == inst.decided:
+    full = len(inst.decisions) >= OPEN_MAX and max(inst.decisions) == inst.decided
+    if full or inst.status == RUNNING and inst._exposed():
         inst.ck.now()  # no more can be open, and the one that its inputs wait for may be the next
     for number in sorted(inst.decisions):
         pos, content, done = inst.decisions[number]

@@ -17,7 +17,7 @@ from .batch import SPAN_US, Batch
 from .inputs import FAR
 from .machine import machine
 from .operator import OperatorError
-from .plan import UNCOORDINATED
+from .plan import UNCOORDINATED, UNSAFE
 
 RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
@@ -65,6 +65,8 @@ class Instance:
         self.past = 0
         self.decisions = {}  # number -> (position, content, granted): not behind a checkpoint yet
         self.changed = {}  # parameters that decisions changed
+        # The gateway keeps decisions, and this host: are they fewer than the plan's level wants?
+        self.few = host.plan.strategy != UNSAFE and host.plan.level > (1 if host.me else 0)
         self.refused = []  # [number, why] of the last decision whose values the type refused
         self.size = host.plan.batch
         self.timers = op.TIMED
@@ -128,16 +130,23 @@ class Instance:
                 self.ck.after(n)
         return did
 
-    # Apply a decision that is due here; False while one is under way at this very position.
+    # Apply a decision that is due here; False while one is under way at this very position, or exposed.
     def _decide(self):
         while True:
             d = self.decisions.get(self.decided + 1)
             if d is None or d[0] != self.position():
-                return True
+                return not self._exposed()
             if not d[2]:
                 return False
             self.decided += 1
             self.apply(d[1])
+            if self.few:
+                self.ck.now()
+
+    # A decision was applied that more hosts must know of: nothing is put out or promised before a checkpoint
+    # behind it is stored at the plan's level. Else the operator could be lost together with all who know.
+    def _exposed(self):
+        return self.few and self.decided in self.decisions
 
     # How far behind this operator everything that a former life may have put out has been put out
     # again, in steps along the edges: 0 while one of its own consumers is ahead of it or has not said
@@ -509,7 +518,7 @@ class Instance:
         b = FAR
         if self.decisions:
             d = self.decisions.get(self.decided + 1)
-            if d is not None and d[0] == self.position():
+            if d is not None and d[0] == self.position() or self._exposed():
                 return 0
         for e in self.inputs:
             if e.edge.delay_us or e.closed:

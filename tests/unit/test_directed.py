@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire
+from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire, wiring
 from headwater.check import check
 from headwater.host import HELD
 from headwater.instance import RUNNING, WAITING
@@ -205,6 +205,14 @@ def test_changes_that_no_checkpoint_covers_outlive_the_database_and_a_move(seed:
     assert offsets == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_change_that_only_the_gateway_knows_has_no_effect_elsewhere(seed: int) -> None:
+    scenario = SCHEDULES["gateway erased with an operator"](seed)
+    result = scenario.run()
+    assert result.errors == []
+    assert scenario.world.databases_lost == 1
+
+
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_as_many_operators_as_the_check_accepts_run_on_one_board(seed: int) -> None:
     scenario, _ = held("many operators", seed)
@@ -360,6 +368,15 @@ def test_an_operator_that_hears_of_a_newer_epoch_stops_and_keeps_its_checkpoint(
     transfer._on_recalled(runner, inst, 0, (3, 0), [0, 0, 0])
     assert 1 not in runner.instances
     assert runner.store.get_blob(4) == kept
+
+
+def test_a_checkpoint_is_fetched_from_its_beginning_whatever_arrived_before() -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    runner.incoming[1] = [((1, 2), [900, 0, 0]), 9000, bytearray(9000), 8000, runner.now]
+    wiring.seek(runner, inst, [500, 0, 0], [0])
+    assert runner.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
 
 
 def test_nothing_is_decided_above_an_operator_that_may_go_on_from_a_pending_checkpoint() -> None:

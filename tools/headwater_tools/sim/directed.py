@@ -1027,6 +1027,40 @@ class GatewayErasedThenMoved(GatewayErased):
         ]
 
 
+class GatewayErasedWithOperator(Directed):
+    """An operator on the gateway takes a change, and the gateway loses its database as soon as another board
+    has something that was put out behind it: nobody but the gateway knew of the change.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.erased = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=100, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("gateway", backup=["left"])
+        p.lake("pair/out", first >> Affine().named("second").on("right", backup=["left"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.configure(1, offset=7))]
+
+    def watch(self, node: Node) -> None:
+        granted = self.world.decisions().get(1)
+        inst = self.node(RIGHT).host.instances.get(2) if self.node(RIGHT).host else None
+        if granted and inst and inst.inputs[0].cur.xi > granted[0][0][0] and not self.erased:
+            self.erased = True
+            world = self.world
+            world.after(0, lambda: world.erase(self.node(GATEWAY)))
+            world.after(SECOND, lambda: self.move(1, LEFT))
+            world.after(2 * SECOND, lambda: self.boot(GATEWAY))
+
+
 class TimerEarlier(Directed):
     """After a change an entry sets the timer earlier than it stood. Those behind it wait for it, also where
     all of them come in one go."""
@@ -1396,6 +1430,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,
     "gateway erased, then moved": GatewayErasedThenMoved,
+    "gateway erased with an operator": GatewayErasedWithOperator,
     "timer set earlier": TimerEarlier,
     "many operators": ManyOperators,
     "least log": Sized,
