@@ -518,7 +518,9 @@ class Instance:
         b = FAR
         if self.decisions:
             d = self.decisions.get(self.decided + 1)
-            if d is not None and d[0] == self.position() or self._exposed():
+            if d is not None and d[0] == self.position():
+                return 0
+            if self._exposed():
                 return 0
         for e in self.inputs:
             if e.edge.delay_us or e.closed:

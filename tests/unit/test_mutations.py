@@ -629,6 +629,15 @@ DEFECTS = [
         ],
         ["gateway erased, then moved"],
     ),
+    Defect(
+        "what follows a decision is put out when only the gateway knows of it",
+        "an operator that is lost with the gateway takes another course than others have seen",
+        [
+            (Instance, "_exposed", "return self.few and", "return False and"),
+            (Instance, "_decide", "if self.few:", "if False:"),
+        ],
+        ["gateway erased with an operator"],
+    ),
 ]
 
 
