@@ -91,6 +91,7 @@ class Board:
         self.state: int | None = None  # of the wanted deployment, as the board says
         self.why = ""
         self.held: tuple[object, object] = (None, None)  # deployments that it has, as its status says
+        self.life: tuple[int, int] | None = None  # log number and boot in which it speaks
         self.unsafe = 0  # entries that it has to bring to safety before it can switch
         self.round = 0  # drained boards are asked again, in rounds: the one it shall answer,
         self.told = 0  # the one that it answered last,
@@ -197,6 +198,8 @@ class Boards:
             board.heard = self.monotonic()
             board.seen_us = self.site_us()
             board.link_lost = False
+            if peer.live and board.life != (peer.log, peer.boot):
+                self._new_life(board)
             for m in wire.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
                 if m[0] == wire.PLANNED:
                     self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
@@ -208,6 +211,18 @@ class Boards:
                     self._count("not a message of the site link")
         except wire.FrameError:
             self._count(refusals.text(refusals.FRAME))
+
+    def _new_life(self, board: Board) -> None:
+        """A board that has started again may take what it refused: its flash was erased, or it was given
+        another configuration or program."""
+        board.life = (board.peer.log, board.peer.boot)
+        if board.state == REFUSED:
+            self._offer_again(board)
+
+    def _offer_again(self, board: Board) -> None:
+        board.state = None
+        board.why = ""
+        board.due = 0.0
 
     def _status(self, board: Board, content: bytes) -> None:
         try:
@@ -230,8 +245,7 @@ class Boards:
             board.state = None
         held = (status.get("plan"), status.get("next"))
         if board.state == REFUSED and held != board.held:
-            board.state = None  # it may have refused because it had another one
-            board.due = 0.0
+            self._offer_again(board)  # it may have refused because it had another one
         board.held = held
         for listener in self.on_status:
             listener(board)

@@ -109,6 +109,12 @@ KEYS: dict[str, dict[str, Key]] = {
         "segment_s": Key(10.0, "or when the oldest of them is so old.", _within(0.1, 86_400)),
         "compression_level": Key(3, "Of zstd.", _within(1, 22)),
         "acks_every_s": Key(2.0, "How often the acknowledgements are looked at.", _within(0.1, 3600)),
+        "check_every_s": Key(
+            600.0,
+            "How often the landing zone is listed while segments wait there: one that has vanished before\n"
+            "the lake had it is cut again. An object store charges for each listing.",
+            _within(1, 86_400),
+        ),
     },
     "http": {
         "bind": Key(

@@ -363,6 +363,7 @@ class Cutter:
         landing = self.place(self.landing_at)
         if what == "remove":
             landing.remove(order["names"])
+            return {}
         elif what == "probe":
             landing.put(".headwater-probe", b"")
             landing.remove([".headwater-probe"])

@@ -283,7 +283,8 @@ class Metrics:
         yield _gauge("commit_seconds", "Duration of the last commit", s.db.commit_s)
         yield _counter("segments", "Segments cut", s.segments.cut_count)
         yield _counter("segment_bytes", "Bytes of segments cut", s.segments.cut_bytes)
-        yield _counter("segments_cut_again", "Segments that the sink could not read", s.segments.recut)
+        yield _counter("segments_cut_again", "Segments cut again: unreadable, or vanished", s.segments.recut)
+        yield _counter("segments_vanished", "Segments that vanished before the lake", s.segments.vanished)
         yield _counter("entries_damaged", "Entries that could not be decoded", s.segments.damaged)
         yield _gauge("alarms", "Alarms that are on", len(s._alarms))
         labels = ["process", "stream", "incarnation"]

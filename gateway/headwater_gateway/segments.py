@@ -2,8 +2,13 @@
 
 What it promises: every entry that is durable here comes to stand in a segment, in order, one contiguous run
 a segment; a row is let go when an acknowledgement of the lake covers it, and never earlier; a file that the
-lake calls unreadable is cut again under another name. It may stop anywhere: what the database does not know
-of a cut is cut again, and the sink drops what it has.
+lake calls unreadable, or that has vanished from the landing zone before the lake had it, is cut again under
+another name. It may stop anywhere: what the database does not know of a cut is cut again, and the sink drops
+what it has.
+
+Files vanish by a mistaken `rm`, by a lifecycle rule of an object store, or with a disk that was replaced. The
+rows are still in the database then. The landing zone is listed at the start, every `check_every_s` while
+segments wait there, and soon after the lake has acknowledged entries behind a segment that it lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +32,11 @@ _log = logging.getLogger("headwater.segments")
 
 IDLE_S = 0.5  # between two looks at what is due
 REPLACED = -1  # `times` of a segment that was cut again
+SUSPECT_S = 30.0  # a segment that the lake has passed over is looked for after this, and no more often
 ANSWER_S = 120.0  # a cutter that says nothing for so long is started anew
+
+
+Row = tuple[str, int, int, int, int]  # of a segment: file, end, first, last, times
 
 
 class CutterGone(Exception):
@@ -100,11 +109,13 @@ class Segments:
         self.cut_bytes = 0
         self.damaged = 0
         self.recut = 0
+        self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
         self._ends = 0  # ends that were known when the strays were looked at
         self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
         self._acks_due = 0.0
+        self._check_due = 0.0
 
     async def open(self, processes: Iterable[str]) -> None:
         """Take stock of the landing zone and of what the lake has. Trouble where it cannot be written."""
@@ -118,6 +129,8 @@ class Segments:
         self._adopt(answer["names"])
         for process in processes:
             await self.look(process)
+        await self._restore(self._waiting(), answer["names"])
+        self._check_due = time.monotonic() + self.config.check_every_s
 
     def _adopt(self, names: list[str]) -> None:
         """Segments that a former life cut, and did not come to note."""
@@ -157,6 +170,8 @@ class Segments:
                     self._acks_due = time.monotonic() + self.config.acks_every_s
                     for process in processes():
                         await self.look(process)
+                if time.monotonic() >= self._check_due:
+                    await self.check()
                 self.problem = ""
             except (Trouble, CutterGone) as error:
                 busy = False
@@ -231,6 +246,7 @@ class Segments:
             return
         try:
             marks = marks_of(acks)
+            furthest = furthest_of(acks)
         except ValueError as error:
             raise Trouble("the acknowledgements of %s: %s" % (process, error))
         self.acks[process] = acks
@@ -245,6 +261,8 @@ class Segments:
                 )
                 gone += [row[0] for row in rows]
         await self._again(set(acks.get("unreadable", ())))
+        if self._passed_over(furthest):
+            self._check_due = min(self._check_due, time.monotonic() + SUSPECT_S)
         if gone:
             await self.cutter.ask(do="remove", names=gone)
             for file in gone:
@@ -266,22 +284,62 @@ class Segments:
         """What the sink could not read is cut again, under another name."""
         for file in sorted(unreadable):
             rows = self.db.query('SELECT "end", first, last, times FROM segments WHERE name = ?', file)
-            end = self.ends.all.get(rows[0][0]) if rows else None
-            if end is None or rows[0][3] == REPLACED:
-                continue
-            _, first, last, times = rows[0]
-            self.recut += 1
-            _log.warning(
-                "segments: the sink cannot read %s; %s %d-%d is cut again", file, end.lake, first, last
-            )
-            first = max(first, end.acked + 1)
-            while first <= last:
-                upto = await self._cut(end, first, last, times + 1)
-                if upto is None:
-                    break
-                first = upto + 1
-            # It goes when the lake has its run, like any other: who reads a folder may be about to read it.
-            self.db.execute("UPDATE segments SET times = ? WHERE name = ?", REPLACED, file)
+            for number, first, last, times in rows:
+                if times != REPLACED:
+                    await self._replace(file, number, first, last, times, "the sink cannot read it")
+
+    async def _replace(self, file: str, number: int, first: int, last: int, times: int, why: str) -> bool:
+        """Cut what is in a file again, as far as the lake does not have it."""
+        end = self.ends.all.get(number)
+        if end is None:
+            return False
+        self.recut += 1
+        _log.warning("segments: %s: %s; %s %d-%d is cut again", file, why, end.lake, first, last)
+        first = max(first, end.acked + 1)
+        while first <= last:
+            upto = await self._cut(end, first, last, times + 1)
+            if upto is None:
+                break
+            first = upto + 1
+        # It goes when the lake has its run, like any other: who reads a folder may be about to read it.
+        self.db.execute("UPDATE segments SET times = ? WHERE name = ?", REPLACED, file)
+        return True
+
+    # ---- what vanished
+
+    def _passed_over(self, furthest: dict[tuple[str, int], int]) -> bool:
+        """The lake has entries behind a segment, and nothing of that segment itself."""
+        for end in self.ends.all.values():
+            beyond = furthest.get((end.lake, end.incarnation), 0)
+            if beyond > end.acked and self.db.query(
+                'SELECT 1 FROM segments WHERE "end" = ? AND last > ? AND last < ? AND times != ? LIMIT 1',
+                end.id, end.acked, beyond, REPLACED,
+            ):  # fmt: skip
+                return True
+        return False
+
+    async def check(self) -> None:
+        """Compare the landing zone with what was put there, and cut again what is missing."""
+        self._check_due = time.monotonic() + self.config.check_every_s
+        waiting = self._waiting()  # first: what is put there from now on is not missing
+        if waiting:
+            await self._restore(waiting, (await self.cutter.ask(do="list"))["names"])
+
+    def _waiting(self) -> list[Row]:
+        """Segments that the lake does not have yet."""
+        sql = 'SELECT name, "end", first, last, times FROM segments WHERE times != ?'
+        rows = self.db.query(sql, REPLACED)
+        ends = self.ends.all
+        return [row for row in rows if row[1] in ends and row[3] > ends[row[1]].acked]
+
+    async def _restore(self, waiting: list[Row], names: list[str]) -> None:
+        """Cut again what is missing among these files of the landing zone. A segment is noted after its file
+        was put there, and a file is removed only once the lake has its run: else it has vanished."""
+        there = set(names)
+        for file, number, first, last, times in waiting:
+            if file not in there and last > self.ends.all[number].acked:
+                why = "it has vanished from the landing zone before the lake had it"
+                self.vanished += await self._replace(file, number, first, last, times, why)
 
     def high(self, process: str, stream: str, incarnation: int) -> int:
         """What the lake has of a stream, as far as the acknowledgements that were read say."""
@@ -301,3 +359,17 @@ def marks_of(acks: Any) -> dict[tuple[str, int], int]:
                 raise ValueError("stream %s: high is %r" % (stream, high))
             marks[(stream, int(inc, 16))] = high
     return marks
+
+
+def furthest_of(acks: Any) -> dict[tuple[str, int], int]:
+    """(stream, incarnation) -> the last entry that is in the lake, whatever is missing before it. ValueError
+    for anything else."""
+    found = {}
+    for stream, incs in acks["streams"].items():
+        for inc, state in incs.items():
+            try:
+                lasts = [int(last) for _, last in state.get("ranges", ())]
+                found[(stream, int(inc, 16))] = max(lasts, default=0)
+            except TypeError as error:
+                raise ValueError("stream %s: %s" % (stream, error))
+    return found

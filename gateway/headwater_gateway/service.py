@@ -497,6 +497,7 @@ class Service(Switching):
                 "cut": self.segments.cut_count,
                 "bytes": self.segments.cut_bytes,
                 "cut_again": self.segments.recut,
+                "vanished": self.segments.vanished,
                 "problem": self.segments.problem,
             },
             "boards": {name: self._board(board) for name, board in self.boards.all.items()},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import zlib
 from array import array
 from pathlib import Path
@@ -18,7 +19,7 @@ from headwater_cloud import segment as sink
 from headwater_gateway import Trouble, names
 from headwater_gateway.config import Config, Section
 from headwater_gateway.cutter import GAPS_MAX, Cutter, _bits
-from headwater_gateway.segments import CutterProcess, Segments, marks_of
+from headwater_gateway.segments import SUSPECT_S, CutterProcess, Segments, furthest_of, marks_of
 from headwater_gateway.store import Database, End, Ends
 from hypothesis import given
 from hypothesis import strategies as st
@@ -235,15 +236,18 @@ def test_bits_are_the_flags_lowest_first(flags: list[int]) -> None:
 
 
 def service_of(place: Place, **lake: Any) -> Segments:
-    values = {"segment_rows": 1000, "segment_s": 0.0, "acks_every_s": 1.0, "landing": "landing", **lake}
+    values = {"segment_rows": 1000, "segment_s": 0.0, "acks_every_s": 1.0, "check_every_s": 3600.0}
+    values = {**values, "landing": "landing", **lake}
     config = Config(place.folder, {})
     config.lake = Section(values)  # type: ignore[attr-defined]
     landing, acks = str(place.folder / "landing"), str(place.folder / "acks")
     return Segments(place.db, place.ends, config, CutterProcess(place.db.path, landing, acks, 3))
 
 
-def acknowledge(place: Place, end: End, high: int, unreadable: list[str] | None = None) -> None:
-    streams = {end.lake: {"%016x" % end.incarnation: {"high": high, "ranges": []}}}
+def acknowledge(
+    place: Place, end: End, high: int, unreadable: list[str] | None = None, beyond: Any = ()
+) -> None:
+    streams = {end.lake: {"%016x" % end.incarnation: {"high": high, "ranges": beyond}}}
     text = {"format": 1, "process": "cardio", "generation": 0, "streams": streams}
     (place.folder / "acks").mkdir(exist_ok=True)
     file = place.folder / "acks" / "cardio.json"
@@ -314,6 +318,77 @@ def test_what_the_sink_cannot_read_is_cut_again_under_another_name(place: Place)
     asyncio.run(life())
 
 
+def kept_rows(place: Place) -> list[int]:
+    """Every row of every segment in the landing zone."""
+    tables = [pq.read_table(place.folder / "landing" / file) for file in landed(place)]
+    return sorted(row["xi"] for table in tables for row in table.to_pylist())
+
+
+@pytest.mark.parametrize("how", ["restart", "regularly", "passed over"])
+def test_a_segment_that_vanished_before_the_lake_had_it_is_cut_again(place: Place, how: str) -> None:
+    end = place.end()
+
+    async def life() -> None:
+        segments = service_of(place)
+        try:
+            await segments.open(["cardio"])
+            for xi in (1, 5, 9):
+                put(end, batch(xi, 4))
+                place.db.commit()
+                await segments.cut(end)
+                place.db.commit()
+            first, second, third = sorted(landed(place), key=lambda file: names.split(file).first)  # type: ignore[union-attr]
+            (place.folder / "landing" / second).unlink()
+            if how == "restart":
+                await segments.cutter.close()
+                segments = service_of(place)
+                await segments.open(["cardio"])
+            elif how == "passed over":
+                acknowledge(place, end, 4, beyond=[[9, 12]])
+                await segments.look("cardio")
+                assert segments._check_due <= time.monotonic() + SUSPECT_S
+                await segments.check()
+            else:
+                await segments.check()
+            place.db.commit()
+            assert (segments.vanished, segments.recut) == (1, 1)
+            assert second not in landed(place)
+            assert kept_rows(place) == list(range(5 if how == "passed over" else 1, 13))
+            await segments.check()
+            place.db.commit()
+            assert segments.vanished == 1  # it is there now
+            acknowledge(place, end, 12)
+            await segments.look("cardio")
+            place.db.commit()
+            assert landed(place) == [] and place.db.query("SELECT * FROM segments") == []
+        finally:
+            await segments.cutter.close()
+
+    asyncio.run(life())
+
+
+def test_what_the_lake_has_whole_is_not_missed_in_the_landing_zone(place: Place) -> None:
+    end = place.end()
+
+    async def life() -> None:
+        segments = service_of(place)
+        try:
+            await segments.open(["cardio"])
+            put(end, batch(1, 4))
+            place.db.commit()
+            await segments.cut(end)
+            place.db.commit()
+            for file in landed(place):
+                (place.folder / "landing" / file).unlink()
+            end.acknowledge(4)
+            await segments.check()
+            assert (segments.vanished, landed(place)) == (0, [])
+        finally:
+            await segments.cutter.close()
+
+    asyncio.run(life())
+
+
 def test_a_segment_that_a_killed_gateway_did_not_note_is_its_own_again(place: Place) -> None:
     end = place.end()
     put(end, batch(1, 4))
@@ -371,6 +446,12 @@ def test_a_landing_zone_that_cannot_be_written_is_told_in_a_sentence(place: Plac
 def test_acknowledgements_that_are_none_are_refused(acks: Any) -> None:
     with pytest.raises(ValueError):
         marks_of(acks)
+
+
+def test_ranges_that_are_none_are_refused() -> None:
+    for ranges in ([1], [[1, None]], 7):
+        with pytest.raises(ValueError):
+            furthest_of({"streams": {"s": {"0" * 16: {"high": 1, "ranges": ranges}}}})
 
 
 def test_segments_of_a_lost_database_are_known_again_and_removed(place: Place) -> None:
