@@ -82,7 +82,9 @@ def test_every_special_kind_of_fault_belongs_to_a_share_of_the_histories():
     for job in map(Job, seeds):
         made = job.made()
         boards = hardware(made.plan, job.seed, made.declared_kb)
-        storm = Storm(Scenario(made.plan, job.seed, made_of=boards))
+        scenario = Scenario(made.plan, job.seed, made_of=boards)
+        scenario.likely = mix.LIKELY.get(job.concrete(), {})
+        storm = Storm(scenario)
         applies.update(storm.special().keys())
         chosen.update(storm.kinds.keys())
         made_of["small log"] += bool(boards.sectors)
@@ -90,6 +92,7 @@ def test_every_special_kind_of_fault_belongs_to_a_share_of_the_histories():
         made_of["bad clocks"] += boards.drift_ppm > 60
     assert len(applies) == 14
     assert min(chosen[kind] / applies[kind] for kind in applies) > 3 * SHARE_MIN
+    assert min(chosen[kind] for kind in applies) > SHARE_MIN * len(seeds)
     assert min(made_of.values()) > SHARE_MIN * len(seeds)
 
 
@@ -488,6 +491,13 @@ def test_the_drawn_faults_are_wrapped_between_two_of_them():
 def test_a_single_history_tells_how_often_each_fault_was_drawn():
     assert sim.drawn_lines([outcome(1, partition=2, power_cut=5)]) == ["  drawn: power cut 5, partition 2"]
     assert sim.drawn_lines([outcome(1)]) == []
+
+
+def test_what_came_of_the_faults_is_told_by_itself():
+    assert sim.drawn_lines([outcome(1, **{"power cut": 2, "input reopened": 1})]) == [
+        "  drawn: power cut 2",
+        "  came of it: input reopened 1",
+    ]
 
 
 def test_json_tells_histories_and_times_of_each_fault(results, monkeypatch, capsys):

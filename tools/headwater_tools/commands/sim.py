@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import Any
 
 from .. import Trouble
-from ..sim.mix import PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
+from ..sim.mix import CAME_OF_IT, PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
 from ..sim.record import Record, Sweep, recorded
 
 SUMMARY = "deterministic simulation from a seed: hosts, links, flash, faults; `--seed N` replays"
@@ -272,23 +272,29 @@ def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str,
 
 
 def drawn_lines(outcomes: list[Outcome]) -> list[str]:
-    """Which faults were drawn: how often in a single history, in how many histories of a sweep."""
+    """Which faults were drawn, and what came of them: how often in a single history, in how many histories of
+    a sweep."""
     kinds = drawn(outcomes)
-    if len(outcomes) == 1:
+    faults = {kind: count for kind, count in kinds.items() if kind not in CAME_OF_IT}
+    came = {kind: count for kind, count in kinds.items() if kind in CAME_OF_IT}
+    return _kinds("drawn: ", faults, len(outcomes)) + _kinds("came of it: ", came, len(outcomes))
+
+
+def _kinds(what: str, kinds: dict[str, dict[str, int]], histories: int) -> list[str]:
+    if histories == 1:
         by_times = sorted(kinds.items(), key=lambda item: -item[1]["times"])
         parts = ["%s %d" % (kind, count["times"]) for kind, count in by_times]
     else:
         parts = [
-            "{} {} ({:,})".format(kind, _share(count["histories"], len(outcomes)), count["histories"])
+            "{} {} ({:,})".format(kind, _share(count["histories"], histories), count["histories"])
             for kind, count in kinds.items()
         ]
     if not parts:
         return []
     # A part is not broken: textwrap leaves no-break spaces alone.
     text = ", ".join(part.replace(" ", "\xa0") for part in parts)
-    lines = wrap(
-        "drawn: " + text, WIDTH, initial_indent="  ", subsequent_indent=" " * 9, break_on_hyphens=False
-    )
+    indent = " " * (2 + len(what))
+    lines = wrap(what + text, WIDTH, initial_indent="  ", subsequent_indent=indent, break_on_hyphens=False)
     return [line.replace("\xa0", " ") for line in lines]
 
 

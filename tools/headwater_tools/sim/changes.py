@@ -392,6 +392,8 @@ class Changes:
         self.act: Act | None = None
         self.service: Gateway | None = None
         loaded = [plans.loads(version) for version in versions]
+        self.hashes = [plan.process_hash for plan in loaded]
+        self.doubts = self.random.choice((0.0, 0.3))  # how often the person cancels what is under way
         self.name = loaded[0].name
         self.sources = sorted({v.name for plan in loaded for v in plan.vertices if not v.kind})
         self.machines = {name: self.machine(name, loaded) for name in sorted(loaded[0].hosts)}
@@ -421,7 +423,7 @@ class Changes:
             self.after(self.random.randrange(SECOND // 2), partial(self.boot, machine))
         self.after(SECOND // 2, self.begin)
         self.after(TICK_US, self.tick)
-        self.after(self.random.randrange(2 * SECOND, 12 * SECOND), self.person)
+        self.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.person)
         self.until(SECOND)
         self.until(self.storm_us)
         self.peace()
@@ -476,12 +478,12 @@ class Changes:
         if self.service and self.act:
             if not self.service.changing:
                 self.deploy(self.service)
-            elif self.random.random() < 0.25 or self.refused():
+            elif self.random.random() < self.doubts or self.refused():
                 self.cancel(self.service)
-        self.after(SECOND + int(self.random.expovariate(1.0) * 8 * SECOND), self.person)
+        self.after(SECOND + int(self.random.expovariate(1.0) * 3 * SECOND), self.person)
 
     def deploy(self, service: Gateway) -> None:
-        number = self.random.randrange(len(self.versions))
+        number = self.chosen()
         try:
             answer = service.deploy(self.versions[number])
         except Trouble as trouble:
@@ -490,6 +492,15 @@ class Changes:
         self.note(
             "version %d is deployed: deployment %d, %s" % (number, answer["deployment"], answer["state"])
         )
+
+    def chosen(self) -> int:
+        """Any version; often one that has counted before, where there is one besides the one that counts."""
+        assert self.act is not None
+        now = self.act.version.plan.process_hash
+        former = [i for i, made in enumerate(self.hashes) if made in self.were and made != now]
+        if former and self.random.random() < 0.8:
+            return self.random.choice(former)
+        return self.random.randrange(len(self.versions))
 
     def cancel(self, service: Gateway) -> None:
         try:

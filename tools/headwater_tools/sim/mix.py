@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.check import check
+from headwater.check import Needs, check
 from headwater.plan import Plan
 from headwater.planread import LEVELS, STRATEGIES
-from headwater.process import Affine, Average, Debounce, Process, Rate, Spec, Union
+from headwater.process import Affine, Average, Debounce, Process, Rate, Spec, Stream, SumJoin, Union
 
 from .. import Trouble
 from ..examples import diamond, sp1, sp2, sp3, sp4
@@ -29,6 +29,7 @@ from ..graphs import random_process
 from ..processes import ProcessFileError, load
 from .changes import Changes
 from .scenario import Scenario, hardware
+from .storm import GAP_OPEN, SOURCE_LOST
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
 # A history may take this much CPU time, or two seconds a simulated second where that is more: dozens of times
@@ -52,6 +53,16 @@ COUNTS = (
     "boots",
     "frames",
     "checkpoints",
+)
+
+# Nobody draws these: they come of what is drawn, and are counted with it.
+CAME_OF_IT = (
+    "change refused by the gateway",
+    "input of a dead source closed",
+    "input reopened",
+    "logs that filled up",
+    "operator that waits for samples that are lost",
+    "source that waits for samples that are lost",
 )
 
 _ACYCLIC = ("uncoordinated", "ecoc", "extended")
@@ -113,6 +124,38 @@ def _version(r: random.Random) -> Process:
     return p
 
 
+# What few other processes have together: operators on boards, with room to move, whose streams to the lake
+# drop what is oldest when nobody takes it; and more than one board with a source, one of which may be lost.
+def _seldom(r: random.Random) -> Process:
+    boards = ["left", "right", "spare"]
+    every = r.choice((20, 36, 60))
+    level = r.choice(("peer", "peer", "peers=2", "local"))
+    p = Process("seldom", r.choice(_ACYCLIC), every, level, batch=r.choice((4, 12)), batch_ms=500)
+    for board in boards:
+        p.host(board, heap_kb=1024)
+    a = p.source("a", "v:i16", rate_hz=r.choice((20, 50)), on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    c = p.source("c", "v:i16", most_hz=10, on=r.choice(("left", "right", "spare")))
+
+    def placed(spec: Spec, name: str) -> Spec:
+        host, *others = r.sample(boards, len(boards))
+        return spec.named(name).on(host, backup=[*others, "gateway"])
+
+    def to_lake(stream: Stream, policy: str) -> None:
+        durable = r.choice(("gateway", "lake"))
+        p.lake("seldom/%s" % stream.vertex.name, stream, durable=durable, on_full=policy, accept_loss=True)
+
+    step = placed(r.choice(_STEPS)(r), "step")(a)
+    to_lake(step, r.choice(("drop_oldest", "block")))
+    to_lake(placed(Affine(num=r.randint(1, 4)), "scaled")(r.choice((a, b))), "drop_oldest")
+    join = Union() if r.random() < 0.6 else SumJoin(us=r.choice((300_000, 900_000)), keep=16)
+    to_lake(placed(join, "both")(r.choice((step, a)), b), r.choice(("drop_oldest", "spill")))
+    to_lake(c, r.choice(("drop_newest", "block")))
+    for wire, least in Needs(p).cap.items():
+        wire.cap = least + r.choice((0, 0, 1, p.batch))
+    return p
+
+
 _STEPS: tuple[Callable[[random.Random], Spec], ...] = (
     lambda r: Affine(num=r.randint(1, 4)),
     lambda r: Average(count=r.randint(2, 5)),
@@ -126,16 +169,21 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp4": _sp4,
     "diamond": _diamond,
 }
+SELDOM = "seldom"
+# Shares of the faults that a kind of process is made for.
+LIKELY = {SELDOM: {GAP_OPEN: 1.0, SOURCE_LOST: 0.6}}
 CHANGES = "changes"
-PROCESSES = (*VARIANTS, "random", CHANGES, "mix")
+PROCESSES = (*VARIANTS, "random", SELDOM, CHANGES, "mix")
 VERSIONS = 3
 
 
 def kind_of(seed: int) -> str:
-    """What the mix simulates under a seed: as many random processes as named ones; in every twelfth history
-    the process changes."""
-    if seed % 12 == 11:
+    """What the mix simulates under a seed: in every sixth history the process changes, every sixth has one
+    made for the faults that apply to few; the rest are random processes and named ones."""
+    if seed % 6 == 5:
         return CHANGES
+    if seed % 12 in (3, 8):
+        return SELDOM
     return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
 
 
@@ -145,6 +193,8 @@ def process(kind: str, seed: int) -> Process:
         return random_process(seed)
     if kind == CHANGES:
         return versions(seed)[0]
+    if kind == SELDOM:
+        return _seldom(random.Random("headwater seldom %d" % seed))
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
 
 
@@ -310,6 +360,7 @@ def play(job: Job) -> Outcome:
             else:
                 made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
                 history = Scenario(plan, job.seed, seconds, job.faults, made_of)
+                history.likely = LIKELY.get(job.concrete(), {})
             result = history.run()
             counts = {**result.stats, **result.counts}
             return Outcome(job, title, result.errors, counts, result.drawn, result.trace)

@@ -93,6 +93,7 @@ class Scenario:
         self.random = self.world.random
         self.storm_us = seconds * SECOND
         self.faults = faults
+        self.likely: dict[str, float] = {}  # kind of fault -> its share, where it is not the usual one
         self.kills = 0
         self.wanted: tuple[int, dict[int, int], Ideal] | None = None
         self.unplanned = 0

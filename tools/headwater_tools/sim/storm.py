@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
+SOURCE_LOST = "source board lost"
 SHARES = {GAP_OPEN: 0.9}  # ... or more, where it applies to few, and seldom comes about in one that has it
 
 
@@ -38,8 +39,8 @@ class Storm:
         self.hostile = Hostile(self.world, scenario.ran, scenario.epochs, scenario.place)
         chosen = random.Random("kinds %d" % scenario.seed)
         fits = self.special()
-        share = SHARES.get
-        self.kinds = {kind: fault for kind, fault in fits.items() if chosen.random() < share(kind, SHARE)}
+        shares = {**SHARES, **scenario.likely}
+        self.kinds = {k: fault for k, fault in fits.items() if chosen.random() < shares.get(k, SHARE)}
 
     # Every special kind, where it applies to the process at all.
     def special(self) -> dict[str, Callable[[], None]]:
@@ -54,7 +55,7 @@ class Storm:
             found["outage"] = self.outage
             found["board asleep"] = self.sleep
             found["hostile frame"] = self.be_hostile
-            found["source board lost"] = self.lose_source
+            found[SOURCE_LOST] = self.lose_source
             found["flash of a source board erased"] = self.erase_source
             found["flash of an operator's host erased"] = self.erase_operator
             found["gateway database lost"] = self.lose_database
@@ -211,7 +212,7 @@ class Storm:
         nodes = [n for n in living if self.scenario.may_lose(n) and self.scenario.spare(n)]
         if nodes and len(living) > 1:
             node = self.random.choice(nodes)
-            self.world.draw("source board lost")
+            self.world.draw(SOURCE_LOST)
             self.scenario.lose(node)
             self.world.kill(node)
             self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
