@@ -4,16 +4,9 @@
 # and is asked again for what is missing.
 
 from . import block, wire, wiring
+from .const import const
 from .inputs import FAR
 from .refusals import BLOCK
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
 
 _NAG_US = const(200000)  # a gap is asked for no more often than this
 _GOT_US = const(300000)  # a Got that nobody waits for may wait this long

@@ -13,14 +13,7 @@
 # is never confirmed. What cannot be read gives None, whatever the bytes are.
 
 from . import pack
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
+from .const import const
 
 FORMAT = 2
 _HEAD = const(8)

@@ -12,13 +12,7 @@
 
 import gc
 
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
+from .const import const
 
 STEADY_S = const(10)  # a board that is steady measures its free heap so often; before that, every second
 _OFTEN_BYTES = const(8192)

@@ -14,19 +14,12 @@
 from . import pack, wire
 from .checkpoint_file import number as is_number
 from .checkpoint_file import numbers
+from .const import const
 from .host import DECISION, F_AGAIN, F_OP, LEARN, LOST_US
 from .instance import ASKING, RUNNING
 from .log import LogFull
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
 from .refusals import CONTENT, NO_ROOM
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
 
 _F_NEXT = const(0x300)  # + vertex, at the gateway: number of the last config element
 _F_GRANTED = const(0x380)  # + vertex, at the gateway: number of the last decision granted

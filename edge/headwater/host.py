@@ -12,20 +12,13 @@ import struct
 from . import block, wire
 from .batch import Batch
 from .checkpoint_file import inputs_of
+from .const import const
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .once import let_go
 from .plan import OUTSIDE
 from .refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
 from .ring import Cursor
 from .seal import OPENED, TAKEN
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
 
 RETRY_US = 1000000  # what was said and not answered is said again after this
 LOST_US = 30000000  # a host that has not answered an operator's new epoch for so long is taken for lost

@@ -33,13 +33,7 @@ from array import array
 from binascii import crc32
 from struct import pack, pack_into, unpack_from
 
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
+from .const import const
 
 _MAGIC = const(0x014C7748)  # "HwL", version 1
 _HEADER = const(32)

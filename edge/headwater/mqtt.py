@@ -16,15 +16,8 @@
 
 import asyncio
 
+from .const import const
 from .machine import BOARD
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)

@@ -32,18 +32,11 @@ from . import pack, wire
 from .batch import RESTART, SENSOR, Batch
 from .clock import Clock, Ticks
 from .collection import STEADY_S, collect, collect_often
+from .const import const
 from .log import Log, LogError
 from .machine import BOARD
 from .once import let_go
 from .seal import OPENED, TAKEN, Peer, hmac
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
 
 VERSION = "0.1.0"
 _TICK_US = const(250000)

@@ -15,14 +15,7 @@
 #   l  host numbers, at most 16                  -> list
 
 from .block import BlockError, get_varint, put_varint
-
-try:
-    from micropython import const
-except ImportError:
-
-    def const(value):
-        return value
-
+from .const import const
 
 VERSION = 1
 OPENING = 0x10  # first byte: this bit marks a frame that opens a session (seal.py)

@@ -77,8 +77,8 @@ def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
 
 
 def _is_const_import(node: ast.stmt) -> bool:
-    first = node.body[0] if isinstance(node, ast.Try) else None
-    return isinstance(first, ast.ImportFrom) and first.module == "micropython"
+    """The compiler of a board needs no import to know `const`."""
+    return isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["const"]
 
 
 def _constant(node: ast.stmt, known: Mapping[str, int]) -> dict[str, int]:
@@ -157,10 +157,6 @@ class _Globals(ast.NodeVisitor):
         self._inside(names | set(_bound(node)), list(node.body))
 
     visit_AsyncFunctionDef = visit_FunctionDef
-
-    def visit_Try(self, node: ast.Try) -> None:
-        if not _is_const_import(node):
-            self.generic_visit(node)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._inside({a.arg for a in node.args.args}, [node.body])
@@ -285,6 +281,8 @@ class Linked:
         for node in ast.walk(part.tree):
             target = self._target(part, node)
             top = node in part.tree.body
+            if isinstance(node, ast.stmt) and _is_const_import(node):
+                edits.append((_place(node), "pass"))
             if target is None or not (top or target):
                 continue
             assert isinstance(node, ast.ImportFrom)
@@ -327,6 +325,8 @@ class Linked:
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     part.outside[alias.asname or alias.name] = "import " + alias.name
+            elif _is_const_import(node):
+                pass
             elif isinstance(node, ast.ImportFrom) and self._target(part, node) is None:
                 for alias in node.names:
                     part.outside[alias.asname or alias.name] = "from %s import %s" % (node.module, alias.name)
@@ -337,7 +337,7 @@ class Linked:
                         part.taken[alias.asname or alias.name] = (target, alias.name)
                     elif alias.name in PARTS:
                         part.modules[alias.name] = alias.name
-            elif not _is_const_import(node):
+            else:
                 part.constants.update(_constant(node, part.constants))
                 part.own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _stores(n)}
         if name not in PARTS:
@@ -449,7 +449,7 @@ class Linked:
             gone = []
             for node in part.tree.body:
                 taken = isinstance(node, (ast.Import, ast.ImportFrom))
-                if taken or _is_const_import(node) or _constant(node, part.constants):
+                if taken or _constant(node, part.constants):
                     gone.append((_place(node), ""))
             cut = [place for place, _ in gone]
             edits = [e for e in edits if not any(p[0] <= e[0][0] <= p[2] for p in cut)] + gone

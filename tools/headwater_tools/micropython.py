@@ -23,11 +23,12 @@ FIRMWARE = house.ROOT / "firmware"
 START = Path(__file__).with_name("board_start.py")
 HEAP = "64k"
 
-# Modules of edge/headwater that no board imports. All others are board code.
+# Modules of edge/headwater that no board imports, once linked. All others are board code.
 HOST_ONLY = (
     "process",
     "check",
     "sizing",
+    "const",
     "exprparse",
     "cutflash",
     "operators/arguments",
@@ -35,7 +36,7 @@ HOST_ONLY = (
     "operators/trial",
 )
 # Of those, the ones that tests under MicroPython use all the same.
-TEST_ONLY = ("cutflash", "operators/coefficients", "operators/trial")
+TEST_ONLY = ("const", "cutflash", "operators/coefficients", "operators/trial")
 
 
 def modules(tests: bool = True) -> dict[str, Path]:
