@@ -184,7 +184,7 @@ def test_a_failing_seed_tells_how_to_see_it_again(hasty_outbox, capsys):
 
 def test_the_replay_line_says_all_that_differs_from_the_default():
     assert Job(7, "mix").replay() == "hw sim --process sp4 --seed 7"
-    assert Job(8, "mix", seconds=9).replay() == "hw sim --process random --seed 8 --seconds 9"
+    assert Job(10, "mix", seconds=9).replay() == "hw sim --process random --seed 10 --seconds 9"
     assert Job(8, "", "my file.py", faults=False).replay() == "hw sim 'my file.py' --seed 8 --no-faults"
 
 
