@@ -302,6 +302,8 @@ def _on_config(host, v, number, content):
         inst.inputs[content[1]].closing = inst.inputs[content[1]].cur.xi
     if number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
         return  # the gateway offers it again
+    if content[0] == "open" and not content[2]:
+        content[2] = inst.inputs[content[1]].inc  # who asks had heard of none yet: the one that is taken here
     if content[0] == "open" and not _covered(host, inst, content) or not _grounded(host, inst):
         return
     if content[0] == "open":

@@ -172,10 +172,12 @@ class Instance:
         self.depth = min(cap, least + 1)
 
     # Every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
-    # input is to be closed will never answer.
+    # input is to be closed will never answer. Where a source's stream begins here is not known before it has
+    # answered, and then the position jumps: from a place decided before, nobody would ever come to it.
     def answered(self):
         for e in self.inputs:
-            if not (e.fenced or e.closed or e.other or e.closing >= 0):
+            met = e.contact or e.cur.xi or self.host.plan.vertices[e.edge.src].kind
+            if not (e.fenced and met or e.closed or e.other or e.closing >= 0):
                 return False
         return True
 

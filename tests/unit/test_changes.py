@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from defects import Change, seeded
 from headwater import deploy, wiring
+from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
 from headwater.node import Node
 from headwater_gateway.boards import Boards
@@ -113,6 +114,11 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
         "an operator that has begun does not take a source that numbers on",
         [(wiring, "contact", "elif _began(e, name):", "elif e.cur.xi or name or sink.ck.pos:")],
         [(0, False), (1, False)],
+    ),
+    (
+        "a decision is taken before it is known where the stream of a source begins",
+        [(Instance, "answered", "e.contact or e.cur.xi or", "True or")],
+        [(14, True)],
     ),
     (
         "what an earlier version did not send counts as lost with the gateway",

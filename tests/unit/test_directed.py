@@ -37,7 +37,7 @@ def test_a_join_goes_on_without_a_dead_input_and_takes_it_back(seed: int) -> Non
     assert result.counts["lost"] == 0
 
 
-@pytest.mark.parametrize("name", ["taken back", "taken back late", "passed over"])
+@pytest.mark.parametrize("name", ["taken back", "taken back unnamed", "taken back late", "passed over"])
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_an_input_is_taken_back_at_one_place_and_above_every_boundary(name: str, seed: int) -> None:
     scenario, _ = held(name, seed)

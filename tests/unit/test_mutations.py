@@ -606,6 +606,12 @@ DEFECTS = [
         ["taken back"],
     ),
     Defect(
+        "an input is taken back in the incarnation that is named, though that is none",
+        "a join that begins an input again, at its first entry",
+        [(decisions, "_on_config", 'content[0] == "open" and not content[2]', "False")],
+        ["taken back unnamed"],
+    ),
+    Defect(
         "an input is taken back below a boundary that was given without it",
         "a union that has gone past what comes then",
         [

@@ -489,6 +489,18 @@ class TakenBack(DeadInput):
         ]
 
 
+class TakenBackUnnamed(TakenBack):
+    """The same, and who asks for the input has not heard of any incarnation of it."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def reopen() -> None:
+            self.world.call(self.node(GATEWAY), lambda host: host.reopen(join, 1, 0, host.site()))
+
+        return [(when, reopen if when == 9 else action) for when, action in super().script()]
+
+
 class PassedOver(DeadInput):
     """An input is closed for a while, and taken back while its board is cut off. Then entries older and newer
     than it may go back to come together, with a Check-Request among the older ones.
@@ -1408,6 +1420,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead input": DeadInput,
     "in turn": InTurn,
     "taken back": TakenBack,
+    "taken back unnamed": TakenBackUnnamed,
     "taken back late": TakenBackLate,
     "passed over": PassedOver,
     "no input open": NoInputOpen,

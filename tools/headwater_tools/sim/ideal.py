@@ -120,13 +120,28 @@ class Machine:
         for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
             if content[0] == "open":
                 low = min(low, content[3])
-        if self.op.timer and not self.run.drained:
+        if self.op.timer and self.fires():
             low = min(low, self.op.timer)
         # What an input brings that is taken back later: the operator has promised nothing above that.
         for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
             if content[0] == "open" and not self.edges[content[1]].delay_us:
                 low = min(low, content[3])
         return low
+
+    def fires(self) -> bool:
+        """Whether the timer gives something though no entry waits for it. In a drained process it need not
+        have, but where a decision stands behind it, here or at a consumer: that has no place without it."""
+        run = self.run
+        own = run.decisions.get(self.vertex.index, ())[self.decided :]
+        if not run.drained or any(pos[-2] >= self.op.timer for pos, _ in own):
+            return True
+        for k in range(len(self.vertex.outs)):
+            many = len(run.lines[self.vertex.index, k].entries)
+            for e in run.plan.outs(self.vertex.index, k):
+                port = -1 if e.dst == OUTSIDE else run.plan.ins(e.dst).index(e)
+                if port >= 0 and any(pos[port] > many for pos, _ in run.decisions.get(e.dst, ())):
+                    return True
+        return False
 
     def no_room(self) -> bool:
         """An output holds all that it may: a consumer leaves it there."""
@@ -151,7 +166,7 @@ class Machine:
             if h and (best < 0 or h[0] + e.delay_us < best_ts):
                 best, best_ts = p, h[0] + e.delay_us
         due = self.op.timer and self.op.timer <= self.frontier() < FAR
-        if due and not (best < 0 and self.run.drained):
+        if due and (best >= 0 or self.fires()):
             self.fire()
             return True
         if best < 0:
