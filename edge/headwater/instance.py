@@ -222,6 +222,9 @@ class Instance:
                 if content[2] != e.inc:
                     self.host.renumber(e, content[2])
                     e.since = self.decided
+                    # What was lost with the former incarnation is a hole: it may have stopped a timer, below
+                    # a boundary that went out.
+                    self.op.hole(content[1])
 
     # ---- one input: the short way
 

@@ -332,6 +332,13 @@ def test_what_an_erased_board_gave_is_never_given_otherwise(name: str, seed: int
     assert scenario.world.losses == 1
 
 
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_what_was_lost_with_an_incarnation_is_a_hole_for_the_operator(seed: int) -> None:
+    scenario, _ = held("erased behind a timer", seed)
+    (granted,) = scenario.world.decisions().values()
+    assert [content[:2] for _, content in granted] == [["open", 0]]
+
+
 def four_seconds() -> Directed:
     """A relay that has run for a while."""
     scenario = Directed(1)

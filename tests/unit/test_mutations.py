@@ -508,6 +508,12 @@ DEFECTS = [
         ["erased"],
     ),
     Defect(
+        "what was lost with an incarnation is no hole for its operator",
+        "a timer that fires below a boundary: the lost samples had stopped it",
+        [(Instance, "apply", "self.op.hole(content[1])", "pass")],
+        ["erased behind a timer"],
+    ),
+    Defect(
         "a checkpoint of another incarnation is announced",
         "an incarnation begun once more, and again",
         [(Checkpoints, "safe", "if pos and pos[-1] >= e.since else -1", "if pos else -1")],

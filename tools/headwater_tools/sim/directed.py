@@ -1369,6 +1369,50 @@ class ErasedHome(Directed):
         return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
 
 
+class ErasedBehindTimer(Directed):
+    """The flash of a board with a source and its operator is erased. In the checkpoint from which the
+    operator goes on a timer runs that samples behind it have stopped; they are lost, and another board has
+    gone on behind the boundary that they gave.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.erased = False
+        self.world.patterns[0] = self.blips
+        self.world.checks.append(self.watch)
+
+    def blips(self, v: int, batch: Batch, taken: int) -> None:
+        """One of forty samples, the last one before a checkpoint, is not like the others."""
+        for i in range(batch.n):
+            batch.cols[0][i] = int((taken + i) % 40 == 39)
+
+    def process(self) -> Plan:
+        p = Process("armed", checkpoints="ecoc", every=20, level="peer", batch=4, batch_ms=200)
+        for host in ("left", "right", "spare"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        told = a >> Debounce(us=100_000).named("told").on("left", backup=["spare", "gateway"])
+        both = Union().named("both").on("right", backup=["spare", "gateway"])(told, b)
+        p.lake("armed/both", both)
+        plan: Plan = p.plan()
+        return plan
+
+    def watch(self, node: Node) -> None:
+        told, both = [v.index for v in self.plan.vertices if v.kind]
+        left, right = self.node(LEFT).host, self.node(RIGHT).host
+        if self.erased or not left or not right or self.world.now < 4 * SECOND:
+            return
+        covers = (left.instances[told].ck.safe_pos or [0])[0]
+        armed = covers and covers % 40 == 0
+        line = self.world.accepted[0, self.world.current(-1, 0)]
+        after = right.instances[both]
+        if armed and after.front + after.past > line[covers - 1][0] + 100_000:
+            self.erased = True
+            self.world.after(1, lambda: self.world.erase(self.node(LEFT)))
+            self.world.after(SECOND // 2, lambda: self.boot(LEFT))
+
+
 class ErasedBeforeCheckpoint(Directed):
     """The flash of a source's board is erased and its operator starts elsewhere, before anything of it was
     permanent: what its consumer has of the old samples cannot be put out again.
@@ -1460,5 +1504,6 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead asleep": DeadAsleep,
     "dead in a loop": DeadInLoop,
     "erased home": ErasedHome,
+    "erased behind a timer": ErasedBehindTimer,
     "erased before a checkpoint": ErasedBeforeCheckpoint,
 }

@@ -192,6 +192,7 @@ class Machine:
                 if self.incs[p] != content[2]:
                     self.incs[p] = content[2]
                     self.taken[p] = 0
+                    self.op.hole(p)
 
     def configure(self, params: Any) -> None:
         """What the type refuses changes nothing."""
