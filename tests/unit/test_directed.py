@@ -9,7 +9,10 @@ from headwater.host import HELD
 from headwater.instance import RUNNING, WAITING
 from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
 from headwater.position import further
-from headwater_tools.sim.directed import SCHEDULES, Asleep, Directed, ManyDecisions, ManyOperators
+from headwater_tools.sim.directed import SCHEDULES, Directed
+from headwater_tools.sim.directed.decisions import ManyDecisions
+from headwater_tools.sim.directed.joins import Asleep
+from headwater_tools.sim.directed.logs import ManyOperators
 from headwater_tools.sim.scenario import Result
 from headwater_tools.sim.world import SITE_US
 

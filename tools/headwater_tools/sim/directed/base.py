@@ -1,0 +1,85 @@
+"""A script of faults over a small process: what all schedules have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.host import Host
+from headwater.plan import Plan
+from headwater.process import Affine, Process
+
+from ..scenario import Scenario
+from ..world import SECOND, Hardware, Node
+
+
+def relay(checkpoints: str = "uncoordinated") -> Plan:
+    """One source, one operator on a host of its own, the lake."""
+    p = Process("relay", checkpoints=checkpoints, every=20, level="peer", batch=10, batch_ms=500)
+    for host in ("left", "spare"):
+        p.host(host, heap_kb=256)
+    values = p.source("values", "v:i16", rate_hz=20, on="left")
+    shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+    p.lake("relay/shifted", shifted, cap=600)
+    plan: Plan = p.plan()
+    return plan
+
+
+GATEWAY, LEFT, SPARE = 0, 1, 2
+RIGHT = 2
+SHIFTED = 1  # the operator's vertex
+
+
+class Directed(Scenario):
+    """A history in which only what its script says goes wrong, and when."""
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        self.refused = 0  # changes that the gateway refused
+        plan = self.process()
+        super().__init__(plan, seed, seconds, faults=False, made_of=self.hardware(plan))
+        for second, action in self.script():
+            self.world.at(int(second * SECOND), action)
+
+    def process(self) -> Plan:
+        return relay()
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware()
+
+    def script(self) -> list[tuple[float, Any]]:
+        return []
+
+    def node(self, number: int) -> Node:
+        return self.world.nodes[number]
+
+    def cut(self, a: int, b: int) -> None:
+        self.world.cut |= {(a, b), (b, a)}
+
+    def heal(self, a: int, b: int) -> None:
+        self.world.cut -= {(a, b), (b, a)}
+
+    def crash(self, *numbers: int) -> None:
+        for number in numbers:
+            self.world.crash(self.node(number))
+
+    def boot(self, *numbers: int) -> None:
+        for number in numbers:
+            self.world.boot(self.node(number))
+
+    def configure(self, v: int, **params: int) -> None:
+        if self.node(GATEWAY).up:
+            self.world.call(self.node(GATEWAY), lambda host: self.ask(host, v, params), "configure")
+
+    def ask(self, host: Host, v: int, params: dict[str, int]) -> None:
+        """The gateway may refuse what is too much for now."""
+        try:
+            host.configure(v, params)
+        except ValueError:
+            self.refused += 1
+
+    def move(self, v: int, to: int) -> None:
+        """Start operator v elsewhere, as if its host were dead."""
+        away, self.place[v] = self.place[v], to
+        self.epochs[v] += 1
+        self.sameness.untaken(v, away)
+        node = self.node(to)
+        self.world.call(node, lambda host: host.activate(v, self.epochs[v], node.mono()))

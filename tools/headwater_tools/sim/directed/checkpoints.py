@@ -1,0 +1,278 @@
+# mypy: disable-error-code="func-returns-value"
+"""Checkpoints: who has them, who asks for them, and which one counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater import wire
+from headwater.host import Host
+from headwater.plan import Plan
+from headwater.process import Affine, Decimate, Process
+
+from ...examples import sp4
+from ..world import SECOND, Hardware, Node
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, relay
+
+
+class HolderElsewhere(Directed):
+    """The host of an operator dies for good; its newest checkpoint is not where it starts again, and the
+    producer, which alone knows who holds it, has restarted.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (10, lambda: self.world.kill(self.node(SPARE))),
+            (10.5, lambda: self.crash(LEFT)),
+            (11, lambda: self.boot(LEFT)),
+            (12, lambda: self.move(SHIFTED, GATEWAY)),
+        ]
+
+
+class ErasedHolder(Directed):
+    """The only holder of an operator's newest checkpoint is the board of its source, and is erased; the host
+    of the operator is cut off. A third host takes over: nobody can tell it of that checkpoint, and no
+    producer names one, until the host comes back.
+    """
+
+    def process(self) -> Plan:
+        p = Process("holder", checkpoints="uncoordinated", every=10, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("right", backup=["left", "spare"])
+        p.lake("holder/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        return [
+            (7, lambda: world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
+            (8, lambda: [self.cut(RIGHT, n.number) for n in world.nodes if n.number != RIGHT]),
+            (8, lambda: world.erase(self.node(LEFT))),
+            (8.4, lambda: self.boot(LEFT)),
+            (9, lambda: self.move(SHIFTED, 3)),
+            (10, lambda: world.asleep.discard(LEFT)),
+        ]
+
+
+class LakeAway(Directed):
+    """The last operator restarts while the lake's end has not got what it put out."""
+
+    def process(self) -> Plan:
+        return relay("ecoc")
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (10, lambda: self.crash(SPARE)),
+            (11, lambda: self.boot(SPARE)),
+            (13, lambda: self.heal(SPARE, GATEWAY)),
+        ]
+
+
+class BothEnds(Directed):
+    """All hosts but the gateway lose power at once, again and again: both ends of every feedback edge."""
+
+    def process(self) -> Plan:
+        hosts = ("left", "right", "spare", "spare")
+        plan: Plan = sp4.build(every=36, batch=12, threshold=100, hosts=hosts).plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        out: list[tuple[float, Any]] = []
+        for i in range(6):
+            out.append((5 + 2.3 * i, lambda: self.crash(1, 2, 3)))
+            out.append((5.4 + 2.3 * i, lambda: self.boot(1, 2, 3)))
+        return out
+
+
+class RequestLost(Directed):
+    """The link is down just when the only Check-Request of the history crosses it: unless it is sent again
+    with what it stands in, the first operator's checkpoint stays pending, and the source lets nothing go.
+    """
+
+    def process(self) -> Plan:
+        p = Process("two", checkpoints="ecoc", every=300, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("two/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (14.5, lambda: self.cut(LEFT, SPARE)),
+            (17, lambda: self.heal(LEFT, SPARE)),
+            (34, self.let_go),
+        ]
+
+    def let_go(self) -> None:
+        host = self.node(LEFT).host
+        if host is None or host.ports[0, 0].trim_to < 300:
+            self.world.error("the source holds all it ever had: its consumer's checkpoint is still pending")
+
+    def arrived(self) -> bool:
+        return self.world.now > 35 * SECOND and super().arrived()
+
+
+class BeginsUnknown(Directed):
+    """What an operator puts out reaches the lake, but no holder hears of the checkpoint with which it began
+    before its host dies. Another host goes on.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.deaf)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(5, lambda: [self.world.kill(self.node(SPARE)), self.move(SHIFTED, GATEWAY)])]
+
+    def deaf(self, node: Node) -> None:
+        host = node.host
+        if host and self.world.now < 5 * SECOND:
+            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
+        elif host:
+            host.__dict__.pop("_may_say", None)
+
+
+class StalePending(Directed):
+    """A checkpoint stays pending in the flash of a life whose outputs nobody got. The next life waits for
+    it in vain, takes a decision before it, goes past it, and loses power: the third must not restore it.
+    """
+
+    def __init__(self, seed: int, seconds: int = 45) -> None:
+        super().__init__(seed, seconds)
+        self.world.delay_us = (100_000, 100_000)
+        self.phase = 0
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("relay/some", values >> Decimate(k=4).named("some").on("spare"), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(2, lambda: self.cut(SPARE, GATEWAY))]
+
+    def watch(self, node: Node) -> None:
+        world, spare = self.world, self.node(SPARE)
+        inst = spare.host.instances.get(SHIFTED) if spare.host else None
+        if inst is None:
+            return
+        xi = inst.inputs[0].cur.xi
+        if self.phase == 0 and xi >= 100 and inst.ck.pending and inst.ck.pending[0].pos[0] == 100:
+            self.phase = 1
+            world.after(1, lambda: self.crash(SPARE))
+            world.after(2, lambda: self.heal(SPARE, GATEWAY))
+            world.after(SECOND, lambda: self.boot(SPARE))
+        elif self.phase == 1 and 0 < xi < 100 and spare.boots == 2:
+            self.phase = 2
+            self.cut(LEFT, SPARE)
+            world.after(3 * SECOND, lambda: self.configure(SHIFTED, k=1))
+        elif self.phase == 2 and inst.decided:
+            self.phase = 3
+            world.after(SECOND, lambda: self.heal(LEFT, SPARE))
+        elif self.phase == 3 and xi >= 50:
+            self.phase = 4
+            self.cut(LEFT, SPARE)
+            world.after(2 * SECOND, self.third)
+
+    def third(self) -> None:
+        self.crash(SPARE)
+        self.world.after(SECOND // 2, lambda: self.boot(SPARE))
+        self.world.after(4 * SECOND, lambda: self.heal(LEFT, SPARE))
+
+
+class GotLost(Directed):
+    """An operator starts again while its source rests, and the only Got that its consumer has a reason for is
+    lost: it says that nothing behind the operator is ahead of it.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        def save(host: Host) -> None:
+            host.instances[SHIFTED].ck.now()
+
+        return [
+            (6, lambda: self.world.asleep.add(LEFT)),
+            (7.5, lambda: self.world.call(self.node(SPARE), save)),
+            (8, lambda: self.crash(SPARE)),
+            (9, lambda: [self.boot(SPARE), self.cut_got()]),
+            (12, lambda: self.configure(SHIFTED, offset=5)),
+            (16, lambda: self.world.asleep.clear()),
+        ]
+
+    def cut_got(self) -> None:
+        host = self.node(SPARE).host
+        if host and any(r.live for port in host.ports.values() for r in port.readers):
+            self.world.cut.add((GATEWAY, SPARE))
+            self.world.after(SECOND // 3, lambda: self.world.cut.discard((GATEWAY, SPARE)))
+        else:
+            self.world.after(SECOND // 1000, self.cut_got)
+
+
+class DeadHolder(Directed):
+    """A board that only holds checkpoints dies; enough others live. What its operators put out goes on at
+    the rate of its source: a checkpoint does not wait for the dead one each time.
+    """
+
+    LEVEL = "peers=2"
+    BACKUP: tuple[str, ...] = ()
+    STRATEGY = "ecoc"
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("ecgs", checkpoints=self.STRATEGY, every=500, level=self.LEVEL, batch=60)
+        for host in ("chest", "wrist", "belt"):
+            p.host(host, heap_kb=256)
+        stream = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+        for name in ("a", "b"):
+            spec = Affine().named(name)
+            stream = stream >> (
+                spec.on("chest", backup=list(self.BACKUP)) if self.BACKUP else spec.on("chest")
+            )
+        p.lake("ecgs/b", stream)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        wrist = [name == "wrist" for name in self.plan.hosts].index(True)
+        return [(10, lambda: self.world.kill(self.node(wrist))), (58, self.lag)]
+
+    def lag(self) -> None:
+        """Eight checkpoint intervals are more than any operator may be behind its source."""
+        for node in self.world.nodes:
+            for inst in node.host.instances.values() if node.host else ():
+                line = next(iter(self.world.accepted.values()))
+                if len(line) - inst.inputs[0].cur.xi > 8 * 500:
+                    text = "%s stands at xi %d, its source at %d"
+                    self.world.error(text % (inst.vertex.name, inst.inputs[0].cur.xi, len(line)))
+
+
+class DeadBackup(DeadHolder):
+    """The first backup of every operator dies, the second lives."""
+
+    LEVEL = "peer"
+    BACKUP = ("wrist", "gateway")
+
+
+class OnlyKeeps(DeadHolder):
+    """The holder that is left keeps checkpoints of operators that it may not run, and they are longer than a
+    frame: it has to ask for each piece.
+    """
+
+    BACKUP = ("wrist", "gateway")
+    STRATEGY = "uncoordinated"
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware(mtu=256)

@@ -1,0 +1,186 @@
+# mypy: disable-error-code="func-returns-value"
+"""Decisions: parameters that change, where they take effect, and how many may be open."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from headwater.plan import Plan
+from headwater.process import Affine, Debounce, Process
+
+from ..world import SECOND, Node
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed
+
+
+class DecidesUnstored(Directed):
+    """The host of an operator is cut off, and goes on for a while: what it stores is acknowledged by nobody.
+    Another host takes over from earlier, is asked for a change, and is lost before any other host has a
+    checkpoint of its epoch. Then the first host takes over again, from further than the change could be.
+    """
+
+    TAKES_OVER, STORES = 3, 4
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("unstored", checkpoints="uncoordinated", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right", "spare", "stores"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("right", backup=["stores", "spare"])
+        p.lake("unstored/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.cut(RIGHT, n) for n in (GATEWAY, self.TAKES_OVER, self.STORES)]),
+            (8, lambda: self.cut(RIGHT, LEFT)),
+            (9, lambda: self.move(SHIFTED, self.TAKES_OVER)),
+            (11, lambda: self.configure(SHIFTED, offset=7)),
+            (14, lambda: self.world.kill(self.node(self.TAKES_OVER))),
+            (14.5, self.world.cut.clear),
+            (15, lambda: self.move(SHIFTED, RIGHT)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        """Who takes over has heard what there is, from the holder and from the source; then only the gateway
+        reaches it."""
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == self.TAKES_OVER else None
+        if self.world.now < self.storm_us and inst and not inst.recalling and inst.answered():
+            self.cut(self.TAKES_OVER, self.STORES)
+            self.cut(self.TAKES_OVER, LEFT)
+
+
+class FurtherAndOver(DecidesUnstored):
+    """The same, but nobody is lost: the first host comes back, and is the only one that can store a
+    checkpoint for the new epoch. What it has itself stands further, and is over.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            *super().script()[:3],
+            (11, lambda: self.heal(RIGHT, self.TAKES_OVER)),
+            (16, self.settled),
+        ]
+
+    def settled(self) -> None:
+        host = self.node(self.TAKES_OVER).host
+        if host is None or host.instances[SHIFTED].unsettled:
+            self.world.error("a host that is back keeps no checkpoint of the new epoch")
+
+
+class Changes(Directed):
+    """Parameters change several times between two checkpoints, and the operator restarts in between."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        out: list[tuple[float, Any]] = []
+        for i in range(30):
+            out.append((4 + 0.37 * i, lambda i=i: self.configure(SHIFTED, offset=1 + i)))
+        for i in range(6):
+            out.append((4.9 + 1.83 * i, lambda: self.crash(SPARE)))
+            out.append((5.3 + 1.83 * i, lambda: self.boot(SPARE)))
+        return out
+
+
+class ManyDecisions(Directed):
+    """Parameters change many times while the lake is away and no checkpoint becomes permanent, then power
+    goes. The gateway may refuse what is too much; what it took has its place in every life.
+    """
+
+    CHANGES = 80
+
+    def __init__(self, seed: int, seconds: int = 50) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+        p.lake("relay/shifted", shifted, cap=2000, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        end = 5 + 0.35 * self.CHANGES
+        out: list[tuple[float, Any]] = [(4, lambda: self.open_lake(False))]
+        out += [(5 + 0.35 * i, partial(self.change, i)) for i in range(self.CHANGES)]
+        out += [(end + 3.5, lambda: self.crash(SPARE)), (end + 4, lambda: self.boot(SPARE))]
+        return [*out, (end + 9, lambda: self.open_lake(True))]
+
+    def open_lake(self, open_: bool) -> None:
+        self.world.outbox.lake_open = open_
+
+    def change(self, i: int) -> None:
+        for v in [v.index for v in self.plan.vertices if v.kind]:
+            self.configure(v, offset=1 + i)
+
+
+class ManyDecisionsOfTwo(ManyDecisions):
+    """The same with two operators on the board, whose changes share the table of its log."""
+
+    CHANGES = 58
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        for name in ("one", "two"):
+            shifted = values >> Affine().named(name).on("spare", backup=["gateway", "left"])
+            p.lake("relay/" + name, shifted, cap=2000, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+
+class ProposalLost(Directed):
+    """An operator proposes where a change takes effect, and loses power before it hears that this was
+    granted: its next life must stop there too.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.proposed = False
+        self.world.checks.append(self.watch)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.configure(SHIFTED, offset=7))]
+
+    def watch(self, node: Node) -> None:
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        if inst and inst.decisions and not self.proposed:
+            self.proposed = True
+            world = self.world
+            world.cut.add((GATEWAY, SPARE))
+            world.after(SECOND, lambda: self.crash(SPARE))
+            world.after(3 * SECOND // 2, lambda: self.boot(SPARE))
+            world.after(4 * SECOND, lambda: self.heal(GATEWAY, SPARE))
+
+
+class TimerEarlier(Directed):
+    """After a change an entry sets the timer earlier than it stood. Those behind it wait for it, also where
+    all of them come in one go."""
+
+    def __init__(self, seed: int, seconds: int = 15) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("quiet", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("quiet/told", values >> Debounce(us=400_000).named("told").on("spare"))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.cut(LEFT, SPARE)),
+            (6.6, lambda: self.configure(SHIFTED, us=20_000)),
+            (9, lambda: self.heal(LEFT, SPARE)),
+        ]

@@ -1,0 +1,268 @@
+# mypy: disable-error-code="func-returns-value"
+"""Flash that is erased: of a source's board, of an operator's, and the database of the gateway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.batch import Batch
+from headwater.host import Host
+from headwater.plan import Plan
+from headwater.process import Affine, Debounce, Decimate, Process, Union
+
+from ..world import SECOND, Node
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed
+
+
+class Erased(Directed):
+    """The flash of a source's host is erased: its numbering begins anew, in another incarnation, while
+    frames of the old one are still on their way. The operator behind it goes on with the new one.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (100_000, 900_000)
+        return [
+            (6, lambda: self.crash(LEFT)),
+            (6.2, lambda: self.world.erase(self.node(LEFT))),
+            (6.3, lambda: self.boot(LEFT)),
+        ]
+
+    def arrived(self) -> bool:
+        begun = self.world.order[0]
+        if len(begun) != 2:
+            self.world.error("the source began %d times: %r" % (len(begun), begun))
+        return super().arrived()
+
+
+class ErasedAtRest(Erased):
+    """The same after the operator has restarted, from a checkpoint behind which nothing was left to take: how
+    far the old incarnation went only that checkpoint knows.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        def save(host: Host) -> None:
+            ck = host.instances[SHIFTED].ck
+            ck.commit(ck._take(b"", 0), True)
+
+        return [
+            (6, lambda: self.crash(LEFT)),
+            (7, lambda: self.world.call(self.node(SPARE), save)),
+            (7.5, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (8, lambda: self.boot(LEFT, SPARE)),
+        ]
+
+
+class ErasedAndRestarted(Erased):
+    """The same, and the operator loses power just after it was granted where it goes on with the new
+    incarnation. What it had of the old one since its last checkpoint is nowhere else any more.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.granted = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="uncoordinated", every=90, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        few = values >> Decimate(k=150).named("few").on("spare", backup=["gateway", "left"])
+        p.lake("relay/few", few)
+        plan: Plan = p.plan()
+        return plan
+
+    def watch(self, node: Node) -> None:
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        if inst and inst.decided and not self.granted:
+            self.granted = True
+            self.world.after(1, lambda: self.crash(SPARE))
+            self.world.after(SECOND, lambda: self.boot(SPARE))
+
+
+class ErasedAmongChanges(Erased):
+    """The same while so many changes are open as can be: no input brings another checkpoint to cover them,
+    and the decision to go on with the new incarnation must find room all the same.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        changes = [(6.25, lambda i=i: self.configure(SHIFTED, offset=i)) for i in range(1, 9)]
+        return [*super().script(), *changes]
+
+
+class GatewayErased(Directed):
+    """The gateway loses its database, and with it what the lake has not acknowledged."""
+
+    def __init__(self, seed: int, seconds: int = 40) -> None:
+        super().__init__(seed, seconds)
+
+    def script(self) -> list[tuple[float, Any]]:
+        def lake(is_open: bool) -> None:
+            self.world.outbox.lake_open = is_open
+
+        return [
+            (7, lambda: lake(False)),
+            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (12, lambda: self.boot(GATEWAY)),
+            (14, lambda: lake(True)),
+        ]
+
+
+class GatewayErasedAfterChanges(GatewayErased):
+    """The same after some changes of parameters: their numbers go on, and new ones are taken."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        changes = [(2 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
+        later = [(20 + i, lambda i=i: self.configure(SHIFTED, offset=50 + i)) for i in range(3)]
+        return [*changes, *super().script(), *later]
+
+
+class GatewayErasedThenMoved(GatewayErased):
+    """The same while no checkpoint covers the changes; then the operator starts on a host that never heard
+    of them. The gateway has learned all of them by then.
+    """
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
+        p.lake("relay/shifted", shifted, cap=900, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        box = self.world.outbox
+        changes = [(4 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
+        return [
+            (1, lambda: setattr(box, "lake_open", False)),
+            *changes,
+            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (12, lambda: self.boot(GATEWAY)),
+            (20, lambda: self.crash(SPARE)),
+            (21, lambda: self.move(SHIFTED, LEFT)),
+            (24, lambda: setattr(box, "lake_open", True)),
+            (25, lambda: self.boot(SPARE)),
+        ]
+
+
+class GatewayErasedWithOperator(Directed):
+    """An operator on the gateway takes a change, and the gateway loses its database as soon as another board
+    has something that was put out behind it: nobody but the gateway knew of the change.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.erased = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=100, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("gateway", backup=["left"])
+        p.lake("pair/out", first >> Affine().named("second").on("right", backup=["left"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.configure(1, offset=7))]
+
+    def watch(self, node: Node) -> None:
+        granted = self.world.decisions().get(1)
+        right = self.node(RIGHT).host
+        inst = right.instances.get(2) if right else None
+        if granted and inst and inst.inputs[0].cur.xi > granted[0][0][0] and not self.erased:
+            self.erased = True
+            world = self.world
+            world.after(0, lambda: world.erase(self.node(GATEWAY)))
+            world.after(SECOND, lambda: self.move(1, LEFT))
+            world.after(2 * SECOND, lambda: self.boot(GATEWAY))
+
+
+class ErasedHome(Directed):
+    """The flash of a board with a source and its operator is erased: what the operator put out before stays
+    as it was, and the board does not begin with it from the start.
+    """
+
+    def process(self) -> Plan:
+        p = Process("home", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("left", backup=["spare", "gateway"])
+        p.lake("home/shifted", shifted, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
+
+
+class ErasedBehindTimer(Directed):
+    """The flash of a board with a source and its operator is erased. In the checkpoint from which the
+    operator goes on a timer runs that samples behind it have stopped; they are lost, and another board has
+    gone on behind the boundary that they gave.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.erased = False
+        self.world.patterns[0] = self.blips
+        self.world.checks.append(self.watch)
+
+    def blips(self, v: int, batch: Batch, taken: int) -> None:
+        """One of forty samples, the last one before a checkpoint, is not like the others."""
+        for i in range(batch.n):
+            batch.cols[0][i] = int((taken + i) % 40 == 39)
+
+    def process(self) -> Plan:
+        p = Process("armed", checkpoints="ecoc", every=20, level="peer", batch=4, batch_ms=200)
+        for host in ("left", "right", "spare"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        told = a >> Debounce(us=100_000).named("told").on("left", backup=["spare", "gateway"])
+        both = Union().named("both").on("right", backup=["spare", "gateway"])(told, b)
+        p.lake("armed/both", both)
+        plan: Plan = p.plan()
+        return plan
+
+    def watch(self, node: Node) -> None:
+        told, both = [v.index for v in self.plan.vertices if v.kind]
+        left, right = self.node(LEFT).host, self.node(RIGHT).host
+        if self.erased or not left or not right or self.world.now < 4 * SECOND:
+            return
+        covers = (left.instances[told].ck.safe_pos or [0])[0]
+        armed = covers and covers % 40 == 0
+        line = self.world.accepted[0, self.world.current(-1, 0)]
+        after = right.instances[both]
+        if armed and after.front + after.past > line[covers - 1][0] + 100_000:
+            self.erased = True
+            self.world.after(1, lambda: self.world.erase(self.node(LEFT)))
+            self.world.after(SECOND // 2, lambda: self.boot(LEFT))
+
+
+class ErasedBeforeCheckpoint(Directed):
+    """The flash of a source's board is erased and its operator starts elsewhere, before anything of it was
+    permanent: what its consumer has of the old samples cannot be put out again.
+    """
+
+    def process(self) -> Plan:
+        p = Process("early", checkpoints="ecoc", every=1000, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+        p.lake("early/shifted", shifted)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (6.4, lambda: self.boot(LEFT)),
+            (7, lambda: self.boot(SPARE)),
+        ]

@@ -1,0 +1,331 @@
+"""Inputs that are closed and taken back, or that end or rest; most at a join of two boards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from headwater.host import Host
+from headwater.operator import Operator
+from headwater.plan import Plan
+from headwater.process import Process, SumJoin, Tumbling, Union, operator
+
+from ...examples import sp4
+from ..world import SECOND, SITE_US, Node
+from .base import GATEWAY, RIGHT, Directed
+
+
+class DeadInput(Directed):
+    """One of two boards dies; the join goes on without it by decision, and takes it back when it returns."""
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = self.join()
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
+
+        return [
+            (6, lambda: self.crash(2)),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (12, lambda: self.boot(2)),
+            (14, lambda: world.call(self.node(GATEWAY), reopen)),
+        ]
+
+    def join(self) -> int:
+        return [v.index for v in self.plan.vertices if v.kind][0]
+
+
+class InTurn(DeadInput):
+    """One of two boards never hears the time, so what their join puts out is stamped synchronised and not, in
+    turn; and the lake is away, so its checkpoint carries as much of that as its buffer holds.
+    """
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+        self.cut(GATEWAY, 2)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="uncoordinated", every=60, level="peer", batch=60, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000, keep=32).named("sum").on("left", backup=["right", "gateway"])(a, b)
+        p.lake("pair/sum", total, cap=600, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        box = self.world.outbox
+        return [(28, lambda: setattr(box, "lake_open", False)), (55, lambda: setattr(box, "lake_open", True))]
+
+
+class TakenBack(DeadInput):
+    """Nobody dies: what the closed input holds waits at the join, which takes it back and then loses power.
+    The second life meets all of that in one piece, and passes over what the first one did.
+    """
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, cap=900, durable="lake")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        box = self.world.outbox
+        return [
+            (5, lambda: setattr(box, "lake_open", False)),
+            (6, close),
+            (9, reopen),
+            (13, lambda: self.crash(GATEWAY)),
+            (13.5, lambda: self.boot(GATEWAY)),
+            (16, lambda: setattr(box, "lake_open", True)),
+        ]
+
+
+class TakenBackUnnamed(TakenBack):
+    """The same, and who asks for the input has not heard of any incarnation of it."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def reopen() -> None:
+            self.world.call(self.node(GATEWAY), lambda host: host.reopen(join, 1, 0, host.site()))
+
+        return [(when, reopen if when == 9 else action) for when, action in super().script()]
+
+
+class PassedOver(DeadInput):
+    """An input is closed for a while, and taken back while its board is cut off. Then entries older and newer
+    than it may go back to come together, with a Check-Request among the older ones.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        return [
+            (6, close),
+            (6.2, lambda: self.cut(GATEWAY, RIGHT)),
+            (8, reopen),
+            (9, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+
+class TakenBackLate(DeadInput):
+    """A join hears late that it should take an input back, and later still that its proposal was granted. Its
+    other input is a button that nobody presses for long: meanwhile the join gives boundaries, and a union
+    behind it goes on by them. What is taken back lies above all of them.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.proposed = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        button = p.source("button", "v:i16", most_hz=2, on="right")
+        c = p.source("c", "v:i16", rate_hz=20, on="right")
+        join = Union().named("join").on("right", backup=["gateway", "left"])(button, a)
+        p.lake("pair/both", Union().named("both").on("right", backup=["gateway", "left"])(c, join), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = [v.index for v in self.plan.vertices if v.name == "join"][0]
+
+        def at_gateway(action: Any) -> None:
+            self.world.call(self.node(GATEWAY), action)
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, self.world.current(-1, 0), host.site())
+
+        return [
+            (5, lambda: at_gateway(lambda host: host.close(join, 1))),
+            (7, lambda: self.cut(GATEWAY, RIGHT)),
+            (7.1, lambda: at_gateway(reopen)),
+            (9.5, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        for inst in node.host.instances.values() if node.host else ():
+            if 2 in inst.decisions and not inst.decisions[2][2] and not self.proposed:
+                self.proposed = True
+                self.world.cut.add((GATEWAY, RIGHT))
+                self.world.after(3 * SECOND, lambda: self.heal(GATEWAY, RIGHT))
+
+
+class Ticks(Operator):
+    """How many times `us` have passed since the first element: a timer that never ends."""
+
+    IN = ("v:i16", "v:i16")
+    OUT = ("n:u32",)
+    PARAMS = "us:u32=100000"
+    STATE = "timer:i64 n:u32"
+    TIMED = True
+
+    def run(self: Any, x: Any, n: int) -> int:
+        self.timer = self.timer or x.ts_of(0) + self.us
+        return 0
+
+    def fire(self: Any) -> int:
+        self.timer += self.us
+        self.n += 1
+        self.y.cols[0][0] = self.n
+        return 1
+
+
+class NoInputOpen(DeadInput):
+    """Every input of an operator is closed, and stays so. Its time stands still, and so does time behind it:
+    timers that never end must not run on towards the end of all time."""
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        ticks = operator(Ticks)().named("ticks").on("gateway", backup=["left", "right"])(a, b)
+        windows = Tumbling(us=300_000, what="count", empty=1).named("windows")
+        p.lake("pair/windows", ticks >> windows.on("gateway", backup=["left", "right"]), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+        at_gateway = partial(self.world.call, self.node(GATEWAY))
+        return [
+            (6, lambda: at_gateway(lambda host: host.close(join, 0))),
+            (7, lambda: at_gateway(lambda host: host.close(join, 1))),
+        ]
+
+
+class Asleep(DeadInput):
+    """One of two boards sleeps, and says so: the join goes on by its promise, without any decision."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        self.heard_us = 0
+
+        def sleep() -> None:
+            world.asleep.add(2)
+            node = self.node(2)
+            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
+
+        def hear() -> None:
+            rows = [row for s in world.outbox.streams.values() for row in s.rows.values()]
+            self.heard_us = max(row[0] for row in rows) - SITE_US
+
+        return [(6, sleep), (15, hear), (16.5, lambda: world.asleep.clear())]
+
+
+class DeadSource(DeadInput):
+    """A board dies with its source; the join goes on without it by decision, after a restart of the join."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (8, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+        ]
+
+
+class DeadSourceMoved(DeadInput):
+    """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. First its
+    parameters change, as often as may be, and only then is it said that it goes on without the input.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        gateway = self.node(GATEWAY)
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (7, lambda: world.call(gateway, lambda host: host.instances[join].ck.now())),
+            (8, lambda: self.move(join, 1)),
+            *[(9 + i / 10, lambda: self.configure(join, us=500_000)) for i in range(10)],
+            (11, lambda: world.call(gateway, lambda host: host.close(join, 1))),
+        ]
+
+
+class DeadSourceClosed(DeadInput):
+    """The board dies, the join goes on without it by decision, and loses power as soon as that is granted:
+    what it had of the board is nowhere else.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+        return [
+            (6, lambda: world.kill(self.node(2))),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (8.05, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadAsleep(DeadInput):
+    """The board dies asleep. The join goes on by its promise, and then by decision; it loses power as soon as
+    that is granted, and in its next life nobody promises anything up to the place of the decision.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        join = [v.index for v in self.plan.vertices if v.kind][0]
+
+        def sleep() -> None:
+            world.asleep.add(2)
+            node = self.node(2)
+            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
+
+        return [
+            (6, sleep),
+            (9, lambda: world.kill(self.node(2))),
+            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (11.05, lambda: self.crash(GATEWAY)),
+            (12, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadInLoop(Directed):
+    """A board dies with the source of an operator in a loop. The join of the loop goes on without it, and so
+    does that operator, which takes its feedback still: else it would fill up all buffers of the loop.
+    """
+
+    def process(self) -> Plan:
+        process = sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
+        plan: Plan = process.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        calm = [v.index for v in self.plan.vertices if v.name == "calm_right"][0]
+        return [
+            (5, lambda: self.world.asleep.add(2)),
+            (6, lambda: self.world.call(self.node(2), lambda host: host.instances[calm].ck.now())),
+            (7, lambda: self.world.kill(self.node(2))),
+            (8, lambda: self.move(calm, GATEWAY)),
+            (9, self.close_ended),
+        ]

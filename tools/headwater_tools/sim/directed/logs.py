@@ -1,0 +1,223 @@
+# mypy: disable-error-code="func-returns-value"
+"""Logs and buffers that are full, small or behind."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+from headwater import reserve
+from headwater.batch import Batch
+from headwater.check import check
+from headwater.plan import Plan
+from headwater.process import Affine, Average, Process, Sliding, Spec, Threshold, Union
+
+from ..world import Hardware
+from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
+
+
+class Dropping(Directed):
+    """The way to the lake is cut for longer than the buffer lasts, and its author prefers the newest."""
+
+    def __init__(self, seed: int, seconds: int = 50) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
+        p.lake("relay/shifted", shifted, cap=200, on_full="drop_oldest")
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (30, lambda: self.crash(SPARE)),
+            (31, lambda: self.boot(SPARE)),
+            (45, lambda: self.heal(SPARE, GATEWAY)),
+        ]
+
+
+class Behind(Directed):
+    """A quiet board promised more than it sealed, and comes back where nobody tells it the time."""
+
+    def process(self) -> Plan:
+        p = Process("quiet", checkpoints="ecoc", every=20, level="peer", batch=8, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", most_hz=10, on="left")
+        b = p.source("b", "v:i16", most_hz=10, on="right")
+        p.lake("quiet/both", Union().named("both").on("right", backup=["left", "gateway"])(a, b))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (3, lambda: self.world.asleep.add(1)),
+            (8, lambda: self.crash(1)),
+            (8.1, lambda: [self.cut(1, 0), self.cut(1, 2)]),
+            (8.2, lambda: self.boot(1)),
+            (8.3, lambda: self.world.asleep.clear()),
+            (14, lambda: [self.heal(1, 0), self.heal(1, 2)]),
+        ]
+
+
+class Full(Directed):
+    """The way out of a source's host is cut for longer than its flash lasts."""
+
+    def __init__(self, seed: int, seconds: int = 34) -> None:
+        super().__init__(seed, seconds)
+        noise = random.Random(seed)
+        values = [noise.getrandbits(63) for _ in range(997)]
+
+        def fill(v: int, batch: Batch, taken: int) -> None:
+            for k, column in enumerate(batch.cols):
+                for i in range(batch.n):
+                    column[i] = values[(taken + i) * 7 % 997] ^ k
+
+        self.world.patterns[0] = fill
+
+    def process(self) -> Plan:
+        p = Process("flood", checkpoints="ecoc", every=60, level="peer", batch=30, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=512)
+        fields = " ".join("f%d:i64" % k for k in range(8))
+        values = p.source("values", fields, rate_hz=100, on="left")
+        p.lake("flood/out", values >> Affine().named("out").on("spare", backup=["gateway", "left"]), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (3, lambda: [self.cut(1, 0), self.cut(1, 2)]),
+            (28, lambda: [self.heal(1, 0), self.heal(1, 2)]),
+        ]
+
+
+class DropMove(Dropping):
+    """The same, but the host that dropped dies, and the operator starts elsewhere: the gap goes with it."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (30, lambda: self.world.kill(self.node(SPARE))),
+            (31, lambda: self.move(SHIFTED, LEFT)),
+        ]
+
+
+class ManyOperators(Directed):
+    """So many operators on one board as the check lets be."""
+
+    OPERATORS = 45
+
+    def process(self) -> Plan:
+        plan: Plan | None = None
+        for n in range(self.OPERATORS, 0, -1):
+            p = self.chain(n)
+            if not check(p).errors():
+                plan = p.plan()
+                break
+        assert plan is not None
+        return plan
+
+    def chain(self, n: int) -> Process:
+        p = Process("chain", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
+        p.host("left", heap_kb=4096, flash_kb=2048)
+        stream = p.source("values", "v:i16", rate_hz=20, on="left")
+        for i in range(n):
+            stream = stream >> Affine().named("a%d" % i).on("left")
+        p.lake("chain/out", stream)
+        return p
+
+
+class Sized(Directed):
+    """The log of the board has the least size that the check accepts, and the way out is cut until it is
+    full: nothing raises, and the source accepts again afterwards.
+    """
+
+    OUT_S = (3, 42)
+
+    def __init__(self, seed: int, seconds: int = 60) -> None:
+        super().__init__(seed, seconds)
+        self.world.patterns[0] = partial(_noise, seed)
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware({n: reserve.sectors(plan, n) for n in range(1, len(plan.hosts))})
+
+    def process(self) -> Plan:
+        p = Process("big", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
+        p.host("left", heap_kb=2048, flash_kb=4096)
+        fields = "v:i16 " + " ".join("f%d:i64" % k for k in range(8))
+        values = p.source("values", fields, rate_hz=100, on="left")
+        p.lake("big/out", values >> self.operator().named("out").on("left"))
+        plan: Plan = p.plan()
+        return plan
+
+    def operator(self) -> Spec:
+        return Average(us=20_000_000, field="v")
+
+    def script(self) -> list[tuple[float, Any]]:
+        start, end = self.OUT_S
+        return [(start, lambda: self.cut(LEFT, GATEWAY)), (end, lambda: self.heal(LEFT, GATEWAY))]
+
+
+class SizedLarge(Sized):
+    """With a state of some kilobytes."""
+
+    def operator(self) -> Spec:
+        return Average(us=20_000_000, keep=1024, field="v")
+
+
+class SizedSliding(Sized):
+    """With a state of some hundred bytes that changes with every entry."""
+
+    def operator(self) -> Spec:
+        return Sliding(count=300, step=10, field="v")
+
+
+class SizedWide(Sized):
+    """Two operators of wide elements with long buffers: the reserve is most of the log."""
+
+    def process(self) -> Plan:
+        p = Process("wide", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
+        p.host("left", heap_kb=4096, flash_kb=4096)
+        values = p.source("values", " ".join("f%d:i64" % k for k in range(8)), rate_hz=20, on="left")
+        for name in ("one", "two"):
+            p.lake("wide/" + name, values >> Affine().named(name).on("left"), cap=700)
+        plan: Plan = p.plan()
+        return plan
+
+
+class SizedGreenhouse(Sized):
+    """The process of the README, its link away until the log is full."""
+
+    OUT_S = (10, 220)
+
+    def __init__(self, seed: int, seconds: int = 260) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("greenhouse", checkpoints="ecoc", every=60)
+        p.host("vent", heap_kb=256)
+        air = p.source("air", "centi_c:i16", rate_hz=100, on="vent")
+        mean = air >> Average(seconds=20)
+        p.lake("greenhouse/air", air)
+        p.lake("greenhouse/frost", mean >> Threshold(high=400, low=200), durable="lake", within_ms=5000)
+        plan: Plan = p.plan()
+        return plan
+
+
+def _noise(seed: int, v: int, batch: Batch, taken: int) -> None:
+    """Values that no code makes shorter."""
+    values = _NOISE.setdefault(seed, [random.Random(seed * 997 + i).getrandbits(63) for i in range(997)])
+    for k, column in enumerate(batch.cols):
+        for i in range(batch.n):
+            x = values[(taken + i) * 7 % 997] ^ k
+            column[i] = x if column.typecode == "q" else x & 0x7FFF
+
+
+_NOISE: dict[int, list[int]] = {}

@@ -1,0 +1,143 @@
+# mypy: disable-error-code="func-returns-value"
+"""Operators that start elsewhere, and the instances that they leave behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.plan import Plan
+from headwater.process import Affine, Process
+
+from ..world import SECOND, Node
+from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
+
+
+class Zombie(Directed):
+    """An operator moves while its host is cut off. Its old host starts again and reaches the producer,
+    which the new one just then cannot; and no word of where operators are arrives anywhere. A decision
+    has been taken since, so that what the old instance computes is not what the new one does.
+
+    Only the epoch that the producer remembers stands between the old instance and the log.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.deaf)
+
+    def deaf(self, node: Node) -> None:
+        if node.number != GATEWAY and node.host and self.world.now < 17 * SECOND:
+            node.host._on_where = lambda *_: None
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        return [
+            (5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
+            (6, lambda: self.move(SHIFTED, GATEWAY)),
+            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.configure(SHIFTED, {"offset": 7}))),
+            (10, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
+            (11, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+        ]
+
+
+class ZombieAfterRestart(Zombie):
+    """The same, but the source rests while the operator moves, so that the new instance names nothing that
+    the old one lacks, and the producer restarts: only what first contact wrote into its flash tells of the
+    newer epoch, and the epoch of the checkpoint that it keeps.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        return [
+            (4.5, lambda: world.asleep.add(LEFT)),
+            (5.5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
+            (6, lambda: self.move(SHIFTED, GATEWAY)),
+            (10, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
+            (10.1, lambda: self.configure(SHIFTED, offset=7)),
+            (10.2, lambda: world.crash(self.node(LEFT))),
+            (10.8, lambda: world.boot(self.node(LEFT))),
+            (11, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+            (11.5, lambda: world.asleep.discard(LEFT)),
+        ]
+
+
+class CheckpointLeft(Directed):
+    """Two operators move from a host that lives. At level local their checkpoints are there alone, and nobody
+    is asked: what their producers name tells who has them, after a restart as well.
+    """
+
+    def process(self) -> Plan:
+        p = Process("left", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("spare", backup=["gateway"])
+        p.lake("left/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (10, lambda: self.cut(SPARE, LEFT)),
+            (10.5, lambda: self.crash(LEFT)),
+            (11, lambda: self.boot(LEFT)),
+            (12, lambda: [self.move(v, GATEWAY) for v in self.place]),
+        ]
+
+
+class MovedBack(CheckpointLeft):
+    """They move back to where an old checkpoint of theirs lies, after their source began a new incarnation.
+    What it names is further than that, though it numbers anew.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.move(v, GATEWAY) for v in self.place]),
+            (7, lambda: self.world.erase(self.node(LEFT))),
+            (7.4, lambda: self.boot(LEFT)),
+            (14, lambda: [self.move(v, SPARE) for v in self.place]),
+        ]
+
+
+class CourseLeft(Directed):
+    """A board is cut off from the gateway, and one other host alone has the last checkpoints of its
+    operators: too few to acknowledge them. Then the board is erased. The gateway takes over from earlier,
+    and by decision with a new incarnation of the source, until it loses power; then that other host takes
+    over. What it had itself stood further, on a course that was left.
+    """
+
+    def process(self) -> Plan:
+        p = Process("course", checkpoints="uncoordinated", every=10, level="peers=2", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        clean = values >> Affine().named("clean").on("left", backup=["gateway", "spare"])
+        beats = clean >> Affine().named("beats").on("left", backup=["gateway", "spare"])
+        p.lake("course/beats", beats, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (4.5, lambda: self.world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
+            (5.9, lambda: self.cut(LEFT, GATEWAY)),
+            (6, lambda: self.world.asleep.discard(LEFT)),
+            (8, lambda: [self.world.erase(self.node(LEFT)), self.cut(GATEWAY, SPARE)]),
+            (8.2, lambda: [self.move(v, GATEWAY) for v in self.place]),
+            (8.4, lambda: [self.heal(LEFT, GATEWAY), self.boot(LEFT)]),
+            (9.5, lambda: self.heal(GATEWAY, SPARE)),
+            (14, lambda: self.crash(GATEWAY)),
+            (14.5, lambda: [self.move(v, SPARE) for v in self.place]),
+            (17, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class EpochClash(Directed):
+    """Two hosts are told to take over under one number, while no link is up."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT), self.cut(LEFT, GATEWAY)]),
+            (7, lambda: self.clash(SHIFTED)),
+            (9, lambda: self.heal(LEFT, GATEWAY)),
+            (12, lambda: [self.heal(SPARE, GATEWAY), self.heal(SPARE, LEFT)]),
+        ]
