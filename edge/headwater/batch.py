@@ -11,11 +11,10 @@ from array import array
 
 SPAN_US = (1 << 30) - 1  # offsets inside a batch stay below this: small integers on a board
 
-# Reasons of a hole.
+# Reasons of a hole (texts in reasons.py).
 RESTART = 1  # the board was down, or lost what it had not sealed yet
 LOG_FULL = 2  # the source refused samples: its log had no room
 SENSOR = 3  # the sensor gave nothing, or nonsense
-HOLE_REASONS = {RESTART: "restart", LOG_FULL: "log full", SENSOR: "sensor fault"}
 
 
 class Batch:

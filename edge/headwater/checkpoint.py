@@ -20,7 +20,7 @@
 #   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
 #   - A pending checkpoint that nobody acknowledged is never restored, in no boot.
 
-from . import checkpoint_file
+from . import checkpoint_bytes
 from .instance import WAITING
 from .log import LogFull
 from .plan import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
@@ -124,7 +124,7 @@ class Checkpoints:
         c = self._take(cid, slot)
         if not self._satisfied(c):
             try:
-                self.host.store.put_blob(self.host.blob(inst, slot), checkpoint_file.pending(cid, c.body))
+                self.host.store.put_blob(self.host.blob(inst, slot), checkpoint_bytes.pending(cid, c.body))
             except LogFull:
                 self.host.count(NO_ROOM)
                 self._drop(slot)  # of the one that was replaced
@@ -166,7 +166,7 @@ class Checkpoints:
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
         front = inst.front + inst.past
-        body = checkpoint_file.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state)
+        body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state)
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.
@@ -251,7 +251,7 @@ class Checkpoints:
         if whole and self._behind(c):
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
-        parts = checkpoint_file.permanent(inst.epoch, c.body, self._transfer(c, whole), names)
+        parts = checkpoint_bytes.permanent(inst.epoch, c.body, self._transfer(c, whole), names)
         try:
             self.host.store.put_blob(self.host.blob(inst, 0), parts)
         except LogFull:

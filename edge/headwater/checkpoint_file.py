@@ -1,5 +1,5 @@
-# A stored checkpoint: its bytes, and reading them totally. No other module knows the layout (SPEC.md,
-# "Checkpoints").
+# Reading a stored checkpoint, totally. A board that runs only writes them (checkpoint_bytes.py); no other
+# module than these two knows the layout (SPEC.md, "Checkpoints"):
 #
 #   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body
@@ -13,27 +13,11 @@
 # is never confirmed. What cannot be read gives None, whatever the bytes are.
 
 from . import pack
+from .checkpoint_bytes import FORMAT, head
 from .const import const
+from .position import inputs_of
 
-FORMAT = 2
 _HEAD = const(8)
-
-
-# Bytes of the body. flags: of every input [closed, incarnation, from ts]. front: ts of what was taken last.
-def body(version, pos, outs, flags, changed, front, state):
-    flags = [f if f[0] or f[2] else f[1] for f in flags]
-    return pack.dumps([FORMAT, version, pos, outs, flags, changed, front, state])
-
-
-# The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks, turns];
-# names: of every output port what it knows of its consumers.
-def permanent(epoch, body, parts, names):
-    parts = [p if p[1] else 0 for p in parts]
-    return [_head(epoch, len(body)), body, pack.dumps([parts, names])]
-
-
-def _head(epoch, length):
-    return length.to_bytes(3, "little") + bytes([epoch[1]]) + epoch[0].to_bytes(4, "little")
 
 
 # The epoch that keeps a permanent checkpoint; and the same checkpoint, kept by another one.
@@ -42,15 +26,11 @@ def epoch(data):
 
 
 def kept_by(epoch, data):
-    return [_head(epoch, _length(data)), memoryview(data)[_HEAD:]]
+    return [head(epoch, _length(data)), memoryview(data)[_HEAD:]]
 
 
 def _length(data):
     return int.from_bytes(bytes(data[:3]), "little")
-
-
-def pending(cid, body):
-    return [bytes([len(cid)]), cid, body]
 
 
 # [FORMAT, version, pos, outs, flags, changed, front, state] from the bytes of a body, or None.
@@ -124,11 +104,6 @@ def read_pending(v, data):
     n = 1 + data[0] if data else 0
     found = read_body(v, data[n:])
     return (bytes(data[1:n]), bytes(data[n:]), found) if found else None
-
-
-# Connected inputs of an operator: so many numbers of a position are xi.
-def inputs_of(v):
-    return len([a for a in v.ins if a is not None])
 
 
 def number(x):

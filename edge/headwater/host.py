@@ -11,11 +11,11 @@ import struct
 
 from . import block, wire
 from .batch import Batch
-from .checkpoint_file import inputs_of
 from .const import const
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .once import let_go
 from .plan import OUTSIDE
+from .position import inputs_of
 from .refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
 from .ring import Cursor
 from .seal import OPENED, TAKEN
@@ -124,7 +124,8 @@ class Host:
         from . import starting
 
         starting.start(self, now, site_us, made, again)
-        let_go("starting", "restoring", "wiring", "reserve")
+        made = starting = None  # else they stay while this runs
+        let_go("starting", "restoring", "wiring", "reserve", "checkpoint_file", "packread")
         for inst in self.instances.values():
             for p in inst.ports:
                 y = inst.op.outs[p.number]

@@ -150,4 +150,4 @@ def loads(data):
     try:
         return planread.plan(data)
     finally:
-        let_go("planread")
+        let_go("planread", "packread")

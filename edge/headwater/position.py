@@ -18,3 +18,8 @@ def further(a, b):
 # and lie on a course that the later epoch has left: what was acknowledged of it the later one has seen.
 def newer(a, b):
     return (a[0], rank(a[1])) > (b[0], rank(b[1]))
+
+
+# Connected inputs of an operator: so many numbers of a position are xi.
+def inputs_of(v):
+    return len([a for a in v.ins if a is not None])

@@ -30,18 +30,7 @@ NO_SESSION = 6  # nothing is known of this neighbour's counters yet; it has been
 OPENED = 7  # an opening frame, taken care of
 OLD_PLAN = 8  # genuine, of a plan before ours: Peer.span is (pos, end) of its messages
 OTHER_PLAN = 9  # of a plan this host does not know
-REASONS = (
-    "taken",
-    "malformed",
-    "from another host",
-    "wrong seal",
-    "repeated",
-    "of an earlier boot",
-    "no session yet",
-    "opening",
-    "of an earlier plan",
-    "of an unknown plan",
-)
+_WHYS = 10  # so many; texts in reasons.py
 _WINDOW = 64
 
 
@@ -97,7 +86,7 @@ class Peer:
         self.reply = None  # bytes of an opening frame to send, or None; the caller takes it away
         self.why = TAKEN
         self.span = None
-        self.counts = [0] * len(REASONS)
+        self.counts = [0] * _WHYS
 
     # What the store remembers of the neighbour: log number and highest boot seen. A lower boot of
     # that log stays refused; the counters are asked for all the same.

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from headwater import pack, refusals, wire
+from headwater import pack, reasons, refusals, wire
 from headwater.deploy import AGAIN
 from headwater.seal import OPENED, REASONS, TAKEN, Peer
 
@@ -210,7 +210,7 @@ class Boards:
                 else:
                     self._count("not a message of the site link")
         except wire.FrameError:
-            self._count(refusals.text(refusals.FRAME))
+            self._count(reasons.text(refusals.FRAME))
 
     def _new_life(self, board: Board) -> None:
         """A board that has started again may take what it refused: its flash was erased, or it was given

@@ -19,8 +19,9 @@ from typing import Any
 
 from headwater import block
 from headwater.alphabet import Alphabet
-from headwater.batch import HOLE_REASONS, Batch
+from headwater.batch import Batch
 from headwater.planread import BATCH_MAX
+from headwater.reasons import OF_HOLES
 
 from .names import join, words
 
@@ -148,7 +149,7 @@ class Run:
                 break
             gap[5] = first_us
         if b.hole:
-            reason = HOLE_REASONS.get(b.hole, "reason %d" % b.hole)
+            reason = OF_HOLES.get(b.hole, "reason %d" % b.hole)
             self.gap(b.xi, b.xi, "hole", reason, b.ts - b.back, b.ts)
         else:
             self.columns.add(b, i0, n, arrived_us)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from headwater import plan as plans
-from headwater import refusals
+from headwater import reasons
 from headwater.clock import Clock
 from headwater.plan import Plan
 from headwater.seal import TAKEN
@@ -111,7 +111,7 @@ class Seat:
 
     def dropped(self) -> dict[str, int]:
         """Messages and frames that were refused, by reason."""
-        return {refusals.text(reason): n for reason, n in self.host.dropped.items()}
+        return {reasons.text(reason): n for reason, n in self.host.dropped.items()}
 
     def press(self) -> None:
         """Ask for checkpoints of what is not safe yet: while a process drains, no interval ends any more."""

@@ -22,13 +22,14 @@ PACKAGE = short.PACKAGE
 CORE = "core"
 # What every board that runs an operator has loaded, for all of its life.
 PARTS = (
-    "alphabet batch block checkpoint checkpoint_file clock collection host inputs instance log machine once "
+    "alphabet batch block checkpoint checkpoint_bytes clock collection host inputs instance log machine once "
     "operator pack plan ports position refusals ring seal source wire"
 ).split()
 
 # What most boards load besides, for long or for a moment.
 OFTEN = (
-    "node mqtt secure starting restoring wiring planread arriving once operators/__init__ settings".split()
+    "node mqtt secure starting restoring wiring planread packread checkpoint_file arriving once operators/__init__ "
+    "settings".split()
 )
 
 SMALL = 1 << 30

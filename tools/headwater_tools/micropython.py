@@ -31,6 +31,7 @@ HOST_ONLY = (
     "const",
     "exprparse",
     "cutflash",
+    "reasons",
     "operators/arguments",
     "operators/coefficients",
     "operators/trial",

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwater import block, pack, seal, wire
+from headwater import block, pack, reasons, seal, wire
 from headwater.alphabet import TYPES, Alphabet
 from headwater.batch import Batch
 
@@ -168,7 +168,7 @@ def _seals() -> dict[str, Any]:
 
     def hand(sender: str, frame: bytes, to: Any) -> None:
         taken = to.open(frame)
-        steps.append([sender, frame.hex(), seal.REASONS[to.why]])
+        steps.append([sender, frame.hex(), reasons.OF_SEALS[to.why]])
         assert (taken is not None) == (to.why == seal.TAKEN)
 
     def settle() -> None:

@@ -1,0 +1,39 @@
+# Texts of the numbers by which hosts tell why something is missing or was refused, for whoever shows them to
+# people. No board imports this.
+
+from .batch import LOG_FULL, RESTART, SENSOR
+from .refusals import SEAL
+
+OF_HOLES = {RESTART: "restart", LOG_FULL: "log full", SENSOR: "sensor fault"}
+# By Peer.why.
+OF_SEALS = (
+    "taken",
+    "malformed",
+    "from another host",
+    "wrong seal",
+    "repeated",
+    "of an earlier boot",
+    "no session yet",
+    "opening",
+    "of an earlier plan",
+    "of an unknown plan",
+)
+
+
+# Of a refusal.
+def text(reason):
+    if reason >= SEAL:
+        return "seal: " + OF_SEALS[reason - SEAL]
+    return (
+        "no room in flash",
+        "no room in the heap",
+        "malformed frame",
+        "unknown sender",
+        "unknown edge or operator",
+        "not from a host that may say it",
+        "content that cannot be read",
+        "block that cannot be read",
+        "checkpoint that cannot be read",
+        "a producer holds nothing from where its consumer stands",
+        "belongs to the site link",
+    )[reason]
