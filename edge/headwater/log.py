@@ -34,6 +34,7 @@ from binascii import crc32
 from struct import pack, pack_into, unpack_from
 
 from .const import const
+from .once import let_go
 
 _MAGIC = const(0x014C7748)  # "HwL", version 1
 _HEADER = const(32)
@@ -149,57 +150,17 @@ class Log:
     # Makes an empty log. Whatever was on the device is gone.
     @classmethod
     def format(cls, device, log_number):
-        log = cls(device)
-        for p in range(log._n):
-            if log._header(p):
-                log._erase(p)
-        log.log_number = log_number
-        p = 0
-        while not log._erase(p):
-            log._bad.append(p)
-            p += 1
-            if p > log._n - 5:
-                raise LogError("the device does not erase: it is worn out or not there")
-        log._open(p)
+        from . import mounting
+
+        mounting.format(cls(device), log_number)
 
     # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
     def mount(self):
-        seqs = self._seq
-        self._p = -1
-        for p in range(self._n):
-            seqs[p] = self._header(p)
-        top = max(seqs)
-        lost = []  # what was being opened when power went: it never counted
-        while True:
-            seq = max(seqs)
-            if not seq:
-                raise LogError("no log on this device: format it first")
-            old = 0
-            while seqs[old] != seq:
-                old += 1
-            self._clear()
-            if self._replay(old, True):
-                break
-            seqs[old] = 0
-            lost.append(old)
-        self._settle(old)
-        for p in lost:
-            if p != self._next and p not in self._out:
-                self._out.append(p)
-        if self._next < 0:
-            self._index(old)
-        self._rewrite(old, top + 1)
-        p = self._p
-        pos = self._pos
-        self._clear()
-        if self._replay(p, True) != pos:
-            raise LogError("the flash does not keep what is written: sector %d" % p)
-        self._settle(p)
-        self._index(p)
-        self._pool = {}
-        self._limit()
-        self._count()
-        self._sound = True
+        from . import mounting
+
+        mounting.mount(self)
+        mounting = None
+        let_go("mounting")
 
     # Sector p is in use, whatever was said of it before.
     def _settle(self, p):
@@ -280,97 +241,6 @@ class Log:
         last[key] = max(base, xi + n - 1)
         return xi, n, 14 if kind == _RUN else 26
 
-    # Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
-    # records end, or 0 where it does not count.
-    def _replay(self, p, full):
-        seq = self._header(p)
-        if full:
-            self.log_number = self._number
-        elif self._number != self.log_number:
-            return 0
-        copied = self._copied
-        done = False
-        last = {}
-        place = (-1,)
-        blobs = self._blobs
-        for kind, key, buf, i, end in self._items(p, _HEADER, self._buf):
-            s = self._streams.get(key)
-            here = (seq << 12) + (self._off >> 4)
-            if kind <= _RUN_FAR:
-                base = last.get(key, 0)
-                xi, n, _ = self._span(kind, key, buf, last)
-                if s is not None and here >= s.birth:
-                    if full and xi > base:
-                        s.last = xi + n - 1
-                        if kind == _RUN:
-                            s.ts += unpack_from("<I", buf, 10)[0]
-                        else:
-                            s.ts = unpack_from("<Q", buf, 18)[0]
-                    s.note(p, xi, xi + n - 1)
-            elif kind == _STREAM:
-                xi, ts, live, birth = unpack_from("<QQIQ", buf, i)
-                last[key] = xi
-                if full:
-                    s = self._stream(key)
-                    s.begin(xi, ts, live, birth or here)
-                    s.hi[p] = 0
-            elif kind == _TABLE:
-                if key > 0x7FFF:
-                    done = not copied
-                    if full:
-                        self._listed = self._out + self._bad
-            elif kind == _NOTE:
-                done = done or key
-                if full:
-                    while i < end:
-                        self._said(unpack_from("<H", buf, i)[0])
-                        i += 2
-            elif not full:
-                pass
-            elif kind == _TRIM:
-                if s is not None:
-                    s.first = s.saved = max(s.first, unpack_from("<Q", buf, i)[0])
-            elif kind == _FORGET:
-                self._streams.pop(key, None)
-            elif kind == _FACT:
-                self._facts[key] = bytes(memoryview(buf)[i:end])
-            elif kind == _DROP:
-                self._facts.pop(key, None)
-            elif kind == _BLOB:
-                blobs[key] = (p, self._off, end - i, p, crc32(memoryview(buf)[i:end]))
-            elif kind == _PIECE:
-                self._chain = key
-                if i > 8:
-                    self._oldest = unpack_from("<I", buf, i + 2)[0]
-                elif not unpack_from("<H", buf, i)[0]:
-                    place = (key, p, self._off)
-            elif kind == _CLOSE:
-                chain, size, crc, first, off, to = unpack_from("<HIIHHH", buf, i)
-                off <<= 4
-                if i == 8:
-                    to = p
-                    if chain == place[0]:
-                        _, first, off = place
-                blobs[key] = (first, off, size, to, crc)
-            elif kind == _RENAME:
-                if key in blobs:
-                    blobs[unpack_from("<H", buf, i)[0]] = blobs.pop(key)
-            elif kind == _DROP_BLOB:
-                blobs.pop(key, None)
-        if done:
-            return self._off
-        self._drop_sector(p)
-        return 0
-
-    # A note or table says something of a sector.
-    def _said(self, what):
-        p = what & 0x3FFF
-        self._settle(p)
-        if what & _NEXT:
-            self._next = p
-        elif p not in self._bad:
-            (self._bad if what & _BAD else self._out).append(p)
-
     def _stream(self, key):
         s = self._streams.get(key)
         if s is None:
@@ -380,37 +250,10 @@ class Log:
             self._streams[key] = s
         return s
 
-    # Notes what the sectors other than p hold of streams.
-    def _index(self, p):
-        for q in range(self._n):
-            if q != p and self._seq[q]:
-                void = q == self._next or q in self._out or q in self._bad or self._seq[q] < self._oldest
-                if void or not self._replay(q, False):
-                    self._drop_sector(q)
-
     def _drop_sector(self, p):
         self._seq[p] = 0
         for s in self._streams.values():
             s.hi[p] = 0
-
-    # Copies the records of sector `old` into a fresh one and voids the old one.
-    def _rewrite(self, old, seq):
-        self._p = old
-        p = self._take()
-        self._header(old)
-        seal = self._seal
-        self._begin(p, seq, 1)
-        off = _HEADER
-        while True:
-            buf = self._record(old, off, seal, self._buf)
-            if buf is None:
-                break
-            if self._kind != _NOTE:
-                self._emit(buf, self._end)
-            off += self._total
-        self._drop_sector(old)
-        self._out.append(old)
-        self._say([q for q in self._out + self._bad if q not in self._listed], 1)
 
     # ---- writing ------------------------------------------------------------------------------
 

@@ -12,9 +12,20 @@ from typing import Any
 
 import pytest
 from headwater import log as log_module
+from headwater import mounting
 from headwater.cutflash import CutFlash
 from headwater.log import Log
 from headwater_tools.sweep import SPILL, Step, Sweep
+
+
+@contextmanager
+def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    kept = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, kept)
 
 
 class BlankWithoutErase(Log):
@@ -57,9 +68,15 @@ class LastRecordNotCopied(Log):
 
     _late = None
 
-    def _rewrite(self, old, seq):
-        self._late = b""
-        super()._rewrite(old, seq)
+    def mount(self):
+        rewrite = mounting._rewrite
+
+        def marked(log, old, seq):
+            log._late = b""
+            rewrite(log, old, seq)
+
+        with replaced(mounting, "_rewrite", marked):
+            super().mount()
 
     def _say(self, sectors, closing=0):
         if closing:
@@ -79,14 +96,19 @@ class LastRecordNotCopied(Log):
 class AppendsBehindDoubt(Log):
     """Goes on writing where the valid records of the newest sector end."""
 
-    def _rewrite(self, old, seq):
-        self._header(old)
-        self._seed = seal = self._seal
+    def mount(self):
+        with replaced(mounting, "_rewrite", self._go_on):
+            super().mount()
+
+    @staticmethod
+    def _go_on(log, old, seq):
+        log._header(old)
+        log._seed = seal = log._seal
         off = 32
-        while self._record(old, off, seal, self._buf) is not None:
-            off += self._total
-        self._p = old
-        self._pos = off
+        while log._record(old, off, seal, log._buf) is not None:
+            off += log._total
+        log._p = old
+        log._pos = off
 
 
 class CopyCountsTooEarly(Log):
@@ -201,9 +223,14 @@ class EarlierLifeRead(Log):
 class TableSoundTooEarly(Log):
     """Uses the sector that was being opened although its table never came to its end."""
 
-    def _replay(self, p, full):
-        off = super()._replay(p, full)
-        return off or (32 if full and self._header(p) else 0)
+    def mount(self):
+        replay = mounting._replay
+
+        def kept(log, p, full):
+            return replay(log, p, full) or (32 if full and log._header(p) else 0)
+
+        with replaced(mounting, "_replay", kept):
+            super().mount()
 
 
 class LivePartNotWalked(Log):
@@ -252,16 +279,6 @@ def test_the_short_lives_are_green_without_a_defect(steps: list[Step]) -> None:
     assert swept(Log, steps, 41) == 0
 
 
-@contextmanager
-def replaced(name: str, value: Any) -> Iterator[None]:
-    kept = getattr(log_module, name)
-    setattr(log_module, name, value)
-    try:
-        yield
-    finally:
-        setattr(log_module, name, kept)
-
-
 class Unseeded(Log):
     """Seals records without the seal of their sector."""
 
@@ -295,5 +312,6 @@ def test_without_the_seed_a_record_of_an_earlier_sequence_is_taken(make: Any, ta
 
 
 def test_the_sweep_turns_red_when_no_crc_is_checked() -> None:
-    with replaced("crc32", lambda data, seed=0: 0x12345678):
+    same = lambda data, seed=0: 0x12345678  # noqa: E731
+    with replaced(log_module, "crc32", same), replaced(mounting, "crc32", same):
         assert swept(Log) > 0

@@ -28,7 +28,7 @@ PARTS = (
 
 # What most boards load besides, for long or for a moment.
 OFTEN = (
-    "node mqtt secure starting restoring wiring planread packread checkpoint_file arriving once operators/__init__ "
+    "node mqtt secure mounting starting restoring wiring planread packread checkpoint_file arriving once operators/__init__ "
     "settings".split()
 )
 

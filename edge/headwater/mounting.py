@@ -1,0 +1,203 @@
+# A log begins: an empty one is made, or the one on the device is found and made fit for use. See log.py.
+
+from binascii import crc32
+from struct import unpack_from
+
+from .const import const
+from .log import LogError
+
+# As in log.py, which explains them: on a board such names are no globals that could be imported.
+_HEADER = const(32)
+_RUN = const(1)
+_RUN_FAR = const(2)
+_STREAM = const(3)
+_TRIM = const(4)
+_FORGET = const(5)
+_FACT = const(6)
+_DROP = const(7)
+_BLOB = const(8)
+_PIECE = const(9)
+_CLOSE = const(10)
+_RENAME = const(11)
+_DROP_BLOB = const(12)
+_TABLE = const(13)
+_NOTE = const(14)
+_NEXT = const(0x4000)
+_BAD = const(0x8000)
+
+
+# Makes an empty log. Whatever was on the device is gone.
+def format(log, log_number):
+    for p in range(log._n):
+        if log._header(p):
+            log._erase(p)
+    log.log_number = log_number
+    p = 0
+    while not log._erase(p):
+        log._bad.append(p)
+        p += 1
+        if p > log._n - 5:
+            raise LogError("the device does not erase: it is worn out or not there")
+    log._open(p)
+
+
+# Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
+def mount(log):
+    seqs = log._seq
+    log._p = -1
+    for p in range(log._n):
+        seqs[p] = log._header(p)
+    top = max(seqs)
+    lost = []  # what was being opened when power went: it never counted
+    while True:
+        seq = max(seqs)
+        if not seq:
+            raise LogError("no log on this device: format it first")
+        old = 0
+        while seqs[old] != seq:
+            old += 1
+        log._clear()
+        if _replay(log, old, True):
+            break
+        seqs[old] = 0
+        lost.append(old)
+    log._settle(old)
+    for p in lost:
+        if p != log._next and p not in log._out:
+            log._out.append(p)
+    if log._next < 0:
+        _index(log, old)
+    _rewrite(log, old, top + 1)
+    p = log._p
+    pos = log._pos
+    log._clear()
+    if _replay(log, p, True) != pos:
+        raise LogError("the flash does not keep what is written: sector %d" % p)
+    log._settle(p)
+    _index(log, p)
+    log._pool = {}
+    log._limit()
+    log._count()
+    log._sound = True
+
+
+# Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
+# records end, or 0 where it does not count.
+def _replay(log, p, full):
+    seq = log._header(p)
+    if full:
+        log.log_number = log._number
+    elif log._number != log.log_number:
+        return 0
+    copied = log._copied
+    done = False
+    last = {}
+    place = (-1,)
+    blobs = log._blobs
+    for kind, key, buf, i, end in log._items(p, _HEADER, log._buf):
+        s = log._streams.get(key)
+        here = (seq << 12) + (log._off >> 4)
+        if kind <= _RUN_FAR:
+            base = last.get(key, 0)
+            xi, n, _ = log._span(kind, key, buf, last)
+            if s is not None and here >= s.birth:
+                if full and xi > base:
+                    s.last = xi + n - 1
+                    if kind == _RUN:
+                        s.ts += unpack_from("<I", buf, 10)[0]
+                    else:
+                        s.ts = unpack_from("<Q", buf, 18)[0]
+                s.note(p, xi, xi + n - 1)
+        elif kind == _STREAM:
+            xi, ts, live, birth = unpack_from("<QQIQ", buf, i)
+            last[key] = xi
+            if full:
+                s = log._stream(key)
+                s.begin(xi, ts, live, birth or here)
+                s.hi[p] = 0
+        elif kind == _TABLE:
+            if key > 0x7FFF:
+                done = not copied
+                if full:
+                    log._listed = log._out + log._bad
+        elif kind == _NOTE:
+            done = done or key
+            if full:
+                while i < end:
+                    _said(log, unpack_from("<H", buf, i)[0])
+                    i += 2
+        elif not full:
+            pass
+        elif kind == _TRIM:
+            if s is not None:
+                s.first = s.saved = max(s.first, unpack_from("<Q", buf, i)[0])
+        elif kind == _FORGET:
+            log._streams.pop(key, None)
+        elif kind == _FACT:
+            log._facts[key] = bytes(memoryview(buf)[i:end])
+        elif kind == _DROP:
+            log._facts.pop(key, None)
+        elif kind == _BLOB:
+            blobs[key] = (p, log._off, end - i, p, crc32(memoryview(buf)[i:end]))
+        elif kind == _PIECE:
+            log._chain = key
+            if i > 8:
+                log._oldest = unpack_from("<I", buf, i + 2)[0]
+            elif not unpack_from("<H", buf, i)[0]:
+                place = (key, p, log._off)
+        elif kind == _CLOSE:
+            chain, size, crc, first, off, to = unpack_from("<HIIHHH", buf, i)
+            off <<= 4
+            if i == 8:
+                to = p
+                if chain == place[0]:
+                    _, first, off = place
+            blobs[key] = (first, off, size, to, crc)
+        elif kind == _RENAME:
+            if key in blobs:
+                blobs[unpack_from("<H", buf, i)[0]] = blobs.pop(key)
+        elif kind == _DROP_BLOB:
+            blobs.pop(key, None)
+    if done:
+        return log._off
+    log._drop_sector(p)
+    return 0
+
+
+# A note or table says something of a sector.
+def _said(log, what):
+    p = what & 0x3FFF
+    log._settle(p)
+    if what & _NEXT:
+        log._next = p
+    elif p not in log._bad:
+        (log._bad if what & _BAD else log._out).append(p)
+
+
+# Notes what the sectors other than p hold of streams.
+def _index(log, p):
+    for q in range(log._n):
+        if q != p and log._seq[q]:
+            void = q == log._next or q in log._out or q in log._bad or log._seq[q] < log._oldest
+            if void or not _replay(log, q, False):
+                log._drop_sector(q)
+
+
+# Copies the records of sector `old` into a fresh one and voids the old one.
+def _rewrite(log, old, seq):
+    log._p = old
+    p = log._take()
+    log._header(old)
+    seal = log._seal
+    log._begin(p, seq, 1)
+    off = _HEADER
+    while True:
+        buf = log._record(old, off, seal, log._buf)
+        if buf is None:
+            break
+        if log._kind != _NOTE:
+            log._emit(buf, log._end)
+        off += log._total
+    log._drop_sector(old)
+    log._out.append(old)
+    log._say([q for q in log._out + log._bad if q not in log._listed], 1)
