@@ -132,7 +132,6 @@ class Host:
                 self.batch(y.alphabet)
                 if not inst.op.ONE_TO_ONE:
                     y.at = y.at  # made now, while there is room in one piece
-                    p.ring.make_at()
         self.pump()
 
     # Run operator v here from now on, under a new epoch.
@@ -691,7 +690,9 @@ class Host:
                 return
             nxt = m[4]
             if not port.vertex.kind and inc == port.inc and nxt > port.ring.last + 1:
-                self.sources[edge.src].begin_again()  # more than it knows: it lost its numbering
+                from . import restoring
+
+                restoring.begin_again(self.sources[edge.src])  # more than it knows: it lost its numbering
             port.on_hello(r, nxt)
             r.progress_us = self.now
             self._answer(port, r)
@@ -710,7 +711,9 @@ class Host:
                 r.cur = Cursor(m[4])
         elif kind == wire.SAFE:
             if not port.vertex.kind and m[4] > port.ring.last:
-                self.sources[edge.src].begin_again()  # as above
+                from . import restoring
+
+                restoring.begin_again(self.sources[edge.src])  # as above
                 return
             if port.on_safe(r, epoch, m[4], m[5], m[6], m[7]):
                 self.stale.add(edge.src)

@@ -541,10 +541,7 @@ class Log:
         elif walks > _WALKS and self._free < want:
             self._probed = 0
         while (
-            (self._free < want or self._loose < loose)
-            and self._free > 1
-            and walks
-            and self._probed < self._n
+            (self._free < want or self._loose < loose) and self._free > 1 and walks and self._probed < self._n
         ):
             self._probe = p = (self._probe + 1) % self._n
             self._probed += 1

@@ -18,8 +18,8 @@ from .plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
 
-_F_READER = 0x1000  # fact: what a port knows of the consumer of an edge
-_F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe there yet
+F_READER = 0x1000  # fact: what a port knows of the consumer of an edge
+F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe there yet
 
 GAP_FULL = 1  # dropped by the edge's declared policy
 GAP_GIVEN_UP = 2  # an operator gave up regenerating
@@ -65,6 +65,7 @@ class OutPort:
         # safe by consumers that wait for it.
         loops = any([e.cyclic for e in edges])
         self.spills = logged or (not loops and any([e.policy == SPILL for e in edges]))
+        self.drops = any([e.policy == DROP_OLDEST for e in edges])
         self.source = not vertex.kind
         batch = host.plan.batch
         cap = 0
@@ -103,19 +104,6 @@ class OutPort:
                 first = g[0] - 1
         return first
 
-    # Outputs that lay in the flash of another board only are lost with it, as their author accepted:
-    # the lake is told.
-    def give_up_lost(self):
-        first = self.first()
-        for r in self.readers:
-            if r.edge.dst == OUTSIDE and r.edge.durable == FLASH and r.safe < first:
-                self.declare_gap(r, r.safe + 1, first, GAP_GIVEN_UP)
-
-    # Whether one more gap, from `first` on, can be declared now.
-    def may_declare(self, r, first, reason):
-        gaps = r.gaps
-        return len(gaps) < GAPS_MAX or (gaps[-1][1] + 1 == first and gaps[-1][2] == reason)
-
     def reader(self, edge):
         for r in self.readers:
             if r.edge is edge:
@@ -132,7 +120,10 @@ class OutPort:
             self._spill(n)
         if ring.room() >= n:
             return True
-        self._drop(n)
+        if self.drops:
+            from . import gaps
+
+            gaps.make_room(self, n)
         return ring.room() >= n
 
     # What the log holds need not stay in the ring.
@@ -185,32 +176,6 @@ class OutPort:
             return False
         self.sealed = batch.xi + n - 1
         return True
-
-    # A full edge to the lake may drop, if its author said so; the gap is logged before it is told.
-    def _drop(self, n):
-        ring = self.ring
-        for r in self.readers:
-            e = r.edge
-            if e.dst != OUTSIDE or e.policy != DROP_OLDEST or not ring.count:
-                continue
-            others = [q.safe for q in self.readers if q is not r]
-            upto = min(others + [ring.last, max(ring.first + n, ring.chunk_end())])
-            if upto > r.safe and self.may_declare(r, r.safe + 1, GAP_FULL):
-                self.declare_gap(r, r.safe + 1, upto, GAP_FULL)
-                self.trim()
-
-    # From now on the lake learns of these entries as a gap; nobody waits for them.
-    def declare_gap(self, r, first, last, reason):
-        gaps = r.gaps
-        if gaps and gaps[-1][1] + 1 == first and gaps[-1][2] == reason:
-            gaps[-1][1] = last
-        else:
-            gaps.append([first, last, reason])
-        self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(gaps))
-        if last > r.safe:
-            r.safe = last
-        if r.cur.xi >= first - 1 and r.cur.xi < last:
-            r.cur.xi = first - 1
 
     # Take n entries that the operator just produced.
     def append(self, batch, n):
@@ -358,7 +323,7 @@ class OutPort:
                 r.holders = tuple(holders)
             while r.gaps and r.gaps[0][1] <= r.safe and r.gaps[0][1] <= xi:
                 r.gaps.pop(0)
-                self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
+                self.host.store.put(F_GAPS + r.edge.index, pack.dumps(r.gaps))
             # A restart must not know an older name than the log was trimmed for. What the lake has need
             # not be remembered to the entry: it has no name, and is told again after a restart.
             if self.spills and (r.edge.dst != OUTSIDE or r.safe - r.saved >= self.host.plan.every):
@@ -373,71 +338,10 @@ class OutPort:
         rec = self.record(r)
         if not self.spills:
             rec[4:] = [0, [], []]
-        self.host.store.put(_F_READER + r.edge.index, pack.dumps(rec))
+        self.host.store.put(F_READER + r.edge.index, pack.dumps(rec))
 
     def record(self, r):
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
-
-    # What a restart, or a checkpoint taken elsewhere, knows of the readers, and of what the lake was not
-    # told yet: a gap that is declared counts as safe, so whoever goes on from there must tell it.
-    def adopt(self, rec, gaps=()):
-        for r in self.readers:
-            if r.edge.index == rec[0] and rec[1] == self.inc:
-                if (rec[2], rec[3]) > r.epoch:
-                    r.epoch = (rec[2], rec[3])
-                r.safe = max(r.safe, rec[4])
-                if further(rec[5], r.name):
-                    r.name = rec[5]
-                    r.holders = tuple(rec[6])
-                for gap in gaps:
-                    self._adopt_gap(r, gap)
-
-    def _adopt_gap(self, r, gap):
-        for had in r.gaps:
-            if had[0] <= gap[0] and gap[1] <= had[1]:
-                return
-        r.gaps = [had for had in r.gaps if not (gap[0] <= had[0] and had[1] <= gap[1])] + [list(gap)]
-        r.gaps.sort()
-        self.host.store.put(_F_GAPS + r.edge.index, pack.dumps(r.gaps))
-
-    # What this host declared in an earlier epoch of the operator: the checkpoint that it goes on from
-    # knows what still has to be told.
-    def forget_gaps(self):
-        for r in self.readers:
-            r.gaps = []
-            self.host.store.drop(_F_GAPS + r.edge.index)
-
-    # After a restart: facts of the readers, and the part of the stream that lies in the log.
-    def mount(self):
-        store = self.host.store
-        for r in self.readers:
-            data = store.get(_F_READER + r.edge.index)
-            if data:
-                self.adopt(pack.loads(data))
-            data = store.get(_F_GAPS + r.edge.index)
-            if data:
-                r.gaps = pack.loads(data)
-        if self.spills:
-            self.sealed = store.tail(self.stream)[0]
-            for r in self.readers:
-                if r.edge.dst == OUTSIDE and self.sealed:
-                    r.safe = max(r.safe, store.first(self.stream) - 1)
-
-    # A new incarnation: nothing of the old one is left here.
-    def restart(self):
-        self.host.packed = None
-        self.host.store.forget(self.stream)
-        self.ring.reset(0)
-        self.sealed = self.trim_to = 0
-        self.crs = []
-        for r in self.readers:
-            r.safe = r.got = 0
-            r.cur = Cursor()
-            r.name = []
-            r.holders = ()
-            r.live = False
-            self.save(r)
-        self.forget_gaps()
 
     # Up to where a checkpoint need not carry what reader r has not made safe: with level "local" what the
     # log holds is as safe as the checkpoint.

@@ -1,11 +1,16 @@
 # An operator goes back, or ahead, to a checkpoint: its state, its inputs, its outputs with the
 # transfer state that the checkpoint carries, and what its producers' names were then.
 
-from . import block, checkpoint_file, operators, pack, wiring
-from .host import DECISION, F_OP, UNSETTLED, UNTOLD
+from . import block, operators, pack
+from .batch import RESTART
+from .host import DECISION, F_INC, F_OP, UNSETTLED, UNTOLD
 from .instance import ASKING
 from .operator import OperatorError
+from .plan import FLASH, OUTSIDE
+from .ports import F_GAPS, F_READER, GAP_GIVEN_UP
+from .position import further
 from .refusals import CHECKPOINT
+from .ring import Cursor
 
 
 def made(host, v):
@@ -15,6 +20,8 @@ def made(host, v):
 # Bring an instance to the permanent checkpoint in `data`. False, and nothing has changed, where it cannot
 # be read: then it is as if there were none.
 def restore(host, inst, data):
+    from . import checkpoint_file
+
     found = checkpoint_file.read_permanent(inst.vertex, data)
     op = found and _operator(host, inst, found[0])
     if not op or not _whole(host, inst, found[0][3], found[1]):
@@ -47,9 +54,9 @@ def restore(host, inst, data):
             w.n = 0
         p.ring.tail = None
         for rec in names[p.number]:
-            p.adopt(rec, rec[7])
+            adopt(p, rec, rec[7])
         p.trim()
-        p.give_up_lost()
+        give_up_lost(p)
     inst.ck.pos = body[2]
     inst.made = checkpoint_file.epoch(data)
     return True
@@ -108,6 +115,8 @@ def _set(host, inst, body, op):
 
 # A pending checkpoint turned out to be acknowledged: go on from there.
 def from_pending(host, inst, c):
+    from . import checkpoint_file
+
     body = checkpoint_file.read_body(inst.vertex, c.body)
     _set(host, inst, body, _operator(host, inst, body))
     for p in inst.ports:
@@ -119,6 +128,8 @@ def from_pending(host, inst, c):
 
 # It stands elsewhere than before: its producers and consumers are spoken to again.
 def reconnect(host, inst):
+    from . import wiring
+
     for e in inst.inputs:
         wiring.connect(host, e)
     for p in inst.ports:
@@ -145,3 +156,89 @@ def note_running(host, inst):
     if active == 1 and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
         active = UNSETTLED
     note(host, inst.vertex.index, inst.epoch, active)
+
+
+# What a restart, or a checkpoint taken elsewhere, knows of the readers, and of what the lake was not
+# told yet: a gap that is declared counts as safe, so whoever goes on from there must tell it.
+def adopt(port, rec, gaps=()):
+    for r in port.readers:
+        if r.edge.index == rec[0] and rec[1] == port.inc:
+            if (rec[2], rec[3]) > r.epoch:
+                r.epoch = (rec[2], rec[3])
+            r.safe = max(r.safe, rec[4])
+            if further(rec[5], r.name):
+                r.name = rec[5]
+                r.holders = tuple(rec[6])
+            for gap in gaps:
+                _adopt_gap(port, r, gap)
+
+
+def _adopt_gap(port, r, gap):
+    for had in r.gaps:
+        if had[0] <= gap[0] and gap[1] <= had[1]:
+            return
+    r.gaps = [had for had in r.gaps if not (gap[0] <= had[0] and had[1] <= gap[1])] + [list(gap)]
+    r.gaps.sort()
+    port.host.store.put(F_GAPS + r.edge.index, pack.dumps(r.gaps))
+
+
+# What this host declared in an earlier epoch of the operator: the checkpoint that it goes on from
+# knows what still has to be told.
+def forget_gaps(port):
+    for r in port.readers:
+        r.gaps = []
+        port.host.store.drop(F_GAPS + r.edge.index)
+
+
+# After a restart: facts of the readers, and the part of the stream that lies in the log.
+def mount(port):
+    store = port.host.store
+    for r in port.readers:
+        data = store.get(F_READER + r.edge.index)
+        if data:
+            adopt(port, pack.loads(data))
+        data = store.get(F_GAPS + r.edge.index)
+        if data:
+            r.gaps = pack.loads(data)
+    if port.spills:
+        port.sealed = store.tail(port.stream)[0]
+        for r in port.readers:
+            if r.edge.dst == OUTSIDE and port.sealed:
+                r.safe = max(r.safe, store.first(port.stream) - 1)
+
+
+# A new incarnation: nothing of the old one is left here.
+def _restart(port):
+    port.host.packed = None
+    port.host.store.forget(port.stream)
+    port.ring.reset(0)
+    port.sealed = port.trim_to = 0
+    port.crs = []
+    for r in port.readers:
+        r.safe = r.got = 0
+        r.cur = Cursor()
+        r.name = []
+        r.holders = ()
+        r.live = False
+        port.save(r)
+    forget_gaps(port)
+
+
+# Outputs that lay in the flash of another board only are lost with it, as their author accepted:
+# the lake is told.
+def give_up_lost(port):
+    first = port.first()
+    for r in port.readers:
+        if r.edge.dst == OUTSIDE and r.edge.durable == FLASH and r.safe < first:
+            from . import gaps
+
+            gaps.declare(port, r, r.safe + 1, first, GAP_GIVEN_UP)
+
+
+# The numbering was lost: somebody knows entries of this incarnation that were never given here.
+def begin_again(source):
+    port = source.port
+    port.inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
+    port.host.store.put(F_INC + source.vertex.index, port.inc.to_bytes(8, "little"))
+    _restart(port)
+    source.why = RESTART

@@ -9,9 +9,6 @@
 
 from .batch import LOG_FULL, RESTART, Batch
 from .block import bound
-from .host import F_INC
-from .plan import DROP_OLDEST, OUTSIDE
-from .ports import GAP_FULL
 
 
 class Source:
@@ -94,15 +91,11 @@ class Source:
 
     # The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
     def _drop(self, port):
-        for r in port.readers:
-            if r.edge.dst == OUTSIDE and r.edge.policy == DROP_OLDEST:
-                others = [q.safe for q in port.readers if q is not r]
-                upto = min(others + [port.ring.last, max(r.safe, port.first()) + 8 * self.host.plan.batch])
-                if upto > r.safe and port.may_declare(r, r.safe + 1, GAP_FULL):
-                    port.declare_gap(r, r.safe + 1, upto, GAP_FULL)
-                    port.trim()
-                    return True
-        return False
+        if not port.drops:
+            return False
+        from . import gaps
+
+        return gaps.let_oldest_go(port)
 
     # Time passes without a sample. An irregular source promises that nothing earlier will come.
     def tick(self):
@@ -118,11 +111,3 @@ class Source:
             self.port.bound = ts
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1
-
-    # The numbering was lost: somebody knows entries of this incarnation that were never given here.
-    def begin_again(self):
-        port = self.port
-        port.inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
-        self.host.store.put(F_INC + self.vertex.index, port.inc.to_bytes(8, "little"))
-        port.restart()
-        self.why = RESTART

@@ -1,11 +1,15 @@
 # How a host begins, or begins again: everything comes from its store.
+#
+# On a board this is when the most code is loaded, so what a step needs alone is taken in there, and goes
+# before the next.
 
-from . import checkpoint_file, pack, reserve, restoring, wire, wiring
+from . import pack, wire
 from .checkpoint import Checkpoint, Checkpoints
 from .clock import Floor
 from .host import DEPLOYMENT, F_AGAIN, F_BOOT, F_FLOOR, F_INC, F_OP, F_WHERE, LEARN, LOST, PERMANENT, Link
 from .inputs import InEdge
 from .instance import ASKING, RUNNING, WAITING, Instance
+from .once import let_go
 from .plan import ECOC, FLASH, OUTSIDE
 from .ports import OutPort
 from .position import further, rank
@@ -22,6 +26,8 @@ def start(host, now, site_us, made, again):
     store = host.store
     plan = host.plan
     me = host.me
+    sizes = _sizes(host)
+    let_go("reserve")
     data = store.get(F_BOOT)
     host.boot_number = (int.from_bytes(data, "little") if data else 0) + 1
     store.put(F_BOOT, host.boot_number.to_bytes(4, "little"))
@@ -49,8 +55,6 @@ def start(host, now, site_us, made, again):
         host.again = bytearray(data)
     host.unlearned = [i for i in range(len(host.again)) if host.again[i] & LEARN]
     for v in plan.vertices:
-        if v.kind and me in plan.keepers(v.index):
-            host.largest[v.index] = reserve.checkpoint_bytes(plan, v)
         data = store.get(F_WHERE + v.index)
         if data:
             host.where[v.index] = tuple(pack.loads(data))
@@ -83,8 +87,11 @@ def start(host, now, site_us, made, again):
         for e in plan.edges:
             if e.dst == OUTSIDE:
                 _end(host, e)
+    let_go("restoring", "checkpoint_file", "packread")
+    from . import wiring
+
     wiring.wire(host)
-    store.ensure_reserve(reserve.blobs(plan, me, store.blob_size(DEPLOYMENT)))
+    store.ensure_reserve(sizes)
     for inst in list(host.instances.values()):
         if inst.unsettled:
             from . import transfer
@@ -95,6 +102,8 @@ def start(host, now, site_us, made, again):
     for inst in list(host.instances.values()):
         if inst.first:
             inst.status = RUNNING
+            from . import restoring
+
             restoring.note_running(host, inst)
             for e in inst.inputs:
                 if not e.contact:
@@ -107,11 +116,24 @@ def start(host, now, site_us, made, again):
         link.want(wire.BEAT, 0, host._state(), host.boot_number)
 
 
+# What the log must have room for; and how large a checkpoint gets that is kept here.
+def _sizes(host):
+    from . import reserve
+
+    plan = host.plan
+    for v in plan.vertices:
+        if v.kind and host.me in plan.keepers(v.index):
+            host.largest[v.index] = reserve.checkpoint_bytes(plan, v)
+    return reserve.blobs(plan, host.me, host.store.blob_size(DEPLOYMENT))
+
+
 def _source(host, v):
+    from . import restoring
+
     port = OutPort(host, v, 0, host.plan.outs(v.index, 0), True)
     data = host.store.get(F_INC + v.index)
     port.inc = int.from_bytes(data, "little") if data else host.store.log_number
-    port.mount()
+    restoring.mount(port)
     last, ts = host.store.tail(port.stream)
     port.ring.reset(last)
     port.bound = ts
@@ -123,6 +145,8 @@ def _source(host, v):
 # An operator of this host: from its permanent checkpoint, or from its first state. anew: under a new
 # epoch; what an earlier one left here beside the checkpoint does not count.
 def operator(host, v, epoch, op=None, anew=False):
+    from . import restoring
+
     plan = host.plan
     inputs = [InEdge(host, e, v.ins[e.dport], None) for e in plan.ins(v.index)]
     for e in inputs:
@@ -133,16 +157,20 @@ def operator(host, v, epoch, op=None, anew=False):
         edges = plan.outs(v.index, k)
         logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
         ports.append(OutPort(host, v, k, edges, logged))
-    inst = Instance(host, v, op or restoring.made(host, v), inputs, ports)
+    op = op or restoring.made(host, v)
+    inst = Instance(host, v, op, inputs, ports)
+    if not op.ONE_TO_ONE:
+        for p in ports:
+            p.ring.make_at()  # now, while there is room in one piece
     inst.epoch = epoch
     inst.ck = Checkpoints(host, inst)
     for e in inputs:
         e.sink = inst
         host.inputs[e.edge.index] = e
     for p in ports:
-        p.mount()
+        restoring.mount(p)
         if anew:
-            p.forget_gaps()
+            restoring.forget_gaps(p)
         host.ports[(v.index, p.number)] = p
     host.instances[v.index] = inst
     if anew:
@@ -168,6 +196,8 @@ def operator(host, v, epoch, op=None, anew=False):
 
 
 def _pending(host, inst, data, slot):
+    from . import checkpoint_file
+
     found = checkpoint_file.read_pending(inst.vertex, data)
     if not found:
         host.count(CHECKPOINT)

@@ -17,7 +17,8 @@ from typing import Any
 
 from headwater import pack, reasons, refusals, wire
 from headwater.deploy import AGAIN
-from headwater.seal import OPENED, REASONS, TAKEN, Peer
+from headwater.reasons import OF_SEALS
+from headwater.seal import OPENED, TAKEN, Peer
 
 from . import Trouble
 from .keys import Keys
@@ -193,7 +194,7 @@ class Boards:
             span = peer.open(frame)
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
-                self._count("seal: " + REASONS[peer.why])
+                self._count("seal: " + OF_SEALS[peer.why])
                 return
             board.heard = self.monotonic()
             board.seen_us = self.site_us()

@@ -2,7 +2,7 @@
 
 import json
 
-from headwater import seal, wire
+from headwater import reasons, seal, wire
 from headwater.seal import Peer, hmac, pair_key
 
 PLAN = b"thisplan"
@@ -111,7 +111,7 @@ def test_golden_life_is_lived_byte_for_byte():
         if reason == "of an earlier plan":
             to.use_plan(plan, (bytes.fromhex(life["old plan"]),))
         taken = to.open(frame)
-        assert seal.REASONS[to.why] == reason, at
+        assert reasons.OF_SEALS[to.why] == reason, at
         assert (taken is not None) == (reason == "taken")
     assert opened == 3
 

@@ -311,7 +311,7 @@ DEFECTS = [
     Defect(
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
-        [(OutPort, "adopt", "if further(rec[5], r.name):", "if False:")],
+        [(restoring, "adopt", "if further(rec[5], r.name):", "if False:")],
         ["checkpoint left"],
     ),
     Defect(

@@ -28,8 +28,8 @@ PARTS = (
 
 # What most boards load besides, for long or for a moment.
 OFTEN = (
-    "node mqtt secure mounting starting restoring wiring planread packread checkpoint_file arriving once operators/__init__ "
-    "settings".split()
+    "node mqtt secure mounting starting restoring wiring planread packread checkpoint_file arriving once "
+    "operators/__init__ settings".split()
 )
 
 SMALL = 1 << 30

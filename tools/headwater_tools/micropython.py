@@ -37,7 +37,7 @@ HOST_ONLY = (
     "operators/trial",
 )
 # Of those, the ones that tests under MicroPython use all the same.
-TEST_ONLY = ("const", "cutflash", "operators/coefficients", "operators/trial")
+TEST_ONLY = ("const", "cutflash", "reasons", "operators/coefficients", "operators/trial")
 
 
 def modules(tests: bool = True) -> dict[str, Path]:

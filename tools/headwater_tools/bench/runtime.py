@@ -425,7 +425,8 @@ def chain(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) 
 
 
 SP1_STAYS = ("core", "operators/__init__", "operators/fields", "operators/fir", "operators/qrs")
-SP1_STARTS = ("planread", "packread", "mounting", "starting", "restoring", "checkpoint_file", "reserve", "wiring")  # gone again when the host has started
+# Gone again when the host has started.
+SP1_STARTS = "planread packread mounting starting restoring checkpoint_file reserve wiring".split()
 
 
 def code_size(say: Callable[[str], None]) -> list[Measure]:

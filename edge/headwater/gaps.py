@@ -1,0 +1,53 @@
+# Gaps: what an edge to the lake drops by the policy of its author, or what is lost for good. A gap is logged
+# before it is told, and nobody waits for its entries.
+
+from . import pack
+from .plan import DROP_OLDEST, OUTSIDE
+from .ports import F_GAPS, GAP_FULL, GAPS_MAX
+
+
+# Whether one more gap, from `first` on, can be declared now.
+def may_declare(r, first, reason):
+    gaps = r.gaps
+    return len(gaps) < GAPS_MAX or (gaps[-1][1] + 1 == first and gaps[-1][2] == reason)
+
+
+# From now on the lake learns of these entries as a gap; nobody waits for them.
+def declare(port, r, first, last, reason):
+    gaps = r.gaps
+    if gaps and gaps[-1][1] + 1 == first and gaps[-1][2] == reason:
+        gaps[-1][1] = last
+    else:
+        gaps.append([first, last, reason])
+    port.host.store.put(F_GAPS + r.edge.index, pack.dumps(gaps))
+    if last > r.safe:
+        r.safe = last
+    if r.cur.xi >= first - 1 and r.cur.xi < last:
+        r.cur.xi = first - 1
+
+
+# A full edge to the lake may drop, if its author said so; the gap is logged before it is told.
+def make_room(port, n):
+    ring = port.ring
+    for r in port.readers:
+        e = r.edge
+        if e.dst != OUTSIDE or e.policy != DROP_OLDEST or not ring.count:
+            continue
+        others = [q.safe for q in port.readers if q is not r]
+        upto = min(others + [ring.last, max(ring.first + n, ring.chunk_end())])
+        if upto > r.safe and may_declare(r, r.safe + 1, GAP_FULL):
+            declare(port, r, r.safe + 1, upto, GAP_FULL)
+            port.trim()
+
+
+# The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
+def let_oldest_go(port):
+    for r in port.readers:
+        if r.edge.dst == OUTSIDE and r.edge.policy == DROP_OLDEST:
+            others = [q.safe for q in port.readers if q is not r]
+            upto = min(others + [port.ring.last, max(r.safe, port.first()) + 8 * port.host.plan.batch])
+            if upto > r.safe and may_declare(r, r.safe + 1, GAP_FULL):
+                declare(port, r, r.safe + 1, upto, GAP_FULL)
+                port.trim()
+                return True
+    return False
