@@ -1,7 +1,7 @@
 """Entries taken, and taken again: what a restart, a move or a jump to another checkpoint costs in work.
 
-An entry counts as taken again each time that an operator, or the lake's end, takes it after any instance of the same
-operator took it before, on whatever host.
+An entry counts as taken again each time that an operator, or the lake's end, takes it after any instance of
+the same operator took it before, on whatever host.
 """
 
 from __future__ import annotations

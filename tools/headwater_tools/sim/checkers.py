@@ -27,9 +27,9 @@ class Sameness:
 
     A decision may be taken at a place that some life has passed without it, as long as nobody has taken
     what that life put out there: such entries are forgotten here. So is what an instance computes that a
-    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case. Somebody is
-    no consumer any more, nor a checkpoint of it, once a later epoch of it has a checkpoint at the plan's level:
-    nobody goes on from there, and what it gave to others these have taken themselves.
+    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case. Somebody
+    is no consumer any more, nor a checkpoint of it, once a later epoch of it has a checkpoint at the plan's
+    level: nobody goes on from there, and what it gave to others these have taken themselves.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -43,8 +43,8 @@ class Sameness:
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
         # How far consumers were before the event that is looked at: in it, a decision may be granted and
-        # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and the
-        # outbox.
+        # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and
+        # the outbox.
         self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
         self.settled: dict[int, tuple[int, int]] = {}  # operator -> its newest epoch that is settled
         self.outside: dict[tuple[int, int], int] = {}
@@ -114,7 +114,9 @@ class Sameness:
                     life, curs, blobs = self.stood.get(node.number, (0, {}, {}))
                     if life != node.boots or not node.host:
                         curs, blobs = {}, node.blobs
-                    found = [(at[0], at[1][k]) for at in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)) if at]
+                    found = [
+                        (at[0], at[1][k]) for at in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)) if at
+                    ]
                     if node.number != away and e.index in curs:
                         found.append(curs[e.index])
                     for epoch, xi in found:
@@ -374,7 +376,9 @@ def _full(port: Any, waits: set[int]) -> bool:
 def _spilled(port: Any, waits: set[int]) -> bool:
     """More of this port is in the log than a checkpoint may carry, and an operator that waits has not made
     it safe: so there is no checkpoint, and nothing is acknowledged to those before."""
-    pins = [r for r in port.readers if r.edge.dst in waits and port.ring.last - port.carried(r) > port.ring.cap]
+    pins = [
+        r for r in port.readers if r.edge.dst in waits and port.ring.last - port.carried(r) > port.ring.cap
+    ]
     return port.spills and bool(pins)
 
 
