@@ -35,6 +35,10 @@ port = %d
 reconnect_max_s = 1
 [boards]
 silent_s = 3
+[alarms]
+unacknowledged_s = 100000
+board_backlog_s = 100000
+clock_ms = 100000
 """
 
 

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
-from headwater import pack, reasons, refusals, wire
+from headwater import pack, wire
 from headwater.deploy import AGAIN
-from headwater.reasons import OF_SEALS
 from headwater.seal import OPENED, TAKEN, Peer
 
-from . import Trouble
+from . import Trouble, refused
+from . import status as statuses
 from .keys import Keys
 from .store import Database
 
@@ -179,7 +179,7 @@ class Boards:
     def receive(self, name: str, frame: bytes) -> None:
         board = self.all.get(name)
         if board is None:
-            self._count("unknown board")
+            self._count(refused.UNKNOWN_BOARD)
         elif not frame:
             board.link_lost = True
         else:
@@ -194,7 +194,7 @@ class Boards:
             span = peer.open(frame)
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
-                self._count("seal: " + OF_SEALS[peer.why])
+                self._count(refused.SEALS[peer.why])
                 return
             board.heard = self.monotonic()
             board.seen_us = self.site_us()
@@ -209,9 +209,9 @@ class Boards:
                 elif m[0] == wire.PLAN:
                     self._piece(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 else:
-                    self._count("not a message of the site link")
+                    self._count(refused.NOT_SITE)
         except wire.FrameError:
-            self._count(reasons.text(refusals.FRAME))
+            self._count(refused.FRAME)
 
     def _new_life(self, board: Board) -> None:
         """A board that has started again may take what it refused: its flash was erased, or it was given
@@ -226,12 +226,9 @@ class Boards:
         board.due = 0.0
 
     def _status(self, board: Board, content: bytes) -> None:
-        try:
-            status = pack.loads(content)
-        except pack.PackError:
-            status = None
-        if not isinstance(status, dict):
-            self._count("status unreadable")
+        status = statuses.read(content)
+        if status is None:
+            self._count(refused.STATUS)
             return
         board.status = status
         self.db.execute(
@@ -273,7 +270,7 @@ class Boards:
         if fetch is None or fetch.id != ident or offset != len(fetch.data):
             return
         if not 0 < size <= DEPLOYMENT_MAX or not piece or offset + len(piece) > size:
-            self._count("deployment of another size")
+            self._count(refused.SIZE)
             board.fetch = None
             return
         fetch.data += piece
@@ -283,7 +280,7 @@ class Boards:
             return
         board.fetch = None
         if sha256(fetch.data).digest()[:8] != ident:
-            self._count("deployment damaged")
+            self._count(refused.DAMAGED)
             return
         board.fetched = ident
         for listener in self.on_deployment:
@@ -316,7 +313,7 @@ class Boards:
             board.made = offset
             board.told = int(why) if why.isdigit() else board.told
         elif state == REFUSED:
-            board.why = why.decode("utf-8", "replace")[:200]
+            board.why = statuses.text(why.decode("utf-8", "replace"))
             if before != REFUSED:
                 _log.error("board %s refuses the plan: %s", board.name, board.why)
         elif state == RUNS and before != RUNS:

@@ -139,6 +139,28 @@ KEYS: dict[str, dict[str, Key]] = {
         ),
         "gone_s": Key(3600.0, "... and after so long as gone.", _within(1, 10_000_000)),
     },
+    "alarms": {
+        "unacknowledged_s": Key(
+            300.0,
+            "Alarm when the lake has not acknowledged an element that waits here for this long.",
+            _within(1, 10_000_000),
+        ),
+        "board_backlog_s": Key(
+            300.0,
+            "Alarm when a board has held an element that is not here yet for this long.",
+            _within(1, 10_000_000),
+        ),
+        "battery_low_mv": Key(
+            3400,
+            "Alarm when the battery of a board is below this, in millivolts; 0: never.",
+            _within(0, 100_000),
+        ),
+        "clock_ms": Key(
+            1000.0,
+            "Alarm when the times that a board stamps may be wrong by more than this.",
+            _within(1, 10_000_000),
+        ),
+    },
     "log": {
         "format": Key(
             "text", '"text" for people, "json" for machines: one object a line.', _one_of("text", "json")

@@ -46,6 +46,8 @@ GAPS_MAX = 1000  # of one segment
 BYTES_MAX = 128 << 20  # packed bytes that one segment is made of
 GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"}
 UNREADABLE = "unreadable block"
+SIGN = "_sink.json"  # by which a sink shows that it lives
+SIGN_MAX = 4096  # bytes of it
 
 _SCHEMA = [
     pa.field("stream", pa.string(), nullable=False),
@@ -361,6 +363,9 @@ class Cutter:
         if what == "acks":
             data = self.place(self.acks_at).get(words(order["process"]) + ".json")
             return {"acks": json.loads(data) if data else None}
+        if what == "sink":
+            signs = {"acks": self.acks_at, "landing": self.landing_at}
+            return {name: _text(self.place(at).get(SIGN)) for name, at in signs.items()}
         landing = self.place(self.landing_at)
         if what == "remove":
             landing.remove(order["names"])
@@ -395,6 +400,10 @@ class Cutter:
         )
         self.place(self.landing_at).put(file, data)
         return {"last": run.last, "name": file, "bytes": len(data), "rows": n, "damaged": run.damaged}
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data[:SIGN_MAX].decode(errors="replace")
 
 
 def main(argv: list[str]) -> None:

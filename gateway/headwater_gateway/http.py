@@ -16,14 +16,13 @@ import ipaddress
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client import generate_latest
 
-from . import Trouble
+from . import Trouble, metrics
 from .keys import write_secret
 from .page import Page, login
 
@@ -58,8 +57,7 @@ class Web:
         self.port = 0
         self._runners: list[web.AppRunner] = []
         self._socket = service.config.path(service.config.gateway.socket)
-        self.registry = CollectorRegistry()
-        self.registry.register(Metrics(service))
+        self.registry = metrics.registry(service)
 
     def _token(self) -> str | None:
         """What must be shown; None where nothing must."""
@@ -113,6 +111,7 @@ class Web:
                 web.post("/set", self._told(self._set)),
                 web.post("/cancel", self._told(self._cancel)),
                 web.post("/boards", self._told(self._boards)),
+                web.post("/alarms", self._told(self._alarms)),
             ]
         )
         runner = await self._run(app)
@@ -248,6 +247,17 @@ class Web:
         board = self.service.boards.add(body["name"])
         return {"name": board.name, "number": board.number}
 
+    async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Acknowledge or mute alarms; with nothing to do, what there is."""
+        observer = self.service.observer
+        for ident in body.get("ack", []):
+            observer.acknowledge(str(ident))
+        for ident in body.get("mute", []):
+            observer.mute(str(ident), float(body["seconds"]))
+        for ident in body.get("unmute", []):
+            observer.unmute(str(ident))
+        return self.service.alarms()
+
 
 def make_token(path: Any) -> None:
     """A token; the one that is there stays."""
@@ -255,65 +265,3 @@ def make_token(path: Any) -> None:
 
     if not path.exists():
         write_secret(path, secrets.token_urlsafe(24).encode() + b"\n")
-
-
-class Metrics:
-    """What Prometheus scrapes, read off the service when it asks."""
-
-    def __init__(self, service: Service) -> None:
-        self.service = service
-
-    def collect(self) -> Iterator[Any]:
-        s = self.service
-        link = s.link
-        if link is None:
-            return
-        yield _gauge("broker_up", "1 while connected to the broker", int(link.up))
-        yield _counter("broker_connects", "Connections made to the broker", link.connects)
-        yield _counter("frames_in", "Frames that came from the broker", link.received)
-        yield _counter("frames_out", "Frames given to the broker", link.sent)
-        yield _counter("frames_out_dropped", "Frames for the broker that found no room", link.dropped)
-        refused = CounterMetricFamily("headwater_frames_refused", "Frames refused", labels=["reason"])
-        for reason, n in sorted(s.dropped().items()):
-            refused.add_metric([reason], n)
-        yield refused
-        yield _gauge("database_bytes", "Bytes that the database holds", s.db.size_bytes)
-        yield _gauge("database_full", "1 while no entries are taken in", int(s.db.full))
-        yield _counter("commits", "Commits of the database", s.db.commits)
-        yield _gauge("commit_seconds", "Duration of the last commit", s.db.commit_s)
-        yield _counter("segments", "Segments cut", s.segments.cut_count)
-        yield _counter("segment_bytes", "Bytes of segments cut", s.segments.cut_bytes)
-        yield _counter("segments_cut_again", "Segments cut again: unreadable, or vanished", s.segments.recut)
-        yield _counter("segments_vanished", "Segments that vanished before the lake", s.segments.vanished)
-        yield _counter("entries_damaged", "Entries that could not be decoded", s.segments.damaged)
-        yield _gauge("alarms", "Alarms that are on", len(s._alarms))
-        labels = ["process", "stream", "incarnation"]
-        families = [
-            (GaugeMetricFamily("headwater_stream_durable", "Entries durable here", labels=labels), "durable"),
-            (GaugeMetricFamily("headwater_stream_cut", "Entries in segments", labels=labels), "cut"),
-            (GaugeMetricFamily("headwater_stream_acked", "Entries in the lake", labels=labels), "acked"),
-        ]
-        for family, name in families:
-            for end in s.ends.all.values():
-                family.add_metric([end.process, end.lake, "%016x" % end.incarnation], getattr(end, name))
-            yield family
-        yield from self._boards()
-
-    def _boards(self) -> Iterator[Any]:
-        up = GaugeMetricFamily("headwater_board_up", "1 while the board speaks", labels=["board"])
-        battery = GaugeMetricFamily("headwater_board_battery_volts", "Battery", labels=["board"])
-        for name, board in self.service.boards.all.items():
-            up.add_metric([name], int(self.service.link_of(board) == "up"))
-            millivolts = board.status.get("battery")
-            if isinstance(millivolts, int):
-                battery.add_metric([name], millivolts / 1000)
-        yield up
-        yield battery
-
-
-def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily("headwater_" + name, text, value=value)
-
-
-def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily("headwater_" + name, text, value=value)

@@ -206,11 +206,11 @@ def make_view(snapshot: Mapping[str, Any], own: Mapping[tuple[str, int], tuple[i
         "now_us": snapshot["now_us"],
         "up_us": int(snapshot["up_s"] * 1e6),
         "gateway": {name: snapshot[name] for name in ("broker", "database", "segments", "dropped")},
-        "alarms": snapshot["alarms"],
+        **{name: snapshot[name] for name in ("headline", "alarms", "mutes", "sink", "limits")},
         "hosts": [_host(name, board) for name, board in snapshot["boards"].items()],
         "processes": [_process(name, process) for name, process in processes.items()],
         "positions": {name: _positions(name, process, ports) for name, process in processes.items()},
-        "streams": _streams(snapshot, ports),
+        "streams": _streams(snapshot),
         "events": snapshot["events"][::-1],
     }
 
@@ -273,29 +273,20 @@ def _positions(
     return found
 
 
-def _streams(
-    snapshot: Mapping[str, Any], ports: Mapping[tuple[str, int], tuple[int, int]]
-) -> list[dict[str, Any]]:
+def _streams(snapshot: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a stream: the newest incarnation, and what older ones still have to bring to the lake."""
-    producers = {
-        edge["lake"]: (name, 8 * edge["from"] + edge["port"])
-        for name, process in snapshot["processes"].items()
-        for edge in process["edges"]
-        if edge["lake"]
-    }
     rows: dict[str, dict[str, Any]] = {}
-    for name, (process, _) in producers.items():
-        rows[name] = {"stream": name, "process": process, "durable": 0, "cut": 0, "acked": 0, "older": 0}
     for end in snapshot["streams"]:
         former = rows.get(end["stream"])
         older = former["older"] + former["durable"] - former["acked"] if former else 0
+        lags = [lag for lag in (end["lag_s"], former["lag_s"] if former else None) if lag is not None]
         keys = ("stream", "process", "alphabet", "durable", "cut", "acked", "last_ts_us", "last")
-        rows[end["stream"]] = {**{key: end[key] for key in keys}, "older": older}
-    for name, row in rows.items():
-        last = ports.get(producers[name], (0, 0))[0] if name in producers else 0
-        row["clock_set"] = (row.get("last_ts_us") or 0) >= CLOCK_SET_US
-        row["last"] = {k: _short(v) for k, v in (row.get("last") or {}).items()}
-        row["board"] = max(0, last - row["durable"])  # put out, and not durable here
+        row = rows[end["stream"]] = {**{key: end[key] for key in keys}, "older": older}
+        row["lag_s"] = int(max(lags)) if lags else None
+        row["board"] = end["on_board"]  # put out, and not durable here; None: unknown
+        row["board_s"] = None if end["on_board_s"] is None else int(end["on_board_s"])
+        row["clock_set"] = (row["last_ts_us"] or 0) >= CLOCK_SET_US
+        row["last"] = {k: _short(v) for k, v in (row["last"] or {}).items()}
     return list(rows.values())
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from . import Trouble
 from . import names as naming
 from .config import Config
+from .sink_watch import SinkWatch
 from .store import Database, End, Ends
 
 _log = logging.getLogger("headwater.segments")
@@ -111,6 +112,7 @@ class Segments:
         self.recut = 0
         self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
+        self.sink = SinkWatch(self.config.acks)
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
         self._ends = 0  # ends that were known when the strays were looked at
         self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
@@ -170,6 +172,7 @@ class Segments:
                     self._acks_due = time.monotonic() + self.config.acks_every_s
                     for process in processes():
                         await self.look(process)
+                    self.sink.take(await self.cutter.ask(do="sink"))
                 if time.monotonic() >= self._check_due:
                     await self.check()
                 self.problem = ""
@@ -373,3 +376,8 @@ def furthest_of(acks: Any) -> dict[tuple[str, int], int]:
             except TypeError as error:
                 raise ValueError("stream %s: %s" % (stream, error))
     return found
+
+
+def beyond(all_acks: dict[str, Any]) -> set[tuple[str, int]]:
+    """(stream, incarnation) of which the lake has entries after some that it lacks."""
+    return {key for acks in all_acks.values() for key, last in furthest_of(acks).items() if last}

@@ -17,7 +17,6 @@ import secrets
 import shutil
 import signal
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -29,12 +28,14 @@ from headwater.plan import OUTSIDE, Plan
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
 
-from . import Trouble, link, rebuild
-from .boards import DRAIN, REFUSED, RUN, RUNS, STORED, WANTED, Board, Boards
+from . import Trouble, link, rebuild, refused
+from .alarms import StreamFacts, headline
+from .boards import DRAIN, RUN, RUNS, STORED, WANTED, Board, Boards
 from .config import Config
 from .keys import load
 from .link import Link
 from .numbers import Numbers
+from .observer import Observer, host_of
 from .rebuild import Learning
 from .seat import Seat, mono_us
 from .segments import CutterGone, CutterProcess, Segments
@@ -47,9 +48,9 @@ NEXT = 0x300  # facts, + vertex: number of the last change of parameters that wa
 GRANTED = 0x380  # ... and of the last that the operator has given its place (SPEC.md)
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is told on within this
-GRACE_S = 5.0  # nothing is made of a broker that is not there yet
 TRUST_S = 120.0  # a board that knows the time better is believed so long after the start
-EVENTS_MAX = 200
+EVENTS_SHOWN = 200
+INCARNATIONS_SHOWN = 16  # of one stream; and as many older ones that still wait for the lake
 LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
 
 
@@ -59,11 +60,9 @@ class Service(Switching):
         self.config = config
         self.started = time.monotonic()
         self.stopping = asyncio.Event()
-        self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_MAX)
         self.listeners: set[Callable[[dict[str, Any]], None]] = set()
         self.strange: dict[str, int] = {}  # reason -> frames that belong to nobody
         self._base_us = self._base_mono = 0
-        self._alarms: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
         link.check(config)
@@ -96,6 +95,7 @@ class Service(Switching):
         self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
         self.numbers = Numbers(self.db, self.segments.knows)
         self.learning = Learning(self)
+        self.observer = Observer(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}
@@ -213,7 +213,8 @@ class Service(Switching):
                     self._hear(process.seat)
                 self._advance(process)
             self.boards.tick()
-            self._watch()
+            self.observer.tick()
+            self._look_at_disk()
             await asyncio.sleep(TICK_S)
 
     def _on_commit(self) -> None:
@@ -238,11 +239,11 @@ class Service(Switching):
             if process is not None and process.seat is not None:
                 process.seat.receive(frame)
             else:
-                self._strange("of a board without a process")
+                self._strange(refused.NO_PROCESS)
         elif topic.startswith(self._from_site):
             self.boards.receive(topic[len(self._from_site) :], frame)
         else:
-            self._strange("topic")
+            self._strange(refused.TOPIC)
 
     def _strange(self, reason: str) -> None:
         self.strange[reason] = self.strange.get(reason, 0) + 1
@@ -385,9 +386,14 @@ class Service(Switching):
 
     # ---- watching
 
+    def waits(self, process: Process) -> str:
+        """What a lost database has not learned of a process yet; empty where all is known."""
+        return self.learning.waits(process, [])
+
     def _on_status(self, board: Board) -> None:
         self._believe(board)
         self.learning.on_status(board)
+        self.observer.on_status(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
     def _hear(self, seat: Seat) -> None:
@@ -412,40 +418,6 @@ class Service(Switching):
             return "lost"
         return "silent" if board.link_lost else "up"
 
-    def _watch(self) -> None:
-        """Alarms: what a person should look at. Each is told when it begins and when it ends."""
-        now: dict[str, str] = {}
-        for name in self.by_board:
-            board = self.boards.all[name]
-            how = self.link_of(board)
-            if how in ("lost", "gone"):
-                since = (self.site_us() - board.seen_us) // 1_000_000
-                now["board " + name] = "board %s is %s: silent for %d s" % (name, how, since)
-            if board.state == REFUSED:
-                now["plan " + name] = "board %s refuses the plan: %s" % (name, board.why)
-        for process in self.processes.values():
-            waits = self.learning.waits(process, [])
-            if waits:
-                now["learn " + process.name] = "process %s: %s" % (process.name, waits)
-        for ident, why in self.learning.refused.items():
-            now["adopt " + ident.hex()] = "a board's process is not adopted: %s" % why
-        if self.segments.problem:
-            now["segments"] = "segments: %s" % self.segments.problem
-        if self.segments.damaged:
-            now["damaged"] = "%d entries could not be decoded" % self.segments.damaged
-        if self.db.failed:
-            now["database"] = "the database cannot be written: %s" % self.db.failed
-        elif self.db.full:
-            now["full"] = "the disk is full: boards keep their entries themselves"
-        if self.link is not None and not self.link.up and time.monotonic() - self.started > GRACE_S:
-            now["broker"] = "broker: %s" % self.link.problem
-        for key in now.keys() - self._alarms.keys():
-            self.event("alarm", now[key])
-        for key in self._alarms.keys() - now.keys():
-            self.event("alarm over", "over: " + self._alarms[key])
-        self._alarms = now
-        self._look_at_disk()
-
     def _look_at_disk(self) -> None:
         free = shutil.disk_usage(self.db.path.parent).free
         self.db.short = free < self.config.store.min_free_bytes
@@ -453,10 +425,7 @@ class Service(Switching):
     # ---- for the page
 
     def event(self, kind: str, text: str) -> None:
-        happened = {"kind": kind, "text": text, "at_us": self.site_us()}
-        _log.log(logging.WARNING if kind == "alarm" else logging.INFO, "%s", text)
-        self.events.append(happened)
-        self.tell({"kind": "event", "event": happened})
+        self.tell({"kind": "event", "event": self.observer.journal.event(kind, text, self.site_us())})
 
     def tell(self, news: dict[str, Any]) -> None:
         for listener in list(self.listeners):
@@ -502,20 +471,27 @@ class Service(Switching):
             },
             "boards": {name: self._board(board) for name, board in self.boards.all.items()},
             "processes": {name: self._state(p) for name, p in self.processes.items()},
-            "streams": [self._stream(end) for end in self.ends.all.values()],
-            "alarms": list(self._alarms.values()),
+            "streams": self._streams(),
+            "sink": self._sink(),
+            **self.alarms(),
+            "limits": dict(vars(self.observer.limits)),
             "dropped": self.dropped(),
-            "events": list(self.events)[-50:],
+        }
+
+    def alarms(self) -> dict[str, Any]:
+        """The headline, the alarms that are on, ids that are muted and until when, and the latest events."""
+        watch = self.observer.watch
+        return {
+            "headline": headline(watch),
+            "alarms": watch.shown(),
+            "mutes": dict(watch.mutes),
+            "events": list(self.observer.journal.events)[-EVENTS_SHOWN:],
         }
 
     def dropped(self) -> dict[str, int]:
         """Frames that were refused, by reason."""
-        total = dict(self.strange)
-        counts = [self.boards.dropped] + [p.seat.dropped() for p in self.processes.values() if p.seat]
-        for each in counts:
-            for reason, n in each.items():
-                total[reason] = total.get(reason, 0) + n
-        return total
+        seats = [p.seat.dropped() for p in self.processes.values() if p.seat]
+        return refused.summed([self.strange, self.boards.dropped, *seats])
 
     def _board(self, board: Board) -> dict[str, Any]:
         process = self.by_board.get(board.name)
@@ -552,7 +528,7 @@ class Service(Switching):
                 {
                     "name": v.name,
                     "kind": v.kind or "source",
-                    "host": plan.hosts[host.where[v.index][2] if v.kind else v.hosts[0]],
+                    "host": host_of(process, v.index),
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
                     "checkpoint": permanent(host, v.index) if v.kind else None,
@@ -574,8 +550,25 @@ class Service(Switching):
             ],
         }
 
-    def _stream(self, end: End) -> dict[str, Any]:
+    def _streams(self) -> list[dict[str, Any]]:
+        """Of every stream its newest incarnations, and what else still waits for the lake."""
+        facts = {fact.stream: fact for fact in self.observer.streams()}
+        by_stream: dict[str, list[End]] = {}
+        for end in self.ends.all.values():
+            by_stream.setdefault(end.lake, []).append(end)
+        rows = []
+        for name, fact in facts.items():
+            ends = by_stream.get(name, [])
+            if not ends:
+                rows.append(_empty(fact))
+            old, new = ends[:-INCARNATIONS_SHOWN], ends[-INCARNATIONS_SHOWN:]
+            waiting = [end for end in old if end.durable > end.acked][-INCARNATIONS_SHOWN:]
+            rows += [self._stream(end, fact, end is ends[-1]) for end in waiting + new]
+        return rows
+
+    def _stream(self, end: End, fact: StreamFacts, newest: bool) -> dict[str, Any]:
         ts, values = last_of(end)
+        arrived = self.observer.lags.arrived_us(end)
         return {
             "process": end.process,
             "stream": end.lake,
@@ -586,9 +579,36 @@ class Service(Switching):
             "cut": end.cut,
             "acked": end.acked,
             "backlog": end.durable - end.acked,
+            "lag_s": None if arrived is None else max(0.0, round((self.site_us() - arrived) / 1e6, 1)),
+            "on_board": fact.on_board if newest else 0,
+            "on_board_s": _tenths(fact.on_board_s) if newest else None,
             "last_ts_us": ts,
             "last": values,
         }
+
+    def _sink(self) -> dict[str, Any]:
+        """What is known of the sink."""
+        sink = self.observer.sink()
+        acked = [fact.acked_s for fact in self.observer.streams() if fact.acked_s is not None]
+        return {
+            "seen_s": _tenths(sink.silent_s),
+            "stopped": sink.stopped,
+            "elsewhere": sink.elsewhere or None,
+            "acked_s": _tenths(min(acked, default=None)),
+        }
+
+
+def _empty(fact: StreamFacts) -> dict[str, Any]:
+    """A stream of which nothing has come yet."""
+    return {
+        "process": fact.process, "stream": fact.stream, "incarnation": None, "alphabet": None,
+        "within_ms": None, "durable": 0, "cut": 0, "acked": 0, "backlog": 0, "lag_s": None,
+        "on_board": fact.on_board, "on_board_s": _tenths(fact.on_board_s), "last_ts_us": None, "last": None,
+    }  # fmt: skip
+
+
+def _tenths(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
 
 
 _STATES = ("sending", "stored", "runs", "drains", "drained", "refused")

@@ -58,7 +58,7 @@ def test_all_problems_are_told_at_once_with_key_value_and_cure(tmp_path: Path) -
 def test_a_key_in_the_wrong_section_is_sent_home(tmp_path: Path) -> None:
     assert problems(tmp_path, "landing = 'x'\n") == [
         "section [landing] is unknown (the key landing belongs into [lake]); there are gateway, mqtt, store, "
-        "lake, http, boards, log"
+        "lake, http, boards, alarms, log"
     ]
     (text,) = problems(tmp_path, "[store]\nlanding = 'x'\n")
     assert "but [lake] has it" in text

@@ -191,7 +191,7 @@ def test_of_two_deployments_the_later_one_is_completed(tmp_path: Path) -> None:
         process = made.service.processes["one"]
         assert (process.plan, process.coming, process.step) == (new, None, RUN)
         assert made.service.boards.all["a"].step == RUN
-        assert not any(event["text"].startswith("board a") for event in made.service.events)
+        assert not any(event["text"].startswith("board a") for event in made.service.observer.journal.events)
         await made.close()
 
     async def first_the_earlier() -> None:

@@ -237,7 +237,7 @@ def test_bits_are_the_flags_lowest_first(flags: list[int]) -> None:
 
 def service_of(place: Place, **lake: Any) -> Segments:
     values = {"segment_rows": 1000, "segment_s": 0.0, "acks_every_s": 1.0, "check_every_s": 3600.0}
-    values = {**values, "landing": "landing", **lake}
+    values = {**values, "landing": "landing", "acks": "acks", **lake}
     config = Config(place.folder, {})
     config.lake = Section(values)  # type: ignore[attr-defined]
     landing, acks = str(place.folder / "landing"), str(place.folder / "acks")

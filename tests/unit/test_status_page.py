@@ -18,7 +18,8 @@ FILES = sorted(page.FILES.iterdir())
 def snapshot(**more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "now_us": 5_000_000, "up_s": 3.0, "alarms": [], "boards": {}, "processes": {}, "streams": [],
-        "broker": {}, "database": {}, "segments": {}, "dropped": {}, "events": [],
+        "broker": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
+        "headline": {"state": "good", "text": "All is well"}, "sink": {}, "limits": {},
     }  # fmt: skip
     return {**found, **more}
 
@@ -45,10 +46,11 @@ def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def end(durable: int, cut: int, acked: int) -> dict[str, Any]:
+def end(durable: int, cut: int, acked: int, **more: Any) -> dict[str, Any]:
     return {
         "stream": "p/ecg", "process": "p", "alphabet": "mV:i16", "durable": durable, "cut": cut,
-        "acked": acked, "last_ts_us": 7_000_000, "last": {"mV": float("nan")},
+        "acked": acked, "last_ts_us": 7_000_000, "last": {"mV": float("nan")}, "lag_s": None, "on_board": 0,
+        "on_board_s": None, **more,
     }  # fmt: skip
 
 
@@ -57,13 +59,16 @@ def test_view_says_where_each_element_waits() -> None:
         snapshot(
             boards={"chest": board([[0, 1200, 900], [8, 700, 700]])},
             processes={"p": process((0, 1, None), (0, None, "p/ecg"))},
-            streams=[end(400, 400, 390), end(1000, 800, 600)],
+            streams=[
+                end(400, 400, 390, lag_s=80.4),
+                end(1000, 800, 600, lag_s=3.0, on_board=200, on_board_s=9.7),
+            ],
         ),
         {},
     )
     (row,) = view["streams"]
-    assert {k: row[k] for k in ("board", "durable", "cut", "acked", "older")} == {
-        "board": 200, "durable": 1000, "cut": 800, "acked": 600, "older": 10,
+    assert {k: row[k] for k in ("board", "board_s", "durable", "cut", "acked", "older", "lag_s")} == {
+        "board": 200, "board_s": 9, "durable": 1000, "cut": 800, "acked": 600, "older": 10, "lag_s": 80,
     }  # fmt: skip
     assert view["positions"]["p"] == [
         {"last": 1200, "safe": 900},
@@ -84,11 +89,12 @@ def test_a_stamp_of_before_the_clock_was_set_is_no_time() -> None:
     assert [row["clock_set"] for row in view["streams"]] == [False, True]
 
 
-def test_a_stream_without_elements_is_shown_with_nothing_waiting() -> None:
-    view = page.make_view(snapshot(processes={"p": process((1, None, "p/x"))}), {("p", 8): (0, 0)})
-    assert [(r["stream"], r["durable"], r["board"], r["last"]) for r in view["streams"]] == [
-        ("p/x", 0, 0, {})
-    ]
+def test_what_is_unknown_is_not_shown_as_nothing() -> None:
+    empty = {**end(0, 0, 0), "last_ts_us": None, "last": None, "on_board": None}
+    (row,) = page.make_view(snapshot(streams=[empty]), {})["streams"]
+    assert (row["board"], row["board_s"], row["lag_s"], row["last"], row["clock_set"]) == (
+        None, None, None, {}, False,
+    )  # fmt: skip
 
 
 def test_a_board_that_never_spoke_has_a_place_on_the_page() -> None:

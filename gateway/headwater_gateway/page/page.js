@@ -9,7 +9,8 @@ const STALE_S = 6; // without a word for so long, the gateway is out of reach
 const RETRY_S = [1, 2, 4, 8, 15, 30];
 const PLOTS_MAX = 6;
 const TREND = 90; // values of a backlog's trend
-const CELL_V = { full: 4200, low: 3500, empty: 3300 }; // millivolts of one lithium cell
+const CELL_FULL = 4200; // millivolts of one lithium cell
+const EMPTY_MV = 100; // so far below the limit of the alarm a battery is nearly empty
 const NARROW = 640; // px
 
 const $ = (id) => document.getElementById(id);
@@ -65,9 +66,18 @@ function time(us) {
   return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+// Day and time; the year where it is another one.
+function date(us) {
+  const d = new Date(us / 1000);
+  const year = d.getFullYear() === new Date().getFullYear() ? "" : ` ${d.getFullYear()}`;
+  return `${d.getDate()} ${MONTHS[d.getMonth()]}${year} ${time(us)}`;
+}
+
 function stamp(us) {
   const d = new Date(us / 1000);
-  return h("time", { datetime: d.toISOString(), title: d.toLocaleString() }, time(us));
+  return h("time", { datetime: d.toISOString(), title: d.toLocaleString() }, date(us));
 }
 
 const value = (v) => (Number.isInteger(v) ? number(v) : v === null ? "–" : Number(v.toPrecision(5)).toString());
@@ -133,7 +143,6 @@ function tick() {
   $("lost").hidden = !gone;
   document.querySelector("main").classList.toggle("old", gone);
   if (gone) {
-    say("The gateway does not answer.");
     const wait = source ? "Trying…" : `Next try in ${Math.max(1, Math.ceil((retry_at - now) / 1000))} s.`;
     const data = clock ? `What you see is ${span(since())} old. ` : "";
     $("lost-why").textContent = data + wait;
@@ -142,15 +151,16 @@ function tick() {
   live.dataset.state = gone ? "old" : clock ? "live" : "waiting";
   live.textContent = gone ? (clock ? `${span(since())} old` : "unreachable") : clock ? "live" : "connecting";
   if (clock) {
+    show_verdict(gone);
     ages();
     title(gone);
   }
 }
 
 function title(gone) {
-  const n = (view.alarms || []).length;
   const site = view.site ? view.site.name : "";
-  document.title = `${gone ? "(unreachable) " : n ? `(${plural(n, "alarm")}) ` : ""}Headwater ${site}`;
+  const well = !view.headline || view.headline.state === "good";
+  document.title = `${gone ? "(unreachable) " : well ? "" : `(${view.headline.text}) `}Headwater ${site}`;
 }
 
 // Spoken by a screen reader, when it changes and not with every second.
@@ -175,7 +185,7 @@ function show(changed) {
   if (changed.now_us) clock = { us: changed.now_us, at: performance.now() };
   $("main").hidden = false;
   if (changed.site) $("site").textContent = view.site.name;
-  if (changed.alarms) show_alarms();
+  if (changed.alarms || changed.mutes) show_alarms();
   if (changed.processes || changed.hosts) show_processes();
   if (changed.positions || changed.processes || changed.hosts) show_positions();
   if (changed.hosts) show_hosts();
@@ -192,47 +202,70 @@ function show(changed) {
   tick();
 }
 
-function unwell() {
-  const { broker, database, segments } = view.gateway;
-  return !broker.up || database.full || segments.problem;
+// The one sentence above all: the gateway says it. While it does not answer, nobody knows how the site is.
+function show_verdict(gone) {
+  const { state, text } = gone ? { state: "bad", text: "Unknown: the gateway does not answer" } : view.headline;
+  const more = gone ? "What follows is how the site was " : `${plural(view.processes.length, "process").replace("processs", "processes")}, the gateway runs for `;
+  const verdict = $("verdict");
+  const key = state + text + more;
+  if (verdict.dataset.text !== key) {
+    verdict.dataset.text = key;
+    verdict.className = "verdict " + (state === "good" ? "" : state);
+    const sign = h("i", { "aria-hidden": "true" }, gone ? "?" : state === "good" ? "✓" : "▲");
+    verdict.replaceChildren(sign, h("span", null, text, h("small", null, more, h("span", { class: "for" }))));
+  }
+  say(text);
+  const long = gone ? `${span(since())} ago.` : span((now_us() - view.site.started_us) / 1e6);
+  const node = verdict.querySelector(".for");
+  if (node.textContent !== long) node.textContent = long;
+}
+
+function sink_words({ seen_s, acked_s, stopped, elsewhere }) {
+  if (elsewhere) return ["elsewhere", ""];
+  if (stopped) return ["stopped", ""];
+  if (acked_s !== null) return [span(acked_s), " ago"];
+  return seen_s === null ? ["not seen", ""] : ["nothing yet", ""];
 }
 
 function show_summary() {
-  const alarms = view.alarms.length;
   const boards = view.hosts.filter((host) => host.process);
   const up = boards.filter((host) => host.link === "up").length;
   const rows = view.streams;
-  const backlog = rows.reduce((sum, row) => sum + waiting(row), 0);
-  const state = alarms || unwell() ? "bad" : up < boards.length ? "warn" : "";
-  const verdict = $("verdict");
-  const word = alarms ? plural(alarms, "alarm") : unwell() ? "The gateway needs help" : state ? "Not all boards answer" : "All is well";
-  const more = `${plural(view.processes.length, "process").replace("processs", "processes")}, the gateway runs for `;
-  const text = word + more;
-  if (verdict.dataset.text !== text) {
-    verdict.dataset.text = text;
-    verdict.className = "verdict " + state;
-    const long = h("span", { "data-for": view.site.started_us });
-    verdict.replaceChildren(h("i", { "aria-hidden": "true" }, state ? "▲" : "✓"), h("span", null, word, h("small", null, more, long)));
-  }
-  say(word);
-  verdict.querySelector("[data-for]").textContent = span((now_us() - view.site.started_us) / 1e6);
+  const here = rows.reduce((sum, row) => sum + row.durable - row.acked + row.older, 0);
+  const known = rows.every((row) => row.board !== null);
+  const held = rows.reduce((sum, row) => sum + (row.board || 0), 0);
+  const lags = rows.filter((row) => row.lag_s !== null).map((row) => row.lag_s);
   const { broker, database } = view.gateway;
+  const [sink, ago] = sink_words(view.sink);
   const figures = [
     ["Boards up", `${up}`, ` of ${boards.length}`],
-    ["Backlog", number(backlog), backlog === 1 ? " element" : " elements"],
+    ["Waits for the lake", number(here), here ? `, oldest ${span(Math.max(0, ...lags))}` : " elements"],
+    ["On boards", known ? number(held) : "unknown", known ? (held === 1 ? " element" : " elements") : ""],
     ["In the lake", number(rows.reduce((sum, row) => sum + row.acked, 0)), " elements"],
+    ["Lake acknowledged", sink, ago],
     ["Broker", broker.up ? "connected" : "not connected", ""],
   ];
   $("figures").replaceChildren(...figures.map(([name, big, small]) => h("div", null, h("dt", null, name), h("dd", null, big, h("small", null, small)))));
   const dropped = Object.entries(view.gateway.dropped).map(([reason, n]) => `${number(n)} ${reason}`).join(", ");
   const foot = `Database: ${size(database.bytes)} of at most ${size(database.max_bytes)}. Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
     `Commits: ${number(database.commits)}, the last in ${database.commit_ms} ms. Frames refused: ${dropped || "none"}.`;
-  if ($("foot").textContent !== foot) $("foot").textContent = foot;
+  if ($("foot-text").textContent !== foot) $("foot-text").textContent = foot;
 }
 
 function show_alarms() {
-  $("alarms-section").hidden = !view.alarms.length;
-  const items = view.alarms.map((text) => h("li", null, h("span", { "aria-hidden": "true" }, "▲"), text));
+  const on = new Set(view.alarms.map((alarm) => alarm.id));
+  const later = Object.entries(view.mutes).filter(([id]) => !on.has(id));
+  $("alarms-section").hidden = !view.alarms.length && !later.length;
+  const items = view.alarms.map((a) => {
+    const marks = [a.acked_us ? "acknowledged" : "", a.muted_until_us ? `muted until ${date(a.muted_until_us)}` : "", a.sure ? "" : "as it was when last known"];
+    const sign = a.muted_until_us ? "○" : a.severity === "critical" ? "▲" : "△";
+    return h("li", { class: a.muted_until_us ? "muted" : a.severity, "data-alarm": a.id },
+      h("span", { "aria-hidden": "true" }, sign),
+      h("div", null, h("p", { class: "what" }, h("span", { class: "hidden" }, `${a.severity}: `), a.text), h("p", { class: "do" }, a.do),
+        h("p", { class: "since" }, "since ", stamp(a.since_us), marks.filter(Boolean).map((m) => ` · ${m}`), " · ", h("code", null, a.id))));
+  });
+  items.push(...later.map(([id, until]) => h("li", { class: "muted" }, h("span", { "aria-hidden": "true" }, "○"),
+    h("div", null, h("p", { class: "since" }, h("code", null, id), ` is not on, and muted until ${date(until)}`)))));
   $("alarms").replaceChildren(...items);
 }
 
@@ -246,8 +279,9 @@ const LINKS = {
 
 function battery(mv) {
   if (mv === null || mv === undefined) return h("p", { class: "battery quiet" }, "no battery reading");
-  const share = Math.min(1, Math.max(0, (mv - CELL_V.empty + 100) / (CELL_V.full - CELL_V.empty + 100)));
-  const state = mv <= CELL_V.empty ? "empty" : mv <= CELL_V.low ? "low" : "";
+  const low = view.limits.battery_low_mv, empty = low - EMPTY_MV;
+  const share = Math.min(1, Math.max(0, (mv - empty + 100) / (CELL_FULL - empty + 100)));
+  const state = mv < empty ? "empty" : mv < low ? "low" : "";
   const picture = s("svg", { viewBox: "0 0 48 22", "aria-hidden": "true" },
     s("rect", { class: "shell", x: 1, y: 1, width: 41, height: 20, rx: 4 }),
     s("rect", { class: "knob", x: 43.5, y: 7, width: 3.5, height: 8, rx: 1.5 }),
@@ -261,11 +295,11 @@ function show_hosts() {
     const [kind, word] = LINKS[host.link];
     const facts = [
       ["process", host.process ? `${host.process}, ${host.plan || "waits for it"}` : "none"],
-      ["last word", aged(host.seen_us)],
+      ["last seen", aged(host.seen_us)],
       ["not yet safe", plural(host.unsafe, "element")],
       ["flash log free", host.log_size ? `${size(host.log_free)} of ${size(host.log_size)}` : "–"],
       ["heap free", size(host.heap_free)],
-      ["clock within", host.clock_us === null ? "not in step" : `${(host.clock_us / 1000).toFixed(1)} ms`],
+      ["clock within", host.clock_us === null ? "not synchronised" : `${(host.clock_us / 1000).toFixed(1)} ms`],
       ["running for", host.up_s === null || host.up_s === undefined ? "–" : `${span(host.up_s)}, start ${number(host.boot)}`],
     ];
     if (host.rssi !== null && host.rssi !== undefined) facts.push(["radio", `${host.rssi} dBm`]);
@@ -283,7 +317,7 @@ function show_hosts() {
 // ---- streams
 
 const rows = new Map(); // stream -> {tr, cells, trend}
-const waiting = (row) => row.board + (row.durable - row.acked) + row.older;
+const waiting = (row) => (row.board || 0) + (row.durable - row.acked) + row.older;
 
 function show_streams() {
   const body = document.querySelector("#streams tbody");
@@ -324,9 +358,12 @@ function update_row({ cells, trend }, row) {
   ];
   const total = waiting(row);
   const said = parts.filter(([, n]) => n > 0).map(([, n, where]) => `${number(n)} ${where}`);
-  if (row.older) said.push(`${number(row.older)} of a former numbering`);
-  cells.text.textContent = total ? `${number(total)}${said.length ? ": " + said.join(", ") : ""}` : "none";
-  const all = Math.max(1, row.durable + row.board);
+  if (row.older) said.push(`${number(row.older)} of an earlier incarnation`);
+  if (row.board === null) said.push("unknown on the board");
+  const lag = row.lag_s === null ? "" : `, the oldest here for ${span(row.lag_s)}`;
+  const held = row.board && row.board_s ? `, on the board for at least ${span(row.board_s)}` : "";
+  cells.text.textContent = total || row.board === null ? `${total ? number(total) : "none here"}${said.length ? ": " + said.join(", ") : ""}${lag}${held}` : "none";
+  const all = Math.max(1, row.durable + (row.board || 0));
   cells.bar.replaceChildren(...parts.filter(([, n]) => n > 0).map(([name, n]) => {
     const part = h("span", { class: name });
     part.style.width = `${Math.max(2, (100 * n) / all)}%`;
@@ -334,7 +371,7 @@ function update_row({ cells, trend }, row) {
   }));
   cells.lake.textContent = number(row.acked);
   const last = Object.entries(row.last).map(([name, v]) => `${name} ${v === null ? "–" : value(v)}`).join(", ");
-  cells.newest.replaceChildren(...(row.last_ts_us ? [row.clock_set ? aged(row.last_ts_us) : "before the clock was set", h("span", { class: "values" }, ` · ${last}`)] : [h("span", { class: "quiet" }, "none in this life")]));
+  cells.newest.replaceChildren(...(row.last_ts_us ? [row.clock_set ? aged(row.last_ts_us) : "before the clock was set", h("span", { class: "values" }, ` · ${last}`)] : [h("span", { class: "quiet" }, "none since the gateway started")]));
   trend.push(total);
   if (trend.length > TREND) trend.shift();
   const top = Math.max(10, ...trend);
@@ -354,7 +391,7 @@ function show_checkpoints() {
 
 function show_events() {
   const items = view.events.map((e) => h("li", null, stamp(e.at_us),
-    h("span", { class: e.kind === "alarm" ? "bad" : e.kind === "alarm over" ? "good" : "" }, { alarm: "▲ ", "alarm over": "✓ " }[e.kind] || "", e.text)));
+    h("span", { class: e.kind === "alarm" ? "bad" : e.kind === "alarm over" ? "good" : "" }, { alarm: "▲ ", "alarm over": "✓ ", operator: "◆ " }[e.kind] || "", e.text)));
   $("events").replaceChildren(...items);
 }
 

@@ -6,15 +6,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import Trouble, house, site_alarms
 
-SUMMARY = "the gateway: `init FOLDER` makes its folder, `run FOLDER` runs it, `check` and `state` look"
+SUMMARY = (
+    "the gateway: `init FOLDER` makes its folder, `run FOLDER` runs it, `check`, `state` and `alarms` look"
+)
 
 CONFIG = "gateway.toml"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("do", choices=("init", "run", "check", "state"), help="what to do")
+    parser.add_argument("do", choices=("init", "run", "check", "state", "alarms"), help="what to do")
     parser.add_argument(
         "folder",
         metavar="FOLDER",
@@ -32,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--board", action="append", default=[], metavar="NAME", help="init: register a board too"
     )
+    site_alarms.arguments(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
@@ -40,6 +43,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
 
     if args.rebuild and args.do != "run":
         raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
+    site_alarms.check(args)
     try:
         return _DO[args.do](args)
     except headwater_gateway.Trouble as trouble:
@@ -101,7 +105,7 @@ def _state(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     state = ask(read(config_path(args.folder)), "/state")
     for line in page(state):
         print(line)
-    return (1 if state["alarms"] else 0), state
+    return site_alarms.exit_code(state), state
 
 
 def page(state: dict[str, Any]) -> list[str]:
@@ -116,10 +120,20 @@ def page(state: dict[str, Any]) -> list[str]:
         plan = "not reported yet" if board["learning"] else board["plan"] or "none"
         lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, plan))
     for s in state["streams"]:
-        text = "stream %s (%s): %d durable, %d cut, %d in the lake"
-        lines.append(text % (s["stream"], s["incarnation"], s["durable"], s["cut"], s["acked"]))
-    lines += ["alarm: " + text for text in state["alarms"]]
-    return lines
+        text = "stream %s (%s): %d durable, %d cut, %d in the lake, %s"
+        numbers = (s["durable"], s["cut"], s["acked"], site_alarms.lag(s))
+        lines.append(text % (s["stream"], s["incarnation"], *numbers))
+    return lines + site_alarms.lines(state)
 
 
-_DO = {"init": _init, "run": _run, "check": _check, "state": _state}
+def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway.config import read
+    from headwater_gateway.control import ask
+
+    answer = ask(read(config_path(args.folder)), "/alarms", site_alarms.request(args))
+    for line in site_alarms.page(answer, args.events):
+        print(line)
+    return site_alarms.exit_code(answer), answer
+
+
+_DO = {"init": _init, "run": _run, "check": _check, "state": _state, "alarms": _alarms}

@@ -1,0 +1,77 @@
+"""What a board says of itself, made safe to hold and to show: known keys, each of its type, or nil.
+
+A status is sealed, so it comes from a board of this site. That board may still be broken or in strange hands,
+and what it says goes to the page, to the API and into metrics of everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headwater import pack
+
+BACKLOG_MAX = 128  # streams of one board
+TEXT_MAX = 200  # characters
+ID_BYTES = 8
+NUMBER_MAX = (1 << 63) - 1
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int and -NUMBER_MAX <= value <= NUMBER_MAX else None
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= NUMBER_MAX else None
+
+
+def _id(value: Any) -> bytes | None:
+    return bytes(value) if isinstance(value, bytes) and len(value) == ID_BYTES else None
+
+
+def text(value: str) -> str:
+    """A sentence of a board as it may be shown: of bounded length, and in one line."""
+    return "".join(c if c.isprintable() else " " for c in value[:TEXT_MAX])
+
+
+def _text(value: Any) -> str | None:
+    return text(value) if isinstance(value, str) else None
+
+
+def _crash(value: Any) -> list[Any] | None:
+    if not isinstance(value, list) or len(value) != 2:
+        return None
+    boot, what = _count(value[0]), _text(value[1])
+    return None if boot is None or what is None else [boot, what]
+
+
+def _pair(value: Any) -> list[int] | None:
+    if not isinstance(value, list) or len(value) != 2 or any(_count(v) is None for v in value):
+        return None
+    return list(value)
+
+
+def _backlog(value: Any) -> list[list[int]] | None:
+    if not isinstance(value, list) or len(value) > BACKLOG_MAX:
+        return None
+    rows = [row for row in value if isinstance(row, list) and len(row) == 3]
+    rows = [row for row in rows if all(_count(v) is not None for v in row)]
+    return rows if len(rows) == len(value) else None
+
+
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash, "deployment": _count,
+    "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
+    "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
+}  # fmt: skip
+
+
+def read(content: bytes) -> dict[str, Any] | None:
+    """The status in these bytes; None where there is none."""
+    try:
+        status = pack.loads(content)
+    except pack.PackError:
+        return None
+    if not isinstance(status, dict):
+        return None
+    return {key: check(status.get(key)) for key, check in KEYS.items() if key in status}
