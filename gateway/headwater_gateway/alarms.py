@@ -14,6 +14,7 @@ clock while the board is away, the sink in the first minutes of a gateway) neith
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 CRITICAL = "critical"
@@ -139,7 +140,7 @@ class Facts:
     boards: tuple[BoardFacts, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     sink: SinkFacts = field(default_factory=SinkFacts)
-    on: frozenset[str] = frozenset()  # ids of the alarms that are on
+    on: Mapping[str, str] = field(default_factory=dict)  # id -> severity of the alarms that are on
 
 
 @dataclass(frozen=True)
@@ -378,7 +379,9 @@ def _condition(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict
     ident = "board.battery/" + name
     # The voltage falls under load and comes back: what is low stays so until it is well above the limit.
     low = limits.battery_low_mv + (BATTERY_BACK_MV if ident in facts.on else 0)
-    if board.battery_mv is not None and 0 < board.battery_mv < low - BATTERY_EMPTY_MV:
+    empty = limits.battery_low_mv - BATTERY_EMPTY_MV
+    empty += BATTERY_BACK_MV if facts.on.get(ident) == CRITICAL else 0
+    if board.battery_mv is not None and 0 < board.battery_mv < empty:
         text = "Board %s: the battery is nearly empty, %.2f V." % (name, board.battery_mv / 1000)
         verdict.add(ident, CRITICAL, text, "Charge or change it now.", 5.0)
     elif board.battery_mv is not None and 0 < board.battery_mv < low:

@@ -185,7 +185,7 @@ class Observer:
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
-            on=frozenset(self.watch.open),
+            on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )
 
     def sink(self) -> SinkFacts:

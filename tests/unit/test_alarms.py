@@ -135,7 +135,12 @@ def test_a_low_battery_is_told_and_does_not_flutter() -> None:
     assert only(replace(WELL, boards=(replace(CHEST, battery_mv=3250),))).severity == CRITICAL
     back = replace(WELL, boards=(replace(CHEST, battery_mv=3420),))
     assert ids(back) == []
-    assert ids(replace(back, on=frozenset({"board.battery/chest"}))) == ["board.battery/chest"]
+    assert ids(replace(back, on={"board.battery/chest": WARNING})) == ["board.battery/chest"]
+    for mv, before, now in (
+        (3310, WARNING, WARNING), (3320, CRITICAL, CRITICAL), (3360, CRITICAL, WARNING),
+    ):  # fmt: skip
+        again = replace(WELL, boards=(replace(CHEST, battery_mv=mv),), on={"board.battery/chest": before})
+        assert only(again).severity == now
     assert judge(low, Limits(battery_low_mv=0)).alarms == []
 
 
