@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from .errors import LakeError
+from . import jvm
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -51,12 +51,12 @@ def start(
 
     `brief` for one that does little: it starts in half the time, and is slower when warm.
     """
-    if SparkSession.getActiveSession() is None and not os.environ.get("PYSPARK_GATEWAY_PORT"):
-        check_java()
-    builder = SparkSession.builder.appName(name)
-    if master:
-        builder = builder.master(master)
-    settings = dict(SETTINGS)
+    submitted = bool(os.environ.get("PYSPARK_GATEWAY_PORT"))
+    if SparkSession.getActiveSession() is None and not submitted:
+        jvm.which_java()
+    settings = {"spark.app.name": name, **({"spark.master": master} if master else {}), **SETTINGS}
+    if not submitted:
+        settings["spark.sql.warehouse.dir"] = _warehouse()
     paths = [str(jar) for jar in jars]
     local = master.startswith("local")
     if paths and local:
@@ -71,26 +71,18 @@ def start(
         options = "-Dlog4j2.configurationFile=%s" % LOGGING.as_uri()
         settings["spark.driver.extraJavaOptions"] = options + (QUICK_START if brief else "")
     settings.update(more or {})
+    builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with jvm.started(settings):
+        spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(log)
     # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 
-def check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = Path(home) / "bin" / "java" if home else None
-    if java is not None and java.exists():
-        return
-    if java is not None:
-        raise LakeError(
-            "JAVA_HOME is %s, and there is no bin/java in it: set it to a Java 17, or unset it" % home
-        )
-    if shutil.which("java") is None:
-        raise LakeError(
-            "Spark needs Java 17, and there is none on this machine: install it (Debian: "
-            "openjdk-17-jre-headless) or set JAVA_HOME"
-        )
+def _warehouse() -> str:
+    """Spark makes a folder for tables without a place of their own, where the user stands by default. A lake
+    has no such tables, so one empty folder for all sessions of this user will do."""
+    return (Path(tempfile.gettempdir()) / ("headwater-spark-warehouse-%d" % os.getuid())).as_uri()

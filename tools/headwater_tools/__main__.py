@@ -1,3 +1,7 @@
-from .cli import main
+from . import interrupts
+
+interrupts.while_loading()
+
+from .cli import main  # noqa: E402
 
 main()

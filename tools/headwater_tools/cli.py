@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import Trouble, commands
+from . import Trouble, commands, interrupts
 
 
 class Parser(argparse.ArgumentParser):
@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if argv is None else argv)
     wants_json = "--json" in words
     try:
+        interrupts.as_exception()
         code, answer = _command(words)
     except Trouble as trouble:
         code, answer = 2, {"error": str(trouble)}
@@ -75,8 +76,8 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _interrupted() -> NoReturn:
-    print("hw: interrupted", file=sys.stderr)
-    sys.exit(130)
+    print(interrupts.TEXT, file=sys.stderr)
+    sys.exit(interrupts.CODE)
 
 
 def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import Trouble
+from . import Trouble, interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / ".hw"
@@ -80,15 +80,17 @@ DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testi
 def main(argv: Sequence[str]) -> None:
     """Set up what is missing, then become the command itself."""
     try:
+        interrupts.as_exception()
         ensure("base")
+        interrupts.hold()
     except Trouble as trouble:
         print("hw: %s" % trouble, file=sys.stderr)
         if "--json" in argv:
             print(json.dumps({"error": str(trouble)}))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("hw: interrupted", file=sys.stderr)
-        sys.exit(130)
+        print(interrupts.TEXT, file=sys.stderr)
+        sys.exit(interrupts.CODE)
     python = str(VENV / "bin" / "python")
     os.execve(python, [python, "-P", "-m", "headwater_tools", *argv], environment())
 

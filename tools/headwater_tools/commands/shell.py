@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
+import code
 import sys
+import traceback
 from pathlib import Path
+from typing import Any
 
 from .. import Trouble, house
 
 SUMMARY = "a Python prompt with Spark and a lake: lake.streams(), lake.stream(NAME), spark.sql(...)"
 
-BEGIN = """\
-import sys
-from headwater_cloud import Lake, session
-spark = session.start(jars=sys.argv[2:])
-lake = Lake(spark, sys.argv[1])
-lake.register()
-lake.streams().show(truncate=False)
-print("`lake` and `spark` are there: lake.stream(NAME).show(), lake.gaps().show(), spark.sql(...).show()")
-"""
+BANNER = "`lake` and `spark` are ready: lake.stream(NAME).show(), lake.gaps().show(), spark.sql(...).show()"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,14 +23,47 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, None]:
     house.ensure("lake")
-    from headwater_cloud import tables
+    from headwater_cloud import Lake, session, tables
+    from headwater_cloud.errors import LakeError
     from headwater_cloud.location import Location
 
     if not tables.exists(Location.of(args.lake) / "elements"):
         raise Trouble("there is no lake at %s: it has no table `elements`" % args.lake)
-    python = [sys.executable, "-P"]
-    code = BEGIN if args.code is None else BEGIN + args.code + "\n"
-    words = [*python, *(["-i"] if args.code is None else []), "-c", code]
-    lake = args.lake if "://" in args.lake else str(Path(args.lake).absolute())
-    sys.stdout.flush()
-    os.execve(sys.executable, [*words, lake, *map(str, house.jars())], house.environment())
+    place = args.lake if "://" in args.lake else str(Path(args.lake).absolute())
+    try:
+        spark = session.start(jars=house.jars())
+        lake = Lake(spark, place)
+        lake.register()
+    except LakeError as error:
+        raise Trouble(str(error))
+    # The name makes Spark send functions that are defined here to its workers by their text.
+    names = {"__name__": "__main__", "lake": lake, "spark": spark}
+    try:
+        if args.code is not None:
+            return _once(args.code, names), None
+        lake.streams().show(truncate=False)
+        _prompt(names)
+        return 0, None
+    finally:
+        spark.stop()
+
+
+def _once(text: str, names: dict[str, Any]) -> int:
+    """Run the code; an error in it is shown as Python shows it, without our own lines."""
+    try:
+        exec(compile(text, "<-c>", "exec"), names)
+    except Exception as error:
+        inner = error.__traceback__.tb_next if error.__traceback__ else None
+        traceback.print_exception(type(error), error, inner)
+        return 1
+    return 0
+
+
+def _prompt(names: dict[str, Any]) -> None:
+    if sys.stdin.isatty():
+        import readline
+        import rlcompleter
+
+        readline.set_completer(rlcompleter.Completer(names).complete)
+        readline.parse_and_bind("tab: complete")
+    code.interact(BANNER, local=names, exitmsg="")

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,16 @@ class Part:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, env: Mapping[str, str] | None = None) -> None:
-        with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**house.environment(), **(env or {})}, preexec_fn=_die_with_parent,
-            )  # fmt: skip
+        # Ctrl-C waits until the process is known here, or nobody would stop it.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with open(self.log, "ab") as log:
+                self._process = subprocess.Popen(
+                    self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    env={**house.environment(), **(env or {})}, preexec_fn=lambda: _in_child(mask),
+                )  # fmt: skip
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def pid(self) -> int:
         assert self._process is not None
@@ -90,7 +95,8 @@ class Part:
             raise Trouble("%s ended:\n  %s\n(%s)" % (self.name, "\n  ".join(lines), self.log))
 
 
-def _die_with_parent() -> None:
+def _in_child(mask: Iterable[int]) -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,0 +1,172 @@
+"""Ctrl-C at any moment: one sentence, and no process is left, whatever the command had started by then.
+
+The interrupt goes to the whole process group, as a terminal sends it. What a command started is known by a
+variable in its environment, which all of its children inherit, those without a parent too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from headwater_tools import house
+from headwater_tools.demo.parts import free_port
+from lakes import healthy
+
+MARK = "HEADWATER_TEST_MARK"
+PATIENCE_S = 180
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Command:
+    """A command of `hw` in a process group of its own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.mark = ("%s=%s" % (MARK, uuid.uuid4())).encode()
+        self.output = folder / "output.txt"
+        name, _, value = self.mark.decode().partition("=")
+        self.began = time.monotonic()
+        with open(self.output, "w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, str(house.ROOT / "hw"), *words],
+                cwd=folder,
+                env={**house.environment(), "JDK_JAVA_OPTIONS": JAVA_OPTIONS, name: value},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def left(self) -> dict[int, str]:
+        """Its processes that live, by their number: what they run."""
+        found = {}
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+        return found
+
+    def nothing_left(self) -> None:
+        """The kernel ends those that asked to die with their parent, a moment after it."""
+        end = time.monotonic() + 10
+        while (left := self.left()) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert not left, "left behind: %s\n%s" % (left, self.said())
+
+    def runs(self, part: str) -> bool:
+        return any(part in command for command in self.left().values())
+
+    def until(self, what: Callable[[], object]) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not what():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.02)
+
+    def interrupt(self) -> int:
+        os.killpg(self.process.pid, signal.SIGINT)
+        return self.process.wait(PATIENCE_S)
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    made: list[Command] = []
+
+    def start(*words: str) -> Command:
+        made.append(Command(tmp_path, *words))
+        return made[-1]
+
+    yield start
+    for one in made:
+        for pid in one.left():
+            os.kill(pid, signal.SIGKILL)
+
+
+def ends_with_one_sentence(one: Command) -> None:
+    assert one.interrupt() == 130, one.said()
+    one.nothing_left()
+    said = [line for line in one.said().splitlines() if not line.startswith(("WARNING: Using", "NOTE: "))]
+    assert said[-1:] == ["hw: interrupted"] and said.count("hw: interrupted") == 1, one.said()
+    assert "Traceback" not in one.said() and "Exception" not in one.said(), one.said()
+
+
+LAUNCHER = "org.apache.spark.launcher.Main"
+SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+
+
+@pytest.mark.parametrize(("what", "after_s"), [("sink", 0), ("sink", 2), ("shell", 1), ("shell", 4)])
+def test_while_spark_starts(
+    tmp_path: Path, command: Callable[..., Command], what: str, after_s: float
+) -> None:
+    if what == "sink":
+        (tmp_path / "landing").mkdir()
+        words = ["sink", "landing", "lake", "--forever"]
+    else:
+        words = ["shell", str(healthy(tmp_path).write()), "-c", "import time; time.sleep(1000)"]
+    one = command(*words)
+    one.until(lambda: one.runs(SUBMIT))
+    time.sleep(after_s)  # the JVM, its port, Spark's context and session come about in here
+    if what == "sink" and "from version" in one.said():  # quick: it serves already, and ends in order
+        assert one.interrupt() == 0
+        one.nothing_left()
+        return
+    ends_with_one_sentence(one)
+
+
+def test_while_the_launcher_of_spark_runs(tmp_path: Path, command: Callable[..., Command]) -> None:
+    (tmp_path / "landing").mkdir()
+    one = command("sink", "landing", "lake", "--forever")
+    one.until(lambda: one.runs(LAUNCHER))
+    ends_with_one_sentence(one)
+
+
+def test_before_anything_has_begun(tmp_path: Path, command: Callable[..., Command]) -> None:
+    one = command("sim", "--seeds", "1:1000")
+    one.until(lambda: one.runs("-m headwater_tools"))
+    ends_with_one_sentence(one)
+
+
+def test_a_sink_that_serves_ends_in_order_and_leaves_no_folder(
+    tmp_path: Path, command: Callable[..., Command]
+) -> None:
+    (tmp_path / "landing").mkdir()
+    one = command("sink", "landing", "lake", "--forever")
+    one.until(lambda: "from version" in one.said())
+    assert one.interrupt() == 0, one.said()
+    one.nothing_left()
+    assert {path.name for path in tmp_path.iterdir()} == {"landing", "lake", "output.txt"}
+
+
+def test_a_gateway(tmp_path: Path, command: Callable[..., Command]) -> None:
+    made = command("gateway", "init", "site", "--port", str(free_port()))
+    assert made.process.wait(PATIENCE_S) == 0, made.said()
+    config = tmp_path / "site" / "gateway.toml"
+    config.write_text(config.read_text().replace("#port = 8010", "port = 0"))
+    one = command("gateway", "run", "site")
+    one.until(lambda: one.runs("headwater_gateway.cutter"))
+    assert one.interrupt() in (0, 130), one.said()
+    one.nothing_left()
+    one = command("gateway", "run", "site")
+    one.until(lambda: "the gateway runs" in one.said())
+    assert one.interrupt() == 0, one.said()
+    one.nothing_left()
+    assert "Traceback" not in one.said(), one.said()
+
+
+@pytest.mark.parametrize("moment", ["sink: Spark starts", "boards: "])
+def test_a_demo(tmp_path: Path, command: Callable[..., Command], moment: str) -> None:
+    one = command("demo", "--folder", "demo", "--seconds", "20")
+    one.until(lambda: moment in one.said())
+    ends_with_one_sentence(one)
