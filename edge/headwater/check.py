@@ -15,7 +15,7 @@ from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
 from .log import table_max
 from .operator import Operator, OperatorError, fields
-from .operators.arguments import arguments
+from .operators.arguments import arguments, other_units
 from .process import GATEWAY, Host, near
 from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Sizing, Vertex, is_number, kb
 
@@ -39,7 +39,8 @@ class Problem:
 
     def __str__(self):
         warning = "warning: " if self.severity == WARNING else ""
-        return "%s:%d: %s%s: %s. %s." % (self.file, self.line, warning, self.where, self.what, self.cure)
+        what = self.what if self.what.endswith("?") else self.what + "."
+        return "%s:%d: %s%s: %s %s." % (self.file, self.line, warning, self.where, what, self.cure)
 
 
 class Report:
@@ -384,10 +385,11 @@ class _Check(Sizing):
             return False
         for name in given:
             if name not in names:
+                offered = [word for known in names for word in (known, *other_units(known))]
                 self.error(
                     v,
-                    "unknown parameter '%s'%s" % (name, near(name, names)),
-                    "%s has %s" % (d.kind, _words(names)),
+                    "unknown parameter '%s'%s" % (name, near(name, offered)),
+                    "%s has %s" % (d.kind, _words([_with_units(known) for known in names])),
                 )
         for name, kind, _, default in declared:
             if name not in given:
@@ -968,6 +970,11 @@ def _span(low, high):
 
 def _words(names):
     return ", ".join(names) if names else "none"
+
+
+def _with_units(name):
+    units = other_units(name)
+    return "%s (or %s)" % (name, ", ".join(units)) if units else name
 
 
 def _cycle(vertices):

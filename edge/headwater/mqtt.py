@@ -56,9 +56,21 @@ def connect(name, keepalive_s, will, user, password):
     return packet(0x10, *parts)
 
 
+# What mbedTLS says of a certificate -> what to look at.
+_CURES = (
+    ("expected CN", "look at broker.name"),
+    ("trusted CA", "look at broker.ca"),
+    ("expired", "the broker needs a new one"),
+)
+
+
 # In one line.
 def _why(e):
-    return str(e).strip().replace("\n", "; ") or type(e).__name__
+    s = str(e).strip().replace("\n", "; ") or type(e).__name__
+    for part, cure in _CURES:
+        if part in s:
+            s += ": " + cure
+    return s
 
 
 # Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
@@ -186,6 +198,8 @@ class Client:
                     self.ending = True
             except (OSError, ValueError) as e:
                 self.bad = _why(e)
+                if not self.up and ("reset" in self.bad.lower() or "closed" in self.bad):
+                    self.bad += ": does broker.tls fit its port?"
             self.why = self.bad
             if self.up and self.now - self.since > _LASTED_US:
                 tries = 0

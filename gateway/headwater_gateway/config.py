@@ -220,13 +220,34 @@ def read(path: str | Path) -> Config:
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigTrouble(
-            path, ["no TOML: %s. Texts stand in quotes, true and false in small letters" % error]
-        )
+        raise ConfigTrouble(path, ["invalid TOML: %s. %s" % (error, _hint(str(error)))])
     values, problems = _judge(given)
     if problems:
         raise ConfigTrouble(path, problems)
     return Config(path.resolve().parent, values)
+
+
+def _hint(problem: str) -> str:
+    """What to do about an error of the TOML reader."""
+    for words, hint in _HINTS.items():
+        if words in problem:
+            return hint
+    return "Compare that line with the file that `hw gateway init FOLDER` writes into an empty folder"
+
+
+_HINTS = {
+    "Cannot declare": "Write each section once, and all of its keys below it",
+    "Cannot overwrite": "A key may occur once in a section: remove one of them",
+    "Invalid value": "Strings need quotes; booleans are lower-case: true, false",
+    "Expected '='": "Write KEY = VALUE, or [SECTION]",
+    "Invalid initial character": "Write KEY = VALUE, or [SECTION]; a line that begins with # is a comment",
+    "Illegal character": "A string ends on the line on which it begins: look for a missing quote",
+    'Expected "\'"': "Look for a missing quote",
+    "Expected '\"": "Look for a missing quote",
+    "Unescaped": "Write a backslash in a string as two",
+    "after a statement": "One KEY = VALUE on a line; strings with spaces need quotes",
+    "table declaration": "Write a section as [SECTION]",
+}
 
 
 def _judge(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
@@ -234,7 +255,10 @@ def _judge(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]
     problems = []
     for name, section in given.items():
         if name not in KEYS:
-            problems.append(_unknown("section [%s]" % name, name, list(KEYS), _where(name)))
+            if not isinstance(section, dict) and _homes(name):
+                problems.append("key %s is in no section: write it below %s" % (name, _homes(name)))
+            else:
+                problems.append(_unknown("section [%s]" % name, name, list(KEYS)))
         elif not isinstance(section, dict):
             problems.append("%s = %r: [%s] is a section with keys of its own" % (name, section, name))
         else:
@@ -249,26 +273,28 @@ def _judge(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]
     return values, problems
 
 
-def _where(key: str) -> str:
-    """The section a key belongs to that stands at the top of the file."""
-    homes = [name for name, keys in KEYS.items() if key in keys]
-    return " (the key %s belongs into [%s])" % (key, homes[0]) if homes else ""
+def _homes(key: str, besides: str = "") -> str:
+    """The sections that have a key of this name."""
+    return " and ".join("[%s]" % name for name, keys in KEYS.items() if key in keys and name != besides)
 
 
-def _unknown(what: str, word: str, known: list[str], more: str) -> str:
+def _unknown(what: str, word: str, known: list[str]) -> str:
     near = difflib.get_close_matches(word, known, 1, 0.6)
     if near:
         return "%s is unknown: did you mean %s?" % (what, near[0])
-    return "%s is unknown%s; there are %s" % (what, more, ", ".join(known))
+    return "%s is unknown; there are %s" % (what, ", ".join(known))
 
 
 def _key(section: str, key: str, value: Any) -> str:
     keys = KEYS[section]
     name = "%s.%s" % (section, key)
     if key not in keys:
-        elsewhere = [other for other in KEYS if key in KEYS[other]]
-        more = ", but [%s] has it" % elsewhere[0] if elsewhere else ""
-        return _unknown("key " + name, key, list(keys), more)
+        if _homes(key, section):
+            return "key %s is unknown: %s has a key of this name; write it there" % (
+                name,
+                _homes(key, section),
+            )
+        return _unknown("key " + name, key, list(keys))
     want = type(keys[key].default)
     if want is float and type(value) is int:
         value = float(value)

@@ -75,6 +75,7 @@ class Link:
         self.drained = drained
         self.up = False
         self.problem = "not connected yet"
+        self._answered = True
         self.received = 0
         self.sent = 0
         self.dropped = 0  # frames for the broker that found no room in the queue
@@ -119,7 +120,7 @@ class Link:
                     await asyncio.to_thread(self._connect)
                     await self._live()
                 except (OSError, ValueError) as error:
-                    self._say(_reason(error))
+                    self._say(_reason(error, self.config))
                 if time.monotonic() - began > 10:
                     pause = PAUSE_MIN_S
                 await asyncio.sleep(pause * random.uniform(0.7, 1.3))
@@ -128,6 +129,7 @@ class Link:
             self.close()
 
     def _connect(self) -> None:
+        self._answered = False
         self.client.forget()
         self.client.connect_async(self.config.host, self.config.port, self.config.keepalive_s)
         self.client.reconnect()
@@ -174,8 +176,12 @@ class Link:
         self._writing = False
 
     def _connected(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        self._answered = True
         if reason.is_failure:
-            self._say("it refuses us (%s): check the user, the certificate and the access list" % reason)
+            self._say(
+                "connection refused: %s; look at mqtt.user, mqtt.password_file (a broker reads new passwords "
+                "after SIGHUP), mqtt.cert and the broker's access list" % str(reason).lower()
+            )
             return
         self.client.subscribe([(topic, 0) for topic in self.topics])
         self.up = True
@@ -186,6 +192,8 @@ class Link:
     def _disconnected(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if self.up:
             self._say("the connection ended (%s)" % reason)
+        elif not self._answered:
+            self._say(_unanswered(self.config))
         self.up = False
         self._loop.call_soon_threadsafe(self._lost.set)
 
@@ -243,14 +251,50 @@ class Link:
         self.sent += 1
 
 
-def _reason(error: BaseException) -> str:
+# What OpenSSL says of a certificate, by its number (X509_V_ERR_...): which cure it needs.
+_NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_EMAIL, _OTHER_ADDRESS = 9, 10, 62, 63, 64
+
+
+def _reason(error: BaseException, config: Any) -> str:
+    """What is wrong, and what to do about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return "its certificate does not check (%s): mqtt.ca must be the authority that signed it" % (
-            error.verify_message
+        return "its certificate was not accepted (%s): %s" % (
+            error.verify_message,
+            _cure(error.verify_code, config),
+        )
+    if isinstance(error, ssl.SSLError) or (config.tls and isinstance(error, ConnectionResetError)):
+        return (
+            "it does not speak TLS here (%s): set mqtt.port to its port for TLS (often 8883), or "
+            "mqtt.tls = false for a broker without" % (getattr(error, "reason", None) or error.strerror)
         )
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__
+
+
+def _unanswered(config: Any) -> str:
+    if config.tls:
+        return "it ended the connection before it answered: is port %d the broker's MQTT port?" % config.port
+    return (
+        "it ended the connection before it answered: if port %d speaks TLS (8883 often does), set "
+        "mqtt.tls = true and mqtt.ca" % config.port
+    )
+
+
+def _cure(code: int, config: Any) -> str:
+    if code == _EXPIRED:
+        return (
+            "it has expired, or this machine's clock is wrong: look at `date`; else give the broker a new "
+            "certificate of the authority in mqtt.ca"
+        )
+    if code == _NOT_YET_VALID:
+        return "it is valid from a later day on, or this machine's clock is wrong: look at `date`"
+    if code in (_OTHER_NAME, _OTHER_EMAIL, _OTHER_ADDRESS):
+        return (
+            "it was made for another name than %s: set mqtt.host to a name in it, or give the broker a "
+            "certificate for this one" % config.host
+        )
+    return "another authority signed it: mqtt.ca must be the certificate of the one that did"
 
 
 def check(config: Config) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import errno
 import hashlib
 import ipaddress
 import json
@@ -75,7 +76,13 @@ def site(folder: Path, host: str, port: int) -> list[str]:
         values = {"mqtt": {"host": host, "port": port}}
         _once(folder / "gateway.toml", config.text(values), made, secret=False)
     except OSError as error:
-        raise Trouble("%s: %s: choose a folder that this user may write" % (error.filename, error.strerror))
+        if isinstance(error, (PermissionError, FileExistsError, NotADirectoryError)):
+            cure = "choose a folder that this user may write"
+        elif error.errno == errno.ENOSPC:
+            cure = "make room on that disk, then run it again"
+        else:
+            cure = "no folder can be made there; choose another place"
+        raise Trouble("%s: %s: %s" % (error.filename, error.strerror, cure))
     return made
 
 

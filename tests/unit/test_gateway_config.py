@@ -56,12 +56,11 @@ def test_all_problems_are_told_at_once_with_key_value_and_cure(tmp_path: Path) -
 
 
 def test_a_key_in_the_wrong_section_is_sent_home(tmp_path: Path) -> None:
-    assert problems(tmp_path, "landing = 'x'\n") == [
-        "section [landing] is unknown (the key landing belongs into [lake]); there are gateway, mqtt, store, "
-        "lake, http, boards, alarms, log"
-    ]
+    assert problems(tmp_path, "landing = 'x'\n") == ["key landing is in no section: write it below [lake]"]
     (text,) = problems(tmp_path, "[store]\nlanding = 'x'\n")
-    assert "but [lake] has it" in text
+    assert "[lake] has a key of this name; write it there" in text
+    (text,) = problems(tmp_path, "[log]\nport = 1\n")
+    assert "[mqtt] and [http] has a key of this name" in text
 
 
 def test_true_is_no_number_and_a_whole_number_will_do_for_any(tmp_path: Path) -> None:
@@ -82,7 +81,25 @@ def test_what_belongs_together_is_asked_for_together(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
-    assert "no TOML" in problems(tmp_path, "mqtt = {{")[0]
+    assert "invalid TOML" in problems(tmp_path, "mqtt = {{")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[mqtt]\nhost = broker.local\n", "Strings need quotes"),
+        ("[mqtt]\ntls = True\n", "booleans are lower-case"),
+        ("[log]\n[mqtt]\n[log]\n", "Write each section once"),
+        ("[mqtt]\nport = 1\nport = 2\n", "A key may occur once"),
+        ("[mqtt]\nhost = 'x\n", "missing quote"),
+        ("[mqtt\n", "Write a section as [SECTION]"),
+        ("[mqtt]\nport 8883\n", "Write KEY = VALUE"),
+        ('[gateway]\ndata = "C:\\data"\n', "Write a backslash in a string as two"),
+    ],
+)
+def test_the_hint_fits_the_error(tmp_path: Path, text: str, hint: str) -> None:
+    (said,) = problems(tmp_path, text)
+    assert hint in said, said
     with pytest.raises(Trouble, match="hw gateway init"):
         config.read(tmp_path / "nowhere.toml")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")

@@ -40,7 +40,7 @@ def test_no_command_is_bad_use(capsys: pytest.CaptureFixture[str]) -> None:
 def test_unknown_command_is_one_message_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = hw(capsys, "teest")
     assert (code, out) == (2, "")
-    assert err.startswith("hw: no command 'teest': hw has audit, bench, ")
+    assert err.startswith("hw: no command 'teest', did you mean 'test'? hw has audit, bench, ")
     assert len(err.splitlines()) == 1
 
 

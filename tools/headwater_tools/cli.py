@@ -12,12 +12,13 @@ Bad use, bad input (`Trouble`, files that cannot be read) end with one message a
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import json
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -29,6 +30,32 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise Trouble("%s (see `%s --help`)" % (message, self.prog))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """As argparse does it, with the word that was probably meant."""
+        if action.choices is not None and value not in action.choices:
+            known = [str(choice) for choice in action.choices]
+            text = "'%s' is unknown%s use one of %s"
+            guess = near(str(value), known)
+            raise argparse.ArgumentError(action, text % (value, guess or ":", ", ".join(known)))
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = [option for action in self._actions for option in action.option_strings]
+            word = unknown[0].partition("=")[0]
+            guess = near(word, known) if word.startswith("-") else ""
+            self.error(
+                "%s: there is no such %s%s"
+                % (unknown[0], "option" if word.startswith("-") else "argument", guess)
+            )
+        return found
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """', did you mean x?' where one of the known words resembles this one, else ''."""
+    found = difflib.get_close_matches(word, known, 1, 0.6)
+    return ", did you mean '%s'?" % found[0] if found else ""
 
 
 def names(package: ModuleType) -> list[str]:
@@ -87,7 +114,8 @@ def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
         return (0, None) if words else (2, {"error": "no command given"})
     name, rest = words[0], words[1:]
     if name == "--json" or name not in known:
-        raise Trouble("no command '%s': hw has %s" % (name, ", ".join(known)))
+        text = "no command '%s'%s hw has %s"
+        raise Trouble(text % (name, near(name, known) or ":", ", ".join(known)))
     module = load(commands, name)
     parser = Parser(prog="hw " + name, description=module.SUMMARY, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")

@@ -37,13 +37,17 @@ def arguments(cls, args, given):
     return _times(cls, given)
 
 
+def other_units(name):
+    """The names under which a parameter `us` may be given too, each with its unit in microseconds."""
+    if name != "us" and not name.endswith("_us"):
+        return {}
+    return {name[:-2] + unit: us for unit, us in _UNITS_US.items()}
+
+
 def _times(cls, given):
     names = [name for name, _, _, _ in fields(cls.PARAMS)]
     for name in names:
-        if name != "us" and not name.endswith("_us"):
-            continue
-        for unit, us in _UNITS_US.items():
-            other = name[:-2] + unit
+        for other, us in other_units(name).items():
             if other not in given or other in names:
                 continue
             if name in given:

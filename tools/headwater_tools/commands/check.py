@@ -51,8 +51,8 @@ def _plain(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _count(n: int, what: str) -> str:
-    return "%d %s%s" % (n, what, "" if n == 1 else "s")
+def _count(n: int, one: str, more: str = "") -> str:
+    return "%d %s" % (n, one if n == 1 else more or one + "s")
 
 
 def _counts(report: Report) -> dict[str, Any]:
@@ -71,14 +71,13 @@ def _counts(report: Report) -> dict[str, Any]:
 def _describe(report: Report) -> None:
     plan: Plan = report.decoded
     print(
-        "process '%s', version %s: %d vertices, %d edges, %d hosts, plan of %d bytes; "
-        "checkpoints %s every %d, level %s"
+        "process '%s', version %s: %s, %s, %s, plan of %d bytes; checkpoints %s every %d, level %s"
         % (
             plan.name,
             report.hash,
-            len(plan.vertices),
-            len(plan.edges),
-            len(plan.hosts),
+            _count(len(plan.vertices), "vertex", "vertices"),
+            _count(len(plan.edges), "edge"),
+            _count(len(plan.hosts), "host"),
             len(report.plan),
             STRATEGIES[plan.strategy],
             plan.every,

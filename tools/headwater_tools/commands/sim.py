@@ -65,12 +65,25 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def _seeds(text: str) -> range:
     first, colon, last = text.partition(":")
-    if not (colon and first.isdecimal() and last.isdecimal()):
-        raise argparse.ArgumentTypeError("'%s': give two numbers, like 1:1001" % text)
-    seeds = range(int(first), int(last))
-    if not 0 < len(seeds) <= SEEDS_MAX:
-        raise argparse.ArgumentTypeError("'%s': from 1 to %d seeds" % (text, SEEDS_MAX))
-    return seeds
+    problem = ""
+    if text.isdecimal():
+        problem = "is one number: --seed %s plays that history, --seeds 1:%d the first %s" % (
+            text,
+            int(text) + 1,
+            text,
+        )
+    elif not (colon and first.isdecimal() and last.isdecimal()):
+        problem = "is no pair of numbers: write it like 1:1001"
+    elif int(last) <= int(first):
+        problem = "has no seed in it: A:B are the seeds from A to B-1, so B must be greater than A"
+    elif int(last) - int(first) > SEEDS_MAX:
+        problem = "has %d seeds: give at most %d, and the others to a second sweep" % (
+            int(last) - int(first),
+            SEEDS_MAX,
+        )
+    if problem:
+        raise argparse.ArgumentTypeError("'%s' %s" % (text, problem))
+    return range(int(first), int(last))
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
