@@ -16,11 +16,18 @@ How each reliability level follows from the tables, per stream and incarnation:
 - IESO: IASO for all streams of a process, and no row of any of them could be read before one of an earlier ts
   of another.
 
-What cannot be known from the tables alone stands in UNKNOWN.
+A ξ that is missing below rows that have landed is not lost by that alone. The gateway keeps every entry
+until the sink has acknowledged it, so what is not acknowledged is on its way: in a segment of the landing
+zone, in a batch that is being written, or in a file that was damaged and is cut again. It is in flight until
+it is overdue, `OVERDUE_S` after the first row above it landed, and lost from then on. What a segment in the
+landing zone holds is in flight however old it is. What was acknowledged and is missing is lost at once.
+
+What cannot be known from the tables alone is listed in UNKNOWN.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -37,13 +44,16 @@ from .errors import LakeError
 from .location import Location
 from .ranges import Ranges, intersect, normal, size, subtract
 from .scan import Delay, Key, Scan, Seen, Unreadable, quoted, rows_of, scan, twice
-from .segment import hexadecimal, name_part
+from .segment import Name, SegmentError, hexadecimal, name_part, read_name
 
 ENGINE = "delta-rs %s, without a JVM" % delta_version
 SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
 COUNTS = ("landed", "kept", "duplicate", "quarantined")
-ACKNOWLEDGED = "acknowledged, so nobody keeps it"
-OUTSTANDING = "not acknowledged: it may still come"
+ACKNOWLEDGED = "acknowledged, so the gateway has deleted its copy"
+OVERDUE = "not acknowledged, and overdue"
+ON_ITS_WAY = "not acknowledged yet"
+IN_LANDING = "in the landing zone"
+OVERDUE_S = 900.0
 LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
 
 UNKNOWN = (
@@ -60,7 +70,7 @@ class Missing:
 
     first: int
     last: int
-    kind: str  # hole, gap, quarantined, lost
+    kind: str  # hole, gap, quarantined, in flight, lost
     reason: str
     from_us: int | None = None
     to_us: int | None = None
@@ -99,7 +109,8 @@ class Stream:
 
     @property
     def ideal(self) -> int:
-        return self.last - self.of_kind("hole")
+        """How many elements there are in an ideal run by now."""
+        return self.last - self.of_kind("hole") - self.of_kind("in flight")
 
     @property
     def lf(self) -> float:
@@ -141,17 +152,20 @@ class Report:
     files_awaited: int  # refused, and what their names say has not come since
     version: int
     took_s: float
+    waiting: int | None = None  # elements in segments of the landing zone, where that was looked at
 
     @property
     def ok(self) -> bool:
         return all(stream.ok for stream in self.streams)
 
 
-def audit(lake: str, stream: str | None = None) -> Report:
-    """Audit a lake, or one stream of it."""
+def audit(
+    lake: str, stream: str | None = None, landing: str | None = None, overdue_s: float = OVERDUE_S
+) -> Report:
+    """Audit a lake, or one stream of it. `landing`: its landing zone, to see what waits there."""
     began = time.monotonic()
     try:
-        return _audit(Location.of(lake), stream, began)
+        return _audit(Location.of(lake), stream, landing, overdue_s, began)
     except Unreadable as error:
         raise LakeError("%s: %s" % (lake, error)) from error
     except (DeltaError, pa.ArrowException, OSError) as error:
@@ -162,7 +176,9 @@ def audit(lake: str, stream: str | None = None) -> Report:
         ) from error
 
 
-def _audit(lake: Location, name: str | None, began: float) -> Report:
+def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: float, began: float) -> Report:
+    # Before the tables: a segment that the sink takes meanwhile is counted twice rather than not at all.
+    segments = _segments(landing) if landing is not None else []
     progress = _rows(lake, "progress", name)
     versions = _rows(lake, "streams", name)
     gaps = _rows(lake, "gaps", name)
@@ -183,8 +199,11 @@ def _audit(lake: Location, name: str | None, began: float) -> Report:
     for row in refused:
         if row["reason"] == "divergent":
             sums.divergent(row)
+    for segment in segments:
+        sums.segment(segment)
+    overdue_us = time.time_ns() // 1000 - int(overdue_s * 1_000_000)
     for line in sums.lines.values():
-        line.settle()
+        line.settle(overdue_us)
     if name is not None and not sums.lines:
         raise LakeError("no stream '%s' in %s%s" % (name, lake, _others(elements)))
     streams = [sums.lines[key].stream for key in sorted(sums.lines)]
@@ -196,6 +215,10 @@ def _audit(lake: Location, name: str | None, began: float) -> Report:
         sum(sums.awaits(row) for row in files),
         elements.version(),
         time.monotonic() - began,
+        sum(size(subtract(line.waiting, line.accounted)) for line in sums.lines.values())
+        + sum(size(runs) for runs in sums.strange.values())
+        if landing is not None
+        else None,
     )
 
 
@@ -205,6 +228,7 @@ class _Sums:
     def __init__(self, within_ms: dict[str, int]) -> None:
         self.within_ms = within_ms
         self.lines: dict[Key, _Line] = {}
+        self.strange: dict[Key, Ranges] = {}  # segments of streams that the lake does not have yet
 
     def line(self, key: Key) -> _Line:
         if key not in self.lines:
@@ -214,6 +238,7 @@ class _Sums:
     def elements(self, key: Key, seen: Seen, doubled: tuple[int, int]) -> None:
         line = self.line(key)
         line.rows = seen.ranges
+        line.seen = seen
         stream = line.stream
         stream.rows, stream.unsync, stream.out_of_order = seen.rows, seen.unsync, seen.falls
         stream.delivered, stream.iaso, stream.delays = size(seen.ranges), seen.in_order, seen.delays
@@ -239,6 +264,16 @@ class _Sums:
         line.stream.refused += int(row["rows"] or 0)
         line.stream.divergent += int(row["rows"] or 0)
 
+    def segment(self, name: Name) -> None:
+        """A segment that is in the landing zone; its name has the stream's name as part of a file name."""
+        run = [(name.first, name.last)]
+        for (stream, incarnation), line in self.lines.items():
+            if name_part(stream) == name.stream and incarnation == name.incarnation:
+                line.waiting = normal(line.waiting + run)
+                return
+        key = (name.stream, name.incarnation)
+        self.strange[key] = normal(self.strange.get(key, []) + run)
+
     def awaits(self, row: dict[str, Any]) -> bool:
         """Whether the run of a refused file has not come since, as far as its name told which run it was."""
         if any(row[column] is None for column in ("stream", "incarnation", "first", "last")):
@@ -260,9 +295,11 @@ class _Line:
     known: Ranges = field(default_factory=list)  # of that, what no declared gap is open for
     declared: list[Missing] = field(default_factory=list)
     refused: list[Missing] = field(default_factory=list)
+    waiting: Ranges = field(default_factory=list)  # in segments of the landing zone
+    seen: Seen | None = None
 
-    def settle(self) -> None:
-        """Sort every ξ from 1 to the highest one into rows, holes, gaps, quarantined and lost."""
+    def settle(self, overdue_us: int) -> None:
+        """Sort every ξ from 1 to the highest one into rows, holes, gaps, quarantined, in flight and lost."""
         stream = self.stream
         ends = [r[1] for r in self.rows + self.accounted] + [m.last for m in self.declared + self.refused]
         stream.last = max(ends, default=0)
@@ -274,11 +311,16 @@ class _Line:
         left = subtract([(1, stream.last)] if stream.last else [], self.rows)
         for reasons in (self.declared, self.refused):
             left = _explain(left, reasons, stream.missing)
-        for reason, part in (
-            (ACKNOWLEDGED, intersect(left, self.accounted)),
-            (OUTSTANDING, subtract(left, self.accounted)),
-        ):
-            stream.missing += [Missing(first, last, "lost", reason) for first, last in part]
+        gone = intersect(left, self.accounted)
+        stream.missing += [Missing(first, last, "lost", ACKNOWLEDGED) for first, last in gone]
+        left = subtract(left, self.accounted)
+        here = intersect(left, self.waiting)
+        stream.missing += [Missing(first, last, "in flight", IN_LANDING) for first, last in here]
+        for first, last in subtract(left, self.waiting):
+            since = self.seen.passed(last) if self.seen is not None else None
+            late = since is None or since < overdue_us
+            kind, reason = ("lost", OVERDUE) if late else ("in flight", ON_ITS_WAY)
+            stream.missing.append(Missing(first, last, kind, reason))
         stream.missing = _joined(sorted(stream.missing, key=lambda m: m.first))
 
 
@@ -336,6 +378,21 @@ def _others(elements: DeltaTable) -> str:
     for batch in rows_of(elements, "select distinct stream from elements order by stream limit 20"):
         names += [str(name) for name in batch.column(0).to_pylist()]
     return ": it has %s" % ", ".join(names) if names else ": it has no rows yet"
+
+
+def _segments(landing: str) -> list[Name]:
+    """What the names of the segments in a landing zone say; other files are the sink's concern."""
+    folder = Location.of(landing).local
+    if folder is None or not folder.is_dir():
+        raise LakeError(
+            "there is no folder %s: name the landing zone, the folder into which the gateway puts segments "
+            "(on an object store it cannot be looked at here)" % landing
+        )
+    names = []
+    for path in folder.iterdir():
+        with contextlib.suppress(SegmentError):
+            names.append(read_name(path.name))
+    return names
 
 
 # Tables
@@ -398,6 +455,8 @@ def as_json(report: Report) -> dict[str, Any]:
         "delivered": sum(s.delivered for s in streams),
         "lost": sum(s.of_kind("lost") for s in streams),
         "lost_acknowledged": sum(s.lost_acknowledged for s in streams),
+        "in_flight": sum(s.of_kind("in flight") for s in streams),
+        "in_landing_zone": report.waiting,
         "duplicates": sum(s.duplicates for s in streams),
         "divergent": sum(s.divergent for s in streams),
         "out_of_order": sum(s.out_of_order for s in streams),
@@ -432,6 +491,7 @@ def _stream_json(s: Stream) -> dict[str, Any]:
         "unacknowledged": s.unacknowledged,
         "lost": s.of_kind("lost"),
         "lost_acknowledged": s.lost_acknowledged,
+        "in_flight": s.of_kind("in flight"),
         "holes": s.of_kind("hole"),
         "dropped": s.of_kind("gap"),
         "quarantined": s.of_kind("quarantined"),

@@ -7,6 +7,7 @@ Rows are looked at one by one (`twice`) only where two runs of one stream overla
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,13 @@ class Seen:
     least_xi: int = 0
     in_order: bool = True  # no row could be read before one of a lower ξ
     delays: dict[str, Delay] = field(default_factory=dict)
+    landed: list[int] = field(default_factory=list)  # when rows landed, ascending, and with each ...
+    reach: list[int] = field(default_factory=list)  # ... the highest ξ that had landed by then
+
+    def passed(self, xi: int) -> int | None:
+        """When the first row above this ξ landed; None where there is none."""
+        at = bisect_right(self.reach, xi)
+        return self.landed[at] if at < len(self.landed) else None
 
 
 class Scan:
@@ -169,6 +177,8 @@ class Scan:
             of_key = batches[:, batches[0] == code]
             one.in_order = not _inverted(of_key[1], of_key[2], of_key[3])
             one.delays = self.delays.get(code, {})
+            one.landed = of_key[1].tolist()
+            one.reach = np.maximum.accumulate(of_key[3]).tolist()
             out[key] = one
         return out
 

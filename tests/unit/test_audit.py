@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from headwater_cloud.audit import LISTED_MAX, Report, as_json, audit
+from headwater_cloud.segment import file_name
 from headwater_tools import cli
 from lakes import INCARNATION, LakeOf, at, healthy
 
@@ -168,6 +169,41 @@ def test_a_planted_fault_is_seen_for_what_it_is(
     seen = {name: answer[name] for name in watched if answer[name] != told_before[name]}
     assert seen == differs
     assert answer["ok"] is holds
+
+
+AGES = 10**9  # seconds
+
+
+def test_what_is_not_acknowledged_is_in_flight_until_it_is_overdue(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    _run_not_there_yet(lake)
+    answer = told(lake, overdue_s=AGES)
+    assert (answer["in_flight"], answer["lost"], answer["ok"]) == (100, 0, True)
+    ecg = of(answer)
+    assert ecg["levels"]["LOLE"] and ecg["in_flight"] == 100
+    late = as_json(audit(str(lake.path)))
+    assert (late["in_flight"], late["lost"], late["ok"]) == (0, 100, False)
+
+
+def test_what_was_acknowledged_is_never_in_flight(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    _row_gone(lake)
+    answer = told(lake, overdue_s=AGES)
+    assert (answer["in_flight"], answer["lost_acknowledged"], answer["ok"]) == (0, 1, False)
+
+
+def test_a_segment_in_the_landing_zone_is_not_lost_however_old_it_is(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    _run_not_there_yet(lake)
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for first, last in ((1001, 1100), (1201, 1300), (1, 400)):  # missing; newer than the lake; taken already
+        name = file_name("cardio", "cardio/ecg", INCARNATION, first, last, last - first + 1, "mV:i16", 0)
+        (landing / name).touch()
+    (landing / "_a_note").touch()
+    answer = told(lake, landing=str(landing))
+    assert (answer["in_flight"], answer["lost"], answer["ok"]) == (100, 0, True)
+    assert answer["in_landing_zone"] == 200
 
 
 def test_conservation_fails_where_the_sinks_sum_does(tmp_path: Path) -> None:
@@ -328,11 +364,16 @@ def test_the_page_says_what_is_there_and_exits_by_the_promise(
         "the promise holds",
     ):
         assert text in out
+    lake = healthy(tmp_path / "busy")
+    _run_not_there_yet(lake)
+    code, out, _ = run(capsys, str(lake.write()), "--overdue", "1e9")
+    assert code == 0
+    assert "100 elements in flight: the lake has newer ones already, and the gateway keeps these" in out
     lake = healthy(tmp_path / "bad")
     _row_gone(lake)
     code, out, _ = run(capsys, str(lake.write()))
     assert code == 1
-    assert "ξ 500: lost, acknowledged, so nobody keeps it" in out
+    assert "ξ 500: lost, acknowledged, so the gateway has deleted its copy" in out
     assert "THE PROMISE IS BROKEN in cardio/ecg: 1 lost" in out
 
 

@@ -21,15 +21,29 @@ SHOWN_MAX = 12  # missing ranges of a stream on the page; --json has more
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
     parser.add_argument("--stream", metavar="S", help="only this stream, like cardio/ecg")
+    parser.add_argument(
+        "--landing",
+        metavar="LANDING",
+        help="folder of the landing zone: what waits there is on its way, however old it is",
+    )
+    parser.add_argument(
+        "--overdue",
+        type=float,
+        default=900.0,
+        metavar="S",
+        help="seconds after which an element that is missing below newer ones counts as lost (900)",
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if not 0 <= args.overdue <= 10**9:
+        raise Trouble("--overdue %g: give 0 to 1000000000 seconds" % args.overdue)
     house.ensure("lake")
     from headwater_cloud import audit
     from headwater_cloud.errors import LakeError
 
     try:
-        report = audit.audit(args.lake, args.stream)
+        report = audit.audit(args.lake, args.stream, args.landing, args.overdue)
     except LakeError as error:
         raise Trouble(str(error))
     for line in page(report):
@@ -86,6 +100,8 @@ def _stream(s: Stream) -> Iterator[str]:
         number(s.of_kind("gap")),
         counted(s.of_kind("hole"), "hole"),
     )
+    if s.of_kind("in flight"):
+        text += ", %s in flight" % number(s.of_kind("in flight"))
     if s.of_kind("quarantined"):
         text += ", %s in quarantine only" % number(s.of_kind("quarantined"))
     yield _line("elements", text)
@@ -170,6 +186,14 @@ def _conservation(s: Stream) -> str:
 
 
 def _verdict(report: Report) -> Iterator[str]:
+    on_the_way = sum(s.of_kind("in flight") for s in report.streams)
+    if on_the_way:
+        yield (
+            "%s in flight: the lake has newer ones already, and the gateway keeps these until the sink has "
+            "acknowledged them" % counted(on_the_way, "element")
+        )
+    if report.waiting:
+        yield "%s in the landing zone for the sink" % counted(report.waiting, "element", " waits", " wait")
     broken = [stream for stream in report.streams if not stream.ok]
     if not broken:
         yield "the promise holds: nothing lost, nothing twice, nothing divergent, ts in order"
@@ -190,9 +214,9 @@ def _verdict(report: Report) -> Iterator[str]:
     if total["lost"]:
         yield "  of what is lost, %s acknowledged: %s" % (
             number(acknowledged),
-            "that is gone for good, and a defect"
+            "these are lost permanently, and that is a defect: please report it"
             if acknowledged
-            else "all of it may still come, while whoever holds it lives",
+            else "the gateway still has it. Look at `hw gateway state` and whether `hw sink` runs",
         )
 
 
@@ -203,8 +227,9 @@ def number(n: int) -> str:
     return format(n, ",")
 
 
-def counted(n: int, what: str, more: str = "") -> str:
-    return "%s %s%s%s" % (number(n), what, "" if n == 1 else "s", more)
+def counted(n: int, what: str, more: str = "", more_of_several: str | None = None) -> str:
+    last = more if n == 1 or more_of_several is None else more_of_several
+    return "%s %s%s%s" % (number(n), what, "" if n == 1 else "s", last)
 
 
 def times(n: int) -> str:
