@@ -6,6 +6,9 @@
 # the old process, drained, or in the new one: the fact SWITCH says which, and what `finish` does
 # after it can be done again from its start.
 #
+# A process is stopped by a deployment whose plan has no vertices: it takes the process's place like any
+# other, and nothing runs. It stays stored: sources that come later must begin new incarnations.
+#
 # A board needs this at its start and when something is deployed; in between it is not in RAM.
 
 from hashlib import sha256

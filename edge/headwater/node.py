@@ -105,7 +105,9 @@ class Node:
         store = self.store
         found = self._fit(deploy)
         if found:
-            self.deployed, plan, me, keys = found
+            self.deployed = found[0]
+        if found and found[1].vertices:
+            _, plan, me, keys = found
             self.next, draining = deploy.waiting(store)
             found = None
             let_go("deploy")
@@ -178,7 +180,7 @@ class Node:
         except ValueError as e:
             self._note(0, str(e), 0)  # of another version of this program: another one can be deployed
             return None
-        if found and self.crash and self.crash[2] >= _CRASHES_MAX:
+        if found and found[1].vertices and self.crash and self.crash[2] >= _CRASHES_MAX:
             self.failed = found[0]
             return None
         return found

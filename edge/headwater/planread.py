@@ -213,9 +213,10 @@ def plan(data):
         _text("host", "process", hosts[i])
         if hosts[i] in hosts[:i]:
             _fail("host", "process", hosts[i])
-    _list("alphabets", "process", texts, 1, VERTICES_MAX * PORTS_MAX)
-    _list("vertices", "process", rows, 1, VERTICES_MAX)
-    _list("edges", "process", links, 1, EDGES_MAX)
+    # Without vertices it is the plan by which boards stop a process.
+    least = 1 if _list("vertices", "process", rows, 0, VERTICES_MAX) else 0
+    _list("alphabets", "process", texts, least, VERTICES_MAX * PORTS_MAX if least else 0)
+    _list("edges", "process", links, least, EDGES_MAX if least else 0)
     _list("placement", "process", placement, len(rows), len(rows))
     alphabets = []
     for text in texts:

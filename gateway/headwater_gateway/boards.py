@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any
 
 from headwater import pack, wire
+from headwater import plan as plans
 from headwater.deploy import AGAIN
 from headwater.seal import OPENED, TAKEN, Peer
 
@@ -56,6 +57,7 @@ class Deployment:
         ]
         self.data: bytes = pack.dumps([1, plan, shared])
         self.id = sha256(self.data).digest()[:8]
+        self.content = plan
         self.plan = sha256(plan).digest()[:8]  # the same with other keys, too
 
 
@@ -99,10 +101,8 @@ class Board:
         self.made = 0  # and what it said: entries that its operators and sources have given, in all
         self.due = 0.0
         self.offset = 0
-
-    @property
-    def settled(self) -> bool:
-        return self.wanted is None or self.state in (RUNS, REFUSED)
+        self.leaving: Deployment | None = None  # by which it stops a process that has ended; then comes
+        self.later: tuple[Deployment | None, int | None] = (None, None)  # what is wanted of it otherwise
 
 
 class Boards:
@@ -135,6 +135,10 @@ class Boards:
             "SELECT number, name, seen, learn, ran FROM boards ORDER BY number"
         ):
             self.all[name] = self._board(number, name, seen, bool(learn), ran)
+        for number, plan in db.query("SELECT board, plan FROM leaving"):
+            for board in self.all.values():
+                if board.number == number:
+                    self._leave(board, plan)
 
     def _board(self, number: int, name: str, seen_us: int, learn: bool, ran: bytes | None) -> Board:
         peer = Peer(self.keys.site(number), 0, self.log, self.boot, 1, bytes(8), self.nonce)
@@ -236,6 +240,7 @@ class Boards:
         )
         if board.wanted is not None and status.get("plan") == board.wanted.id:
             board.state = RUNS
+            board.why = ""
             if board.ran != board.wanted.plan:
                 board.ran = board.wanted.plan
                 self.db.execute("UPDATE boards SET ran = ? WHERE number = ?", board.ran, board.number)
@@ -245,6 +250,8 @@ class Boards:
         if board.state == REFUSED and held != board.held:
             self._offer_again(board)  # it may have refused because it had another one
         board.held = held
+        if board.leaving is not None and board.state == RUNS:
+            self._left(board)
         for listener in self.on_status:
             listener(board)
         self._forget_other(board)
@@ -322,7 +329,30 @@ class Boards:
     # ---- out
 
     def want(self, board: Board, deployment: Deployment | None, step: int | None) -> None:
-        """What shall be so on a board: a deployment there, and at a switch the step."""
+        """What shall be so on a board: a deployment there, and at a switch the step. A board that still has
+        to stop a process does that first."""
+        if board.leaving is not None:
+            board.later = (deployment, step)
+        else:
+            self._want(board, deployment, step)
+
+    def leave(self, board: Board, plan: bytes) -> None:
+        """The board is drained for this plan without vertices, and its process has ended: it shall stop it.
+        That is wanted until it has happened, however long the board is away."""
+        self.db.execute("INSERT OR REPLACE INTO leaving VALUES(?, ?)", board.number, plan)
+        self._leave(board, plan)
+
+    def _leave(self, board: Board, plan: bytes) -> None:
+        board.leaving = Deployment(plan, plans.loads(plan).hosts, board.name, self.numbers, self.keys)
+        board.later = (None, None)
+        self._want(board, board.leaving, RUN)
+
+    def _left(self, board: Board) -> None:
+        self.db.execute("DELETE FROM leaving WHERE board = ?", board.number)
+        board.leaving = None
+        self._want(board, *board.later)
+
+    def _want(self, board: Board, deployment: Deployment | None, step: int | None) -> None:
         known = board.wanted.id if board.wanted else None
         if deployment is None or deployment.id != known:
             board.state = RUNS if deployment and deployment.id == board.status.get("plan") else None

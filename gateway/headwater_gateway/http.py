@@ -110,6 +110,8 @@ class Web:
                 web.post("/deploy", self._told(self._deploy)),
                 web.post("/set", self._told(self._set)),
                 web.post("/cancel", self._told(self._cancel)),
+                web.post("/undeploy", self._told(self._undeploy)),
+                web.post("/rollback", self._told(self._rollback)),
                 web.post("/boards", self._told(self._boards)),
                 web.post("/alarms", self._told(self._alarms)),
             ]
@@ -242,6 +244,13 @@ class Web:
 
     async def _cancel(self, body: dict[str, Any]) -> dict[str, Any]:
         return self.service.cancel(body["process"])
+
+    async def _undeploy(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self.service.undeploy(body["process"])
+
+    async def _rollback(self, body: dict[str, Any]) -> dict[str, Any]:
+        number = body.get("deployment")
+        return await self.service.rollback(body["process"], None if number is None else int(number))
 
     async def _boards(self, body: dict[str, Any]) -> dict[str, Any]:
         board = self.service.boards.add(body["name"])

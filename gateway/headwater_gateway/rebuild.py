@@ -211,8 +211,11 @@ class Learning:
     async def _adopt(self, board: Board, ident: bytes, data: bytes) -> None:
         service = self.service
         plan, content = self._read(board, data)
-        service.check_free(plan)
         service.numbers.reported(plan.deployment)
+        if not plan.vertices and plan.name not in service.processes:
+            self._past.add(ident)  # a process was undeployed there
+            return
+        service.check_free(plan)
         try:
             await service.segments.look(plan.name)
         except Trouble as error:

@@ -28,10 +28,11 @@ from headwater.plan import OUTSIDE, Plan
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
 
-from . import Trouble, link, rebuild, refused
+from . import Trouble, link, progress, rebuild, refused
 from .alarms import StreamFacts, headline
-from .boards import DRAIN, RUN, RUNS, STORED, WANTED, Board, Boards
+from .boards import DRAIN, RUNS, STORED, WANTED, Board, Boards
 from .config import Config
+from .history import History
 from .keys import load
 from .link import Link
 from .numbers import Numbers
@@ -94,6 +95,7 @@ class Service(Switching):
         log, boot = self._life()
         self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
         self.numbers = Numbers(self.db, self.segments.knows)
+        self.history = History(self.db)
         self.learning = Learning(self)
         self.observer = Observer(self)
         self.boards.on_status.append(self._on_status)
@@ -152,7 +154,7 @@ class Service(Switching):
         """Everything that can fail at the start does it here. Trouble says what, and what to do."""
         self.db.commit()
         try:
-            await self.segments.open(self.processes)
+            await self.segments.open({*self.processes, *(end.process for end in self.ends.all.values())})
             for process in self.processes.values():
                 self._seat(process)
             self.db.commit()
@@ -169,7 +171,7 @@ class Service(Switching):
         self.db.on_commit.append(self._on_commit)
         self._tasks = [
             asyncio.create_task(self.db.run(self.config.store.commit_ms / 1000), name="commit"),
-            asyncio.create_task(self.segments.run(lambda: list(self.processes)), name="segments"),
+            asyncio.create_task(self.segments.run(self._with_entries), name="segments"),
             asyncio.create_task(self._ticks(), name="ticks"),
             asyncio.create_task(self.link.run(), name="link"),
         ]
@@ -224,6 +226,11 @@ class Service(Switching):
             loop.call_later(PUMP_S, self._pump_all)
 
     _pump_due = False
+
+    def _with_entries(self) -> list[str]:
+        """Processes whose acknowledgements count: what was undeployed may still be on its way to the lake."""
+        late = {end.process for end in self.ends.all.values() if end.acked < end.taken}
+        return sorted(late | self.processes.keys())
 
     def _pump_all(self) -> None:
         self._pump_due = False
@@ -289,6 +296,8 @@ class Service(Switching):
             plan = plans.loads(data)
         except plans.PlanError as error:
             raise Trouble("this is no plan: %s" % error)
+        if not plan.vertices:
+            raise Trouble("nothing runs in this plan: to stop a process, `hw undeploy %s`" % plan.name)
         self._acceptable(plan)
         try:
             await self.segments.look(plan.name)
@@ -307,6 +316,11 @@ class Service(Switching):
             self.event("deploy", "process %s is deployed to %s" % (plan.name, ", ".join(plan.hosts[1:])))
             return {**named(data), "state": "deployed"}
         return self._change(process, plan, data)
+
+    async def rollback(self, name: str, number: int | None) -> dict[str, Any]:
+        """Deploy an earlier version of a process, under a new number."""
+        former = self.former(name, number)
+        return {**await self.deploy(former.plan), "former": former.deployment}
 
     def _acceptable(self, plan: Plan) -> None:
         for name in plan.hosts[1:]:
@@ -332,7 +346,8 @@ class Service(Switching):
                 )
         streams = {e.lake for e in plan.edges if e.dst == OUTSIDE}
         for end in self.ends.all.values():
-            if end.lake in streams and end.process != plan.name:
+            # What was undeployed gives its names away: another process writes other incarnations.
+            if end.lake in streams and end.process != plan.name and end.process in self.processes:
                 raise Trouble(LAKE_NAME_TAKEN % (end.lake, end.process))
 
     def adopt(self, plan: Plan, data: bytes, process: Process | None) -> None:
@@ -356,6 +371,9 @@ class Service(Switching):
             "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?, ?)",
             process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
+
+    def _gone(self, process: Process) -> None:
+        self.db.execute("DELETE FROM processes WHERE name = ?", process.name)
 
     def configure(self, process: str | None, operator: str, values: dict[str, Any]) -> dict[str, Any]:
         """Change parameters of a running operator."""
@@ -418,6 +436,11 @@ class Service(Switching):
             return "lost"
         return "silent" if board.link_lost else "up"
 
+    def standing(self, board: Board) -> progress.Standing:
+        """How a board stands with what is wanted of it."""
+        silent_s = max(0, self.site_us() - board.seen_us) / 1e6
+        return progress.of_board(board, self.link_of(board), silent_s)
+
     def _look_at_disk(self) -> None:
         free = shutil.disk_usage(self.db.path.parent).free
         self.db.short = free < self.config.store.min_free_bytes
@@ -471,6 +494,11 @@ class Service(Switching):
             },
             "boards": {name: self._board(board) for name, board in self.boards.all.items()},
             "processes": {name: self._state(p) for name, p in self.processes.items()},
+            "undeployed": {
+                name: progress.earlier(entries)
+                for name, entries in self.history.of.items()
+                if name not in self.processes
+            },
             "streams": self._streams(),
             "sink": self._sink(),
             **self.alarms(),
@@ -504,6 +532,7 @@ class Service(Switching):
             "plan": None if board.wanted is None or board.state is None else _STATES[board.state],
             "why": board.why,
             "learning": board.learn,
+            "leaving": plans.loads(board.leaving.content).name if board.leaving else None,
             "unsafe": board.unsafe,
             "status": status,
         }
@@ -513,6 +542,8 @@ class Service(Switching):
         assert seat is not None
         plan, host = seat.plan, seat.host
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
+        standings = {board.name: self.standing(board) for board in self._of(process.name)}
+        step, waits = progress.of_process(process, standings)
         return {
             "hash": plan.hash.hex(),
             "version": plan.process_hash.hex(),
@@ -520,7 +551,10 @@ class Service(Switching):
             "learning": self.learning.waits(process, []),
             "since_us": process.since_us,
             "coming": coming,
-            "step": {0: "runs", DRAIN: "drains", RUN: "switches"}[process.step],
+            "step": step,
+            "waits": waits,
+            "boards": {name: standing.word for name, standing in standings.items()},
+            "earlier": progress.earlier(self.earlier(process.name)),
             "strategy": STRATEGIES[plan.strategy],
             "level": LEVELS[plan.level],
             "hosts": list(plan.hosts),

@@ -5,6 +5,10 @@ nothing is left to the gateway itself either, the new version counts from that m
 board is told to run it. Until the first board runs it, the change can be cancelled. Whatever is restarted in
 between goes on from there.
 
+A process is undeployed by a change to a plan of the same boards without vertices. When everything is drained
+the process has ended: its boards are free, and each is told to stop it, now or when it comes back
+(`Boards.leave`).
+
 This is sans-I/O: the service gives it a database and boards to speak to, and so does the simulator.
 """
 
@@ -12,9 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headwater import pack
 from headwater import plan as plans
 from headwater.plan import Plan
-from headwater.planread import alike
+from headwater.planread import alike, numbered
 
 from . import Trouble
 from .boards import (
@@ -31,6 +36,7 @@ from .boards import (
     Boards,
     Deployment,
 )  # fmt: skip
+from .history import Earlier, History
 from .keys import Keys
 from .numbers import Numbers
 
@@ -64,6 +70,7 @@ class Switching:
     boards: Boards
     keys: Keys
     numbers: Numbers
+    history: History
     processes: dict[str, Process]
     by_board: dict[str, Process]
 
@@ -74,6 +81,10 @@ class Switching:
         raise NotImplementedError
 
     def _save(self, process: Process) -> None:
+        raise NotImplementedError
+
+    def _gone(self, process: Process) -> None:
+        """It was undeployed: what only the service knows of it goes."""
         raise NotImplementedError
 
     def _seat(self, process: Process) -> None:
@@ -110,9 +121,17 @@ class Switching:
         for name in plans.loads(process.plan).hosts[1:]:
             board = self.boards.all[name]
             refuses = board.state == REFUSED or board.status.get("state") == LEFT_OUT
-            if board.status.get("plan") is None and not refuses:
+            if board.status.get("deployment") is None and not refuses and not self._stopped(process, board):
                 found.append(name)
         return found
+
+    def _stopped(self, process: Process, board: Board) -> bool:
+        """It has stopped the process already, as it shall: it had refused it, so nothing was to drain."""
+        coming = process.coming
+        if coming is None or not is_nothing(coming):
+            return False
+        there = Deployment(coming, plans.loads(coming).hosts, board.name, self.boards.numbers, self.keys)
+        return bool(board.status.get("plan") == there.id)
 
     def _change(self, process: Process, plan: Plan, data: bytes) -> dict[str, Any]:
         present = plans.loads(process.plan)
@@ -126,14 +145,13 @@ class Switching:
         if process.coming is not None or process.step:
             if process.coming is not None and alike(data, process.coming):
                 return {**named(process.coming), "state": "draining"}
-            raise Trouble(
-                "process %s is being changed already: `hw deploy --cancel %s`" % (plan.name, plan.name)
-            )
+            raise Trouble(being_changed(process))
         left = [name for name in present.hosts if name not in plan.hosts]
         if left:
             raise Trouble(
-                "the new version of %s leaves out %s: a board cannot be taken out of a process yet; keep it "
-                "among the hosts of a source or an operator" % (plan.name, ", ".join(left))
+                "the new version of %s leaves out %s, and a board cannot be taken out of a process that "
+                "runs: keep it among the hosts of a source or an operator, or `hw undeploy %s` first"
+                % (plan.name, ", ".join(left), plan.name)
             )
         process.coming = self.numbers.stamp(data)
         answer = named(process.coming)
@@ -147,6 +165,46 @@ class Switching:
         self._save(process)
         self._want(process)
 
+    def undeploy(self, name: str) -> dict[str, Any]:
+        """Stop a process, when everything that its boards have accepted is safe."""
+        process = self._process(name)
+        self._settled(process, [])
+        if process.coming is not None and is_nothing(process.coming):
+            return {**named(process.coming), "state": "draining"}
+        if process.coming is not None or process.step:
+            raise Trouble(being_changed(process))
+        out = [board.name for board in self._of(name) if board.status.get("state") == LEFT_OUT]
+        if out:
+            raise Trouble(
+                "%s left process %s out, because it crashed there again and again: what the sensors there "
+                "accepted cannot be brought to safety without it. Deploy a version that runs, or go back "
+                "with `hw deploy --rollback %s`; then undeploy it" % (", ".join(out), name, name)
+            )
+        process.coming = self.numbers.stamp(nothing(process.plan))
+        answer = named(process.coming)
+        self.complete(process, DRAIN)
+        self.event("switch", "process %s drains, and then it stops" % name)
+        return {**answer, "state": "draining"}
+
+    def earlier(self, name: str) -> list[Earlier]:
+        """Earlier deployments of a process that differ from what runs, the newest first."""
+        kept = self.history.of.get(name, [])
+        process = self.processes.get(name)
+        return [entry for entry in kept if process is None or not alike(entry.plan, process.plan)]
+
+    def former(self, name: str, number: int | None = None) -> Earlier:
+        """The deployment to go back to: the one of this number, or the newest."""
+        if name not in self.processes and name not in self.history.of:
+            known = sorted({*self.processes, *self.history.of})
+            raise Trouble("no process %s here; there are: %s" % (name, ", ".join(known) or "none"))
+        kept = self.earlier(name)
+        for entry in kept:
+            if number in (None, entry.deployment):
+                return entry._replace(plan=bytes(numbered(entry.plan, 0)))
+        text = ", ".join(str(entry.deployment) for entry in kept) or "none"
+        what = "no earlier version" if number is None else "no earlier deployment %d" % number
+        raise Trouble("the gateway has %s of process %s: it has %s" % (what, name, text))
+
     def cancel(self, name: str) -> dict[str, Any]:
         """Cancel a change that is still draining."""
         process = self._process(name)
@@ -154,13 +212,15 @@ class Switching:
         if process.coming is None:
             raise Trouble("process %s is not being changed" % name)
         early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
-        if early:
+        if early and not is_nothing(process.coming):
             raise Trouble(
                 "the change of %s cannot be cancelled: %s runs the new version already; bring the other "
                 "boards back, then deploy the version that you want" % (name, ", ".join(early))
             )
         hosts = plans.loads(process.coming).hosts
         for board in hosts[1:]:
+            if board in early:
+                continue  # it had refused the process, and has stopped it: nothing is waiting there
             self.boards.want(
                 self.boards.all[board],
                 Deployment(process.coming, hosts, board, self.boards.numbers, self.keys),
@@ -169,6 +229,8 @@ class Switching:
         process.coming = None
         process.step = 0
         self._save(process)
+        for board in early:
+            self._want_of(process.plan, board, None)
         self.event("switch", "the change of process %s is cancelled" % name)
         return {"process": name, "state": "cancelled"}
 
@@ -223,15 +285,54 @@ class Switching:
         """Everything of the former plan is safe: from here on the new one counts."""
         assert process.coming is not None and process.seat is not None
         former = process.seat.plan
+        now = self.site_us()
+        if is_nothing(process.coming):
+            self.history.add(process.name, process.plan, process.since_us, now, None)
+            self._end(process, former)
+            return
+        self.history.add(process.name, process.plan, process.since_us, now, process.coming)
         process.plan, process.coming, process.step = process.coming, None, RUN
-        process.since_us = self.site_us()
+        process.since_us = now
         self._save(process)
         self.db.drop_space(former.name, former.hash)
         self._seat(process)
         self.event("switch", "process %s: the new version counts" % process.name)
 
+    def _end(self, process: Process, former: Plan) -> None:
+        """Everything of a process that is undeployed is safe: it has ended."""
+        assert process.coming is not None
+        for name in former.hosts[1:]:
+            del self.by_board[name]
+            self.boards.leave(self.boards.all[name], process.coming)
+        del self.processes[process.name]
+        self.db.drop_space(former.name, former.hash)
+        process.seat = None
+        self._gone(process)
+        self.event(
+            "switch", "process %s has stopped; nothing that was accepted is left behind" % process.name
+        )
+
     def _of(self, process: str) -> list[Board]:
         return [self.boards.all[name] for name, p in self.by_board.items() if p.name == process]
+
+
+def nothing(data: bytes) -> bytes:
+    """The plan by which the boards of this one stop it: the same name and hosts, and no vertices."""
+    form, process, _, _ = pack.loads(data)
+    return bytes(pack.dumps([form, pack.dumps([*pack.loads(process)[:7], [], [], []]), [], 0]))
+
+
+def is_nothing(data: bytes) -> bool:
+    return not plans.loads(data).vertices
+
+
+def being_changed(process: Process) -> str:
+    """Why it cannot be changed now."""
+    if process.coming is None:
+        return "process %s is being changed already: wait until every board has switched" % process.name
+    if is_nothing(process.coming):
+        return "process %s is being undeployed: wait, or `hw undeploy --cancel %s`" % ((process.name,) * 2)
+    return "process %s is being changed already: wait, or `hw deploy --cancel %s`" % ((process.name,) * 2)
 
 
 def named(data: bytes) -> dict[str, Any]:

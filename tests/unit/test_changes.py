@@ -70,9 +70,11 @@ def test_the_gateway_reports_where_checkpoints_stand() -> None:
     assert any(found)
 
 
-def test_most_histories_change_back_as_well() -> None:
+def test_most_histories_change_back_and_many_undeploy_as_well() -> None:
     drawn = [changing(seed, False).run().drawn for seed in QUIET]
     assert sum(1 for kinds in drawn if kinds.get("process changed back")) >= len(drawn) // 2
+    for kind in ("process undeployed", "process deployed after it was undeployed", "process rolled back"):
+        assert sum(1 for kinds in drawn if kinds.get(kind)) >= len(drawn) // 3, kind
 
 
 @pytest.mark.parametrize("seed", STORMS)
@@ -129,6 +131,35 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
         "a number is given again",
         [(Numbers, "stamp", "number = self.highest + 1", "number = 1 + self.highest % 2")],
         [(0, False), (5, False)],
+    ),
+    (
+        "sources go on under their incarnation after the process was undeployed",
+        [
+            (
+                deploy,
+                "_replace",
+                "other = old and read(old, node.key, node.name)[0].hash != new.hash",
+                "other = old and read(old, node.key, node.name)[0].vertices",
+            )
+        ],
+        [(3, False)],
+    ),
+    (
+        "a board that was away when its process ended is not told to stop it",
+        [(Boards, "_leave", "self._want(board, board.leaving, RUN)", "board.leaving = None")],
+        [(0, False)],
+    ),
+    (
+        "a process is undeployed before it is drained",
+        [
+            (
+                Switching,
+                "_advance",
+                "if self._all_drained(process, boards):",
+                "if is_nothing(process.coming) or self._all_drained(process, boards):",
+            )
+        ],
+        [(0, False)],
     ),
     (
         "sources begin at 1 in every version",

@@ -432,7 +432,7 @@ function draw(graph, process) {
   const key = JSON.stringify([process, width, view.hosts.map((host) => [host.name, host.link, host.battery_mv])]);
   if (graph.key === key) return;
   graph.key = key;
-  const steps = { runs: "", drains: " · drains for a new version", switches: " · switches to a new version" };
+  const steps = { runs: "", waits: " · does not run everywhere", drains: " · drains for a new version", stops: " · drains, then stops", switches: " · switches to a new version" };
   graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, level ${process.level}${steps[process.step]}`));
   const plan = layered(process);
   const laid = width < NARROW ? stacked(plan, width) : lanes(plan, width);

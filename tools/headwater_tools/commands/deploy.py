@@ -31,6 +31,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--cancel", metavar="PROCESS", help="cancel a change of this process that is still draining"
     )
     parser.add_argument(
+        "--rollback",
+        metavar="PROCESS",
+        nargs="?",
+        const="",
+        help="deploy the version before this one again; `hw gateway state` lists them",
+    )
+    parser.add_argument("--to", type=int, metavar="N", help="--rollback: the version of deployment N")
+    parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait up to S seconds until every board runs it"
     )
 
@@ -39,27 +47,31 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("gateway")
     import headwater_gateway
 
-    if sum((args.file is not None, bool(args.values), args.cancel is not None)) != 1:
-        raise Trouble("give one of: a process file, --set, --cancel")
+    asked = args.file is not None, bool(args.values), args.cancel is not None, args.rollback is not None
+    if sum(asked) != 1:
+        raise Trouble("give one of: a process file, --set, --rollback, --cancel")
+    if args.to is not None and args.rollback is None:
+        raise Trouble("--to N belongs to --rollback: `hw deploy --rollback PROCESS --to N`")
     try:
         if args.values:
             return _set(args)
         if args.cancel:
-            answer = _ask(args, "/cancel", {"process": args.cancel})
+            answer = ask(args.gateway, "/cancel", {"process": args.cancel})
             print("the change of %s is cancelled" % args.cancel)
             return 0, answer
-        return _deploy(args)
+        return _deploy(args) if args.rollback is None else _roll_back(args)
     except headwater_gateway.Trouble as trouble:
         raise Trouble(str(trouble))
 
 
-def _ask(args: argparse.Namespace, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
+def ask(folder: str, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    """The answer of the gateway of this folder."""
+    from headwater_gateway import control
     from headwater_gateway.config import read
-    from headwater_gateway.control import ask
 
     from .gateway import config_path
 
-    return ask(read(config_path(args.gateway)), what, body)
+    return control.ask(read(config_path(folder)), what, body)
 
 
 def _deploy(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -72,36 +84,71 @@ def _deploy(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print(problem)
     if report.decoded is None:
         return 1, {"file": args.file, "problems": [str(problem) for problem in report.problems]}
-    answer = _ask(args, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
+    answer = ask(args.gateway, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
+    return _deployed(args, answer)
+
+
+def _roll_back(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    name = args.rollback or _only_process(args.gateway)
+    answer = ask(args.gateway, "/rollback", {"process": name, "deployment": args.to})
+    print("process %(process)s goes back to what deployment %(former)d was" % answer)
+    return _deployed(args, answer)
+
+
+def _only_process(folder: str) -> str:
+    state = ask(folder, "/state", None)
+    names = sorted({*state["processes"], *state["undeployed"]})
+    if len(names) != 1:
+        raise Trouble("say which process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
+    return names[0]
+
+
+def _deployed(args: argparse.Namespace, answer: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     print("process %(process)s, version %(version)s, deployment %(deployment)d: %(state)s" % answer)
-    if args.wait:
-        return _wait(args, answer)
-    return 0, answer
+    if not args.wait:
+        return 0, answer
+    text = "process %(process)s runs on every board" % answer
+    return follow(args.gateway, answer, args.wait, text)
 
 
-def _wait(args: argparse.Namespace, answer: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    end = time.monotonic() + args.wait
-    told: dict[str, str] = {}
+def follow(
+    folder: str, answer: dict[str, Any], wait_s: float, done: str, ends: bool = False
+) -> tuple[int, dict[str, Any]]:
+    """Tell what is waited for until a deployment runs, or with `ends` until the process has stopped."""
+    name = answer["process"]
+    end = time.monotonic() + wait_s
+    told: set[str] = set()
     while True:
-        state = _ask(args, "/state", None)
-        process = state["processes"][answer["process"]]
-        boards = {n: state["boards"][n] for n in process["hosts"][1:]}
-        for name, board in boards.items():
-            how = "%s, plan %s" % (board["link"], board["plan"] or "not sent yet")
-            how += ": " + board["why"] if board["why"] else ""
-            if told.get(name) != how:
-                told[name] = how
-                print("board %s: %s" % (name, how), flush=True)
-        if process["hash"] == answer["hash"] and all(b["plan"] == "runs" for b in boards.values()):
-            return 0, {**answer, "state": "runs"}
-        refused = any(b["plan"] == "refused" for b in boards.values())
-        if refused or time.monotonic() > end:
-            if not refused:
-                late = ["%s (%s)" % (n, told[n]) for n, b in boards.items() if b["plan"] != "runs"]
-                text = "after %g s it does not run everywhere; waiting for %s"
-                print(text % (args.wait, ", ".join(late) or "the gateway"))
-            return 1, {**answer, "state": process["step"], "boards": told}
+        process = ask(folder, "/state", None)["processes"].get(name)
+        if process is None or process["hash"] == answer["hash"] and process["step"] == "runs":
+            print(done if ends == (process is None) else "process %s was undeployed meanwhile" % name)
+            return int(ends != (process is None)), {**answer, "state": "stopped" if ends else "runs"}
+        for text in process["waits"]:
+            if text.partition(":")[0] not in told:
+                told.add(text.partition(":")[0])
+                print(text, flush=True)
+        problem = _hopeless(name, process, answer["hash"])
+        if not problem and time.monotonic() > end:
+            what = "has not stopped" if ends else "does not run everywhere"
+            problem = "after %g s process %s %s: %s" % (wait_s, name, what, _waits(process))
+        if problem:
+            print(problem)
+            return 1, {**answer, "state": process["step"], "waits": process["waits"], "problem": problem}
         time.sleep(0.2)
+
+
+def _hopeless(name: str, process: dict[str, Any], wanted: str) -> str:
+    """Why waiting longer is no use."""
+    if wanted not in (process["hash"], process["coming"]):
+        return "process %s: this change was cancelled" % name
+    refusing = [b for b, word in process["boards"].items() if word == "refuses"]
+    if refusing:
+        return "process %s cannot run: %s" % (name, _waits(process))
+    return ""
+
+
+def _waits(process: dict[str, Any]) -> str:
+    return "; ".join(process["waits"]) or "the gateway is switching"
 
 
 def _set(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -115,7 +162,7 @@ def _set(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     answers = []
     for operator, values in changes.items():
         body = {"process": args.process, "operator": operator, "values": values}
-        answers.append(_ask(args, "/set", body))
+        answers.append(ask(args.gateway, "/set", body))
         shown = ", ".join("%s = %s" % item for item in values.items())
         print("%s: %s, change number %d" % (operator, shown, answers[-1]["number"]))
     return 0, {"changes": answers}

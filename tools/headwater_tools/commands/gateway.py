@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +115,31 @@ def page(state: dict[str, Any]) -> list[str]:
     for name, p in state["processes"].items():
         text = "process %s, deployment %d, version %s: %s"
         lines.append(text % (name, p["deployment"], p["version"], p["step"]))
+        lines += ["  waiting: " + wait for wait in p["waits"]]
+        lines += ["  earlier: " + _earlier(entry) for entry in p["earlier"]]
+    for name, entries in state["undeployed"].items():
+        text = "process %s: undeployed; `hw deploy --rollback %s` deploys it again"
+        lines.append(text % (name, name))
+        lines += ["  earlier: " + _earlier(entry) for entry in entries]
     for name, board in state["boards"].items():
         mv = board["status"].get("battery")
         battery = ", %.2f V" % (mv / 1000) if isinstance(mv, int) else ""
         plan = "not reported yet" if board["learning"] else board["plan"] or "none"
+        if board["leaving"]:
+            plan = "none; process %s stops there when the board answers" % board["leaving"]
         lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, plan))
     for s in state["streams"]:
         text = "stream %s (%s): %d durable, %d cut, %d in the lake, %s"
         numbers = (s["durable"], s["cut"], s["acked"], site_alarms.lag(s))
         lines.append(text % (s["stream"], s["incarnation"], *numbers))
     return lines + site_alarms.lines(state)
+
+
+def _earlier(entry: dict[str, Any]) -> str:
+    since, until = (
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(entry[key] / 1e6)) for key in ("since_us", "until_us")
+    )
+    return "deployment %d, version %s, %s to %s" % (entry["deployment"], entry["version"], since, until)
 
 
 def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:

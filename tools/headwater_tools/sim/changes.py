@@ -3,7 +3,9 @@
 What takes part in a change is real, on both sides: the deployment in a board's flash (headwater.deploy), the
 program of a board as far as it speaks with the gateway (headwater.node), and the gateway's boards, numbers
 and steps of a change (headwater_gateway). Made here are the links, the gateway's database (SQLite in memory),
-and a person who deploys at random, and sometimes cancels.
+and a person who deploys, goes back and undeploys at random, and sometimes cancels.
+
+A process may also be undeployed, and deployed again or rolled back. Then its sources begin new incarnations.
 
 Each deployment is a scenario with a world of its own, over the same machines. While boards switch, some run
 in the world of the former version and some in that of the next. When the gateway makes a version count,
@@ -34,6 +36,7 @@ from headwater.seal import Peer
 from headwater.wire import Writer
 from headwater_gateway import Trouble
 from headwater_gateway.boards import FRAME_MAX, REFUSED, Boards
+from headwater_gateway.history import History
 from headwater_gateway.keys import Keys
 from headwater_gateway.numbers import Numbers
 from headwater_gateway.seat import Seat
@@ -54,6 +57,8 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value INTEGER);
 CREATE TABLE boards(
     number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER, ran BLOB
 );
+CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
+CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
 # Other histories draw these: a board that is lost for good holds up a change for good.
 LOSSES = (
@@ -96,6 +101,7 @@ class Gateway(Switching):
             lambda: changes.now / SECOND, changes.nonce,
         )  # fmt: skip
         self.numbers = Numbers(changes.database, lambda incarnation: False)
+        self.history = History(changes.database)
         self.processes = {name: Process(*row) for name, row in self.records.processes.items()}
         for process in self.processes.values():
             self._seat(process)
@@ -128,6 +134,14 @@ class Gateway(Switching):
         self.changes.drained()
         super()._switch(process)
 
+    def _gone(self, process: Process) -> None:
+        del self.records.processes[process.name]
+        self.changes.undeployed()
+
+    def rollback(self, name: str) -> dict[str, Any]:
+        """As `Service.rollback`."""
+        return self.deploy(self.former(name).plan)
+
     def deploy(self, data: bytes) -> dict[str, Any]:
         """As `Service.deploy`."""
         plan = plans.loads(data)
@@ -141,13 +155,14 @@ class Gateway(Switching):
         return {**named(data), "state": "deployed"}
 
     def tick(self) -> None:
-        for process in self.processes.values():
+        for process in list(self.processes.values()):
             self._advance(process)
         self.boards.tick()
 
     @property
     def changing(self) -> bool:
-        return any(process.step for process in self.processes.values())
+        leaving = any(board.leaving for board in self.boards.all.values())
+        return leaving or not self.processes or any(process.step for process in self.processes.values())
 
 
 class Place:
@@ -255,7 +270,7 @@ class Version(World):
         """It counts from now on. Sources number on where the former version has them too, and so does the
         lake. A board that has never run another version may have run this one before it counted."""
         for v in self.plan.vertices:
-            for old in before.plan.vertices:
+            for old in () if self.changes.stopped else before.plan.vertices:
                 if self.place(v) == before.place(old) and not v.kind and not self.order.get(v.index):
                     self.order[v.index] = incs = before.order.get(old.index, [])
                     for inc in incs:
@@ -374,6 +389,7 @@ class Changes:
         self.seed = seed
         self.now = 0
         self.random = random.Random(seed)
+        self.whims = random.Random(seed + 1)  # of the person
         self.storm_us = seconds * SECOND
         self.calm = False
         self.events: list[tuple[int, int, Callable[[], None]]] = []
@@ -390,6 +406,7 @@ class Changes:
         self.were: set[bytes] = set()  # versions that have counted
         self.streams: dict[tuple[str, int], Stream] = {}  # what the gateway has of sources, of all versions
         self.act: Act | None = None
+        self.stopped = False  # the process was undeployed
         self.service: Gateway | None = None
         loaded = [plans.loads(version) for version in versions]
         self.hashes = [plan.process_hash for plan in loaded]
@@ -429,6 +446,8 @@ class Changes:
         self.peace()
         end = self.now + CALM_US
         while self.now < end and not self.errors and not self.settled():
+            if self.service and not self.service.processes:
+                self.deploy(self.service)
             self.until(self.now + SECOND)
         self.all_run()
         assert self.act is not None
@@ -476,11 +495,30 @@ class Changes:
         if self.calm:
             return
         if self.service and self.act:
-            if not self.service.changing:
-                self.deploy(self.service)
+            if self.stopped or not self.service.changing:
+                self.change(self.service)
             elif self.random.random() < self.doubts or self.refused():
                 self.cancel(self.service)
         self.after(SECOND + int(self.random.expovariate(1.0) * 3 * SECOND), self.person)
+
+    def change(self, service: Gateway) -> None:
+        chance = self.whims.random()
+        if chance < 0.2 and not self.stopped:
+            service.undeploy(self.name)
+            self.note("the process is undeployed")
+        elif chance < 0.4 and self.name in service.history.of:
+            self.roll_back(service)
+        else:
+            self.deploy(service)
+
+    def roll_back(self, service: Gateway) -> None:
+        try:
+            answer = service.rollback(self.name)
+        except Trouble as trouble:
+            self.note("not rolled back: %s" % trouble)
+        else:
+            self.draw("process rolled back")
+            self.note("deployment %d goes back: %s" % (answer["deployment"], answer["state"]))
 
     def deploy(self, service: Gateway) -> None:
         number = self.chosen()
@@ -528,7 +566,8 @@ class Changes:
             World.crash(before, before.nodes[0])
             self.gateway.node = None
             version.go_on(before)
-            self.draw("process changed")
+            self.draw("process deployed after it was undeployed" if self.stopped else "process changed")
+            self.stopped = False
             if plan.process_hash in self.were:
                 self.draw("process changed back")
         self.were.add(plan.process_hash)
@@ -551,6 +590,14 @@ class Changes:
         world.sampling = False
         self.add(world, at_the_end(world, self.act.place, True))
 
+    def undeployed(self) -> None:
+        """The gateway has no process any more."""
+        assert self.act is not None
+        self.stopped = True
+        World.crash(self.act.version, self.act.version.nodes[0])
+        self.gateway.node = None
+        self.draw("process undeployed")
+
     def add(self, world: World, counts: dict[str, int]) -> None:
         """What a version adds to the counts of the history."""
         self.counts.update(counts)
@@ -559,7 +606,7 @@ class Changes:
 
     @property
     def changing(self) -> bool:
-        return self.service is None or self.service.changing
+        return self.service is None or self.stopped or self.service.changing
 
     # ---- machines
 
@@ -583,7 +630,7 @@ class Changes:
         log.mount()
         found = deploy.load(log, self.keys.board(machine.number), machine.name, self.nonce)
         machine.deployed = found[0] if found else None
-        if found is None:
+        if found is None or not found[1].vertices:
             self.begins(machine, log, None)
             return
         _, plan, me, machine.keys = found
