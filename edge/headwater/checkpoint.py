@@ -243,6 +243,7 @@ class Checkpoints:
     # Make c permanent: on this host at once, at the plan's level when its holders have it.
     def commit(self, c, whole):
         if self.pos and not further(c.pos, self.pos):
+            self._over()  # or it would be made permanent again and again, and nothing else
             self.host.store_at_level(self.inst)
             return  # nothing has happened since
         inst = self.inst
@@ -263,11 +264,15 @@ class Checkpoints:
         self.bytes += size
         self.size = (3 * self.size + size) // 4
         self.pos = c.pos
+        self._over()
+        self.host.store_at_level(inst)
+
+    # Pending ones at or before the permanent one are over.
+    def _over(self):
         for old in self.pending[:]:
-            if not further(old.pos, c.pos):
+            if not further(old.pos, self.pos):
                 self.pending.remove(old)
                 self._drop(old.slot)
-        self.host.store_at_level(inst)
 
     # The pending ones will not be acknowledged any more: they and their requests are gone, in flash too.
     def discard(self):

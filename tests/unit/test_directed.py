@@ -389,6 +389,18 @@ def test_a_checkpoint_is_fetched_from_its_beginning_whatever_arrived_before() ->
     assert runner.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
 
 
+def test_a_checkpoint_where_a_permanent_one_stands_is_not_pending() -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    inst.ck.commit(inst.ck._take(b"", 0), True)
+    runner.pushes.clear()
+    for r in inst.ports[0].readers:
+        r.safe = inst.ports[0].ring.last
+    inst.ck.plan(b"request")
+    assert inst.ck.pending == []
+
+
 def test_nothing_is_decided_above_an_operator_that_may_go_on_from_a_pending_checkpoint() -> None:
     runner = four_seconds().node(2).host
     assert runner
