@@ -327,14 +327,23 @@ def _ahead(port: Any) -> bool:
 
 def undecided(world: World, place: dict[int, int], v: int) -> bool:
     """A change of operator v has no place for good: it waits for samples that are lost, or for an operator
-    behind it that does, because nothing is decided before all that is behind has been put out again."""
+    behind it that does, because nothing is decided before all that is behind has been put out again, nor
+    before a checkpoint covers what was taken of a producer that is gone."""
     inst = instance(world, place, v)
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
+    if _uncovered(inst) and any(_spilled(p, waits) for p in inst.ports):
+        return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
+
+
+def _uncovered(inst: Any) -> bool:
+    """What it has taken of a producer that does not answer is in no checkpoint."""
+    gone = [i for i in inst.inputs if not i.closed and (not i.contact or i.closing >= 0)]
+    return any(inst.ck.safe(i) < i.cur.xi for i in gone)
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
@@ -348,7 +357,7 @@ def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, An
     while new:
         for v in new:
             waits.update(reach(world.plan.edges, v))
-        new = [v for v, inst in insts.items() if v not in full and any(_full(p, waits) for p in inst.ports)]
+        new = [v for v, inst in insts.items() if v not in full and _no_room(inst, waits)]
         full.update((v, insts[v]) for v in new)
         new += [
             v
@@ -365,6 +374,13 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
     lost = any(i.inc and not i.closed and world.past(i.edge.src, i.inc) for i in inst.inputs)
     behind = [insts[w] for w in reach(world.plan.edges, v) if w in waits and w in insts]
     return lost and inst.depth < every and any(other.depth < every for other in behind)
+
+
+def _no_room(inst: Any, waits: set[int]) -> bool:
+    """It goes no further: for want of room, or of the checkpoint that comes before what follows a decision."""
+    if inst._exposed() and any(_spilled(p, waits) for p in inst.ports):
+        return True
+    return any(_full(p, waits) for p in inst.ports)
 
 
 def _full(port: Any, waits: set[int]) -> bool:
