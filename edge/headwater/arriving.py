@@ -98,9 +98,10 @@ def told(host, sender, m):
             _missing(host, e)
         elif m[4] > e.limit:
             e.limit = m[4]
-    elif kind == wire.GAP:
-        if not e.sink.ports and m[3] <= e.ring.last + 1 <= m[4]:
+    elif kind == wire.GAP and not e.sink.ports:
+        if m[3] <= e.ring.last + 1 <= m[4]:
             e.sink.step()
             e.sink.gap(m[3], m[4], m[5])
-            e.ack = True
-            e.said = -1
+        # It is told again until a Got arrives: the first one may have been lost.
+        e.ack = True
+        e.said = -1

@@ -140,6 +140,13 @@ class Checkpoints:
         if self.strategy != UNSAFE and not self.pos and not inst.front and not inst.decided:
             self.now()
 
+    # Not before it knows them all: none taken where it begins replaces another.
+    def _unmet(self):
+        inst = self.inst
+        vertices = self.host.plan.vertices
+        met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
+        return not inst.decided and not all(met)
+
     # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is
     # stored at the plan's level it takes nothing: another host could not begin as it did, and would wait
     # for ever, since consumers have entries of it already.
@@ -247,6 +254,8 @@ class Checkpoints:
             self.host.store_at_level(self.inst)
             return  # nothing has happened since
         inst = self.inst
+        if inst.first and self._unmet():
+            return
         if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
             self.host.restore_from(inst, c)
         if whole and self._behind(c):

@@ -108,7 +108,7 @@ def meet(host, e, inc, name, holders):
         return False  # perhaps it does not begin
     if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
         host.renumber(e, inc)
-        if sink.first and all([i.inc or host.plan.vertices[i.edge.src].kind for i in sink.inputs]):
+        if sink.first:
             sink.ck.begin()
         return True
     if name and (not sink.ck.pos or further(name, sink.position())):

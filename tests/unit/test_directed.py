@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire, wiring
+from headwater import arriving, checkpoint_file, decisions, pack, restoring, transfer, wire, wiring
 from headwater.check import check
 from headwater.host import HELD
 from headwater.instance import RUNNING, WAITING
@@ -116,6 +116,11 @@ def test_the_place_where_a_new_incarnation_begins_is_reached_in_every_life(name:
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_an_operator_takes_nothing_before_others_know_how_it_began(seed: int) -> None:
     held("begins unknown", seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_no_checkpoint_says_how_an_operator_begins_before_that_is_known(seed: int) -> None:
+    held("begins half", seed)
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
@@ -387,6 +392,18 @@ def test_a_checkpoint_is_fetched_from_its_beginning_whatever_arrived_before() ->
     runner.incoming[1] = [((1, 2), [900, 0, 0]), 9000, bytearray(9000), 8000, runner.now]
     wiring.seek(runner, inst, [500, 0, 0], [0])
     assert runner.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
+
+
+def test_a_gap_that_is_told_again_is_answered_again() -> None:
+    host = four_seconds().node(0).host
+    assert host
+    (e,) = [end.inputs[0] for end in host.ends]
+    first = e.cur.xi + 1
+    for _ in range(2):
+        e.ack = False
+        arriving.told(host, 2, (wire.GAP, e.edge.index, e.inc, first, first + 9, GAP_FULL))
+        assert e.cur.xi == first + 9
+        assert e.ack
 
 
 def test_a_checkpoint_where_a_permanent_one_stands_is_not_pending() -> None:

@@ -40,6 +40,7 @@ from .erased import (
 )
 from .joins import (
     Asleep,
+    BeginsHalf,
     DeadAsleep,
     DeadInLoop,
     DeadInput,
@@ -95,6 +96,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased and restarted": ErasedAndRestarted,
     "erased among changes": ErasedAmongChanges,
     "begins unknown": BeginsUnknown,
+    "begins half": BeginsHalf,
     "behind": Behind,
     "full": Full,
     "stale pending": StalePending,

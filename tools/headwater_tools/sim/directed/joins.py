@@ -329,3 +329,33 @@ class DeadInLoop(Directed):
             (8, lambda: self.move(calm, GATEWAY)),
             (9, self.close_ended),
         ]
+
+
+class BeginsHalf(DeadInput):
+    """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and starts
+    again before it has taken a checkpoint of its own.
+    """
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=1000, level="local", batch=10, batch_ms=500)
+        for host in ("left", "right"):
+            p.host(host, heap_kb=256)
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        p.lake("pair/sum", SumJoin(us=1_000_000).named("sum").on("gateway")(a, b), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def save(host: Host) -> None:
+            host.instances[join].ck.now()
+
+        return [
+            (0, lambda: self.cut(RIGHT, GATEWAY)),
+            (3, lambda: self.world.call(self.node(GATEWAY), save)),
+            (4, lambda: self.heal(RIGHT, GATEWAY)),
+            (8, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+        ]
