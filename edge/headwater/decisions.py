@@ -453,6 +453,8 @@ def ask(host, v, epoch, decided):
 def _on_told(host, v, last):
     inst = host.instances.get(v)
     if inst and inst.status == ASKING and not inst.recalling:
+        if inst.few and inst.decided and not inst.ck.safe_pos:
+            return  # what it goes on from has to be stored first: few know of these decisions
         for n in range(inst.decided + 1, last + 1):
             if n not in inst.decisions or not inst.decisions[n][2]:
                 return  # one was lost on the way: ask again

@@ -136,12 +136,13 @@ def reconnect(host, inst):
         wiring.readers_again(host, p)
 
 
-# Decisions that were stored here for an operator, behind its checkpoint.
+# Decisions that were stored here for an operator, behind its checkpoint; where too few hosts know of them,
+# also those behind that of this host which is not known to be stored at the plan's level.
 def load_decisions(host, inst):
     inst.decisions = {}
     data = host.store.get_blob(DECISION + inst.vertex.index)
     for number, pos, content, granted in pack.loads(data) if data else ():
-        if number > inst.decided:
+        if number > inst.decided or inst.few and granted:
             inst.decisions[number] = (pos, content, granted)
 
 

@@ -213,9 +213,10 @@ def test_changes_that_no_checkpoint_covers_outlive_the_database_and_a_move(seed:
     assert offsets == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("name", ["gateway erased with an operator", "gateway erased after a restart"])
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_a_change_that_only_the_gateway_knows_has_no_effect_elsewhere(seed: int) -> None:
-    scenario = SCHEDULES["gateway erased with an operator"](seed)
+def test_a_change_that_only_the_gateway_knows_has_no_effect_elsewhere(name: str, seed: int) -> None:
+    scenario = SCHEDULES[name](seed)
     result = scenario.run()
     assert result.errors == []
     assert scenario.world.databases_lost == 1

@@ -35,6 +35,7 @@ from .erased import (
     ErasedHome,
     GatewayErased,
     GatewayErasedAfterChanges,
+    GatewayErasedAfterRestart,
     GatewayErasedThenMoved,
     GatewayErasedWithOperator,
 )
@@ -110,6 +111,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased after changes": GatewayErasedAfterChanges,
     "gateway erased, then moved": GatewayErasedThenMoved,
     "gateway erased with an operator": GatewayErasedWithOperator,
+    "gateway erased after a restart": GatewayErasedAfterRestart,
     "timer set earlier": TimerEarlier,
     "many operators": ManyOperators,
     "least log": Sized,

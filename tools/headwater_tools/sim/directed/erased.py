@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater import wire
 from headwater.batch import Batch
 from headwater.host import Host
 from headwater.plan import Plan
@@ -180,6 +181,25 @@ class GatewayErasedWithOperator(Directed):
             world.after(0, lambda: world.erase(self.node(GATEWAY)))
             world.after(SECOND, lambda: self.move(1, LEFT))
             world.after(2 * SECOND, lambda: self.boot(GATEWAY))
+
+
+class GatewayErasedAfterRestart(GatewayErasedWithOperator):
+    """The same, but no keeper hears of a checkpoint behind the change before the gateway has started again."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.configure(1, offset=7)),
+            (7, lambda: self.crash(GATEWAY)),
+            (7.5, lambda: self.boot(GATEWAY)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        host = node.host
+        if host and node.number and 6 * SECOND < self.world.now < 10 * SECOND:
+            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
+        elif host:
+            host.__dict__.pop("_may_say", None)
+        super().watch(node)
 
 
 class ErasedHome(Directed):
