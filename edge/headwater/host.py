@@ -306,7 +306,9 @@ class Host:
             from . import moving
 
             moving.ask(self)
-        for inst in self.instances.values():
+        for inst in list(self.instances.values()):
+            if inst.status == STOPPED:
+                continue  # just now: what another one said named a newer epoch
             if inst.status == FETCHING:
                 from . import transfer
 

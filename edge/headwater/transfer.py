@@ -10,7 +10,7 @@
 
 from . import checkpoint_file, wire
 from .host import HELD, LOST, PERMANENT, RETRY_US
-from .instance import ASKING, FETCHING
+from .instance import ASKING, FETCHING, STOPPED
 from .log import LogFull
 from .plan import UNSAFE
 from .position import further, newer
@@ -221,6 +221,8 @@ def begin_recall(host, inst):
 
 # Ask those that have not answered; or do what is left to do after the answers.
 def recall(host, inst):
+    if inst.status == STOPPED:
+        return
     v = inst.vertex.index
     if inst.recalling:
         have = newest(host, v)[1]
@@ -294,6 +296,8 @@ def _jump(host, inst):
     inst.ck.safe_pos = []
     restoring.load_decisions(host, inst)
     restoring.reconnect(host, inst)
+    if inst.status == STOPPED:
+        return True  # a producer here knows a newer epoch
     host.store_at_level(inst)
     if inst.recalling:
         recall(host, inst)

@@ -395,6 +395,16 @@ def test_a_checkpoint_is_fetched_from_its_beginning_whatever_arrived_before() ->
     assert runner.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
 
 
+def test_an_operator_may_stop_while_everything_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    inst.unsettled = True
+    monkeypatch.setattr(transfer, "recall", lambda host, inst: host._stop(inst, (9, 0)))
+    runner._retry()
+    assert 1 not in runner.instances
+
+
 def test_a_gap_that_is_told_again_is_answered_again() -> None:
     host = four_seconds().node(0).host
     assert host
