@@ -553,14 +553,7 @@ DEFECTS = [
     Defect(
         "no reserve at all",
         "a log so full of samples that a checkpoint or a decision has no room",
-        [
-            (
-                starting,
-                "start",
-                "store.ensure_reserve(reserve.blobs(plan, me, store.blob_size(DEPLOYMENT)))",
-                "pass",
-            )
-        ],
+        [(starting, "start", "store.ensure_reserve(sizes)", "pass")],
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
