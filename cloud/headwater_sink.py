@@ -12,13 +12,13 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headwater_cloud import service
+from headwater_cloud import arguments, service
 from headwater_cloud.errors import LakeError
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="headwater_sink.py", description=service.DESCRIPTION)
-    service.arguments(parser)
+    parser = argparse.ArgumentParser(prog="headwater_sink.py", description=arguments.DESCRIPTION)
+    arguments.arguments(parser)
     args = parser.parse_args()
     try:
         code, _ = service.sink(args, "", (), lambda text: print(text, flush=True))

@@ -44,6 +44,7 @@ from pyspark.sql import functions as F
 
 from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, tables
 from .acks import Acknowledgements
+from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, decide
 from .errors import Fenced, LakeError, LakeRestored
@@ -56,9 +57,6 @@ from .segment import Segment, SegmentError
 from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
-FILES_PER_TRIGGER = 200
-TRIGGER_S = 5.0
-MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
 LOOK_S = 30.0  # between two looks for files that are too large
 WATCH_S = 1  # between two looks for requests
 CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew

@@ -134,6 +134,6 @@ def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
 def _print_help(known: list[str]) -> None:
     print("usage: hw COMMAND [arguments]\n")
     for name in known:
-        print("  hw %-8s %s" % (name, load(commands, name).SUMMARY))
-    print("\n`hw COMMAND --help` shows its arguments. Every command has --json: one object on the last line.")
-    print("Exit: 0 when what a command promises holds, 1 when not, 2 for bad use.")
+        print("  hw %-*s  %s" % (max(map(len, known)), name, load(commands, name).SUMMARY))
+    print("\n`hw COMMAND --help` shows its arguments. With --json the last line is one JSON object.")
+    print("Exit status: 0 success, 1 a check failed, 2 usage error, 130 interrupted.")

@@ -79,9 +79,13 @@ DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testi
 
 def main(argv: Sequence[str]) -> None:
     """Set up what is missing, then become the command itself."""
+    python = str(VENV / "bin" / "python")
     try:
         interrupts.as_exception()
-        ensure("base")
+        if _asks_for_help(argv) and not _ready("base"):
+            python = sys.executable  # help needs nothing but our own files
+        else:
+            ensure("base")
         interrupts.hold()
     except Trouble as trouble:
         print("hw: %s" % trouble, file=sys.stderr)
@@ -91,8 +95,11 @@ def main(argv: Sequence[str]) -> None:
     except KeyboardInterrupt:
         print(interrupts.TEXT, file=sys.stderr)
         sys.exit(interrupts.CODE)
-    python = str(VENV / "bin" / "python")
     os.execve(python, [python, "-P", "-m", "headwater_tools", *argv], environment())
+
+
+def _asks_for_help(argv: Sequence[str]) -> bool:
+    return not argv or argv[0] == "help" or "--help" in argv or "-h" in argv
 
 
 def environment() -> dict[str, str]:

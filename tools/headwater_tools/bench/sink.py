@@ -278,9 +278,9 @@ class _Bench:
 
         Maintenance came an hour ago, as the sink's own schedule has it.
         """
+        from headwater_cloud.arguments import MAINTAIN_S
+        from headwater_cloud.arguments import TRIGGER_S as SERVING_S
         from headwater_cloud.maintenance import maintain
-        from headwater_cloud.sink import MAINTAIN_S
-        from headwater_cloud.sink import TRIGGER_S as SERVING_S
 
         from ..lanes import SinkLane, opened
         from ..supply import Supply

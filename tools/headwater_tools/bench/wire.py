@@ -17,7 +17,6 @@ from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import msgpack  # type: ignore[import-untyped, unused-ignore]
 from headwater import block, wire
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
@@ -147,6 +146,8 @@ def block_head(body: memoryview) -> int:
 
 def others(samples: array[int]) -> list[tuple[str, float]]:
     """The same samples in formats that people use, without any packet around them."""
+    import msgpack  # type: ignore[import-untyped, unused-ignore]
+
     n = BATCH_BAR
     rows = [
         {"ts": board.TS + i * 2778, "seq": board.XI + i, "mV": v} for i, v in enumerate(samples[: 20 * n])

@@ -13,7 +13,9 @@ SUMMARY = "take segments of a landing zone into a Delta lake, exactly once, and 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    _import().arguments(parser)
+    from headwater_cloud.arguments import arguments as sink_arguments
+
+    sink_arguments(parser)
     parser.add_argument(
         "--master",
         default="local[*]",
@@ -22,7 +24,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
-    service = _import()
+    house.ensure("lake")
+    from headwater_cloud import service
     from headwater_cloud.errors import LakeError
 
     def say(text: str) -> None:
@@ -32,10 +35,3 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         return service.sink(args, args.master, house.jars(), say)
     except LakeError as error:
         raise Trouble(str(error))
-
-
-def _import() -> Any:
-    house.ensure("lake")
-    from headwater_cloud import service
-
-    return service
