@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake; made where there is none")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--once", action="store_true", help="take what is there, then end")
-    how.add_argument("--forever", action="store_true", help="go on until stopped (the default)")
+    how.add_argument("--forever", action="store_true", help="run until stopped (the default)")
     parser.add_argument(
         "--trigger", type=_positive, default=TRIGGER_S, metavar="S", help="seconds between batches (5)"
     )
@@ -52,14 +52,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="an option for delta-rs on an object store, where its environment variables do not say it",
+        help="an option for delta-rs on an object store, where its environment variables do not have it",
     )
     parser.add_argument(
         "--spark-log",
         default="OFF",
         metavar="LEVEL",
         choices=("OFF", "ERROR", "WARN", "INFO"),
-        help="what Spark logs to standard error: OFF (its failures are told anyway), ERROR, WARN, INFO",
+        help="what Spark logs to standard error: OFF (its failures are reported anyway), ERROR, WARN, INFO",
     )
     parser.add_argument(
         "--conf",

@@ -179,7 +179,7 @@ class _Check(Sizing):
             elif name in taken:
                 self.error(
                     v,
-                    "the name stands already at line %d" % taken[name].where[1],
+                    "the name is already used on line %d" % taken[name].where[1],
                     "Give one of the two another name",
                 )
             else:
@@ -202,7 +202,7 @@ class _Check(Sizing):
             elif wire.lake in lakes:
                 self.error(
                     wire,
-                    "the name stands already at line %d" % lakes[wire.lake].where[1],
+                    "the name is already used on line %d" % lakes[wire.lake].where[1],
                     "Give each stream in the lake its own name",
                 )
             else:

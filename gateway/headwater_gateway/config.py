@@ -1,7 +1,7 @@
 """The gateway's configuration: one TOML file, every key with a default and a comment.
 
-`read` tells every problem at once, each with its key, its value and what to do; a key that nobody knows is
-answered with the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
+`read` reports all problems at once, each with its key, its value and what to do; an unknown key is answered
+with the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
 Paths are relative to the folder of the file.
 """
 
@@ -67,9 +67,13 @@ KEYS: dict[str, dict[str, Key]] = {
         "key": Key("", "Its private key.", _any),
         "user": Key("gateway", 'User name, "" where the broker asks for none.', _any),
         "password_file": Key(
-            "secrets/mqtt.password", "File with the password; passwords do not stand here.", _any
+            "secrets/mqtt.password", "File with the password. Passwords are not written in this file.", _any
         ),
-        "keepalive_s": Key(30, "A broker that says nothing for so long is taken for gone.", _within(5, 3600)),
+        "keepalive_s": Key(
+            30,
+            "Seconds of silence after which the connection to the broker counts as lost.",
+            _within(5, 3600),
+        ),
         "reconnect_max_s": Key(
             15, "Longest pause between two attempts to reach the broker.", _within(1, 600)
         ),
@@ -77,25 +81,25 @@ KEYS: dict[str, dict[str, Key]] = {
     "store": {
         "commit_ms": Key(
             5,
-            "At most one commit in so many milliseconds. More is kinder to an SD card;\n"
+            "Shortest time between two commits, in milliseconds. More is kinder to an SD card;\n"
             "acknowledgements wait for it.",
             _within(0, 1000),
         ),
         "max_bytes": Key(
             8_000_000_000,
-            "The database grows no larger than this: then boards are not acknowledged any more and\n"
+            "Largest size of the database. When it is reached, boards get no acknowledgements and\n"
             "keep their entries in their own flash. Nothing is dropped here.",
             _within(1_000_000, 1 << 50),
         ),
         "min_free_bytes": Key(
-            500_000_000, "The same where less than this is free on its disk.", _within(0, 1 << 50)
+            500_000_000, "Also stop acknowledging when free disk space drops below this.", _within(0, 1 << 50)
         ),
     },
     "lake": {
         "landing": Key(
             "landing",
             "Landing zone for segments: a folder, or a place in an object store (s3://bucket/prefix,\n"
-            "gs://, abfss://) whose credentials stand in the environment.",
+            "gs://, abfss://) whose credentials are in the environment.",
             _filled,
         ),
         "acks": Key(
@@ -104,11 +108,13 @@ KEYS: dict[str, dict[str, Key]] = {
             _filled,
         ),
         "segment_rows": Key(
-            200_000, "A segment is cut when so many entries of a stream wait,", _within(1, 10_000_000)
+            200_000, "A segment is cut when this number of entries of a stream wait,", _within(1, 10_000_000)
         ),
-        "segment_s": Key(10.0, "or when the oldest of them is so old.", _within(0.1, 86_400)),
-        "compression_level": Key(3, "Of zstd.", _within(1, 22)),
-        "acks_every_s": Key(2.0, "How often the acknowledgements are looked at.", _within(0.1, 3600)),
+        "segment_s": Key(
+            10.0, "or when the oldest of them has waited for this number of seconds.", _within(0.1, 86_400)
+        ),
+        "compression_level": Key(3, "zstd compression level.", _within(1, 22)),
+        "acks_every_s": Key(2.0, "Seconds between two reads of the acknowledgements.", _within(0.1, 3600)),
         "check_every_s": Key(
             600.0,
             "How often the landing zone is listed while segments wait there: one that has vanished before\n"
@@ -134,10 +140,10 @@ KEYS: dict[str, dict[str, Key]] = {
     "boards": {
         "silent_s": Key(
             20.0,
-            "A board that says nothing for so long, and has not promised to sleep, is shown as lost.",
+            "Seconds of silence after which a board is shown as lost, unless it said that it would sleep.",
             _within(1, 86_400),
         ),
-        "gone_s": Key(3600.0, "... and after so long as gone.", _within(1, 10_000_000)),
+        "gone_s": Key(3600.0, "... and as gone.", _within(1, 10_000_000)),
     },
     "alarms": {
         "unacknowledged_s": Key(
@@ -172,8 +178,8 @@ KEYS: dict[str, dict[str, Key]] = {
 }
 
 _HEAD = """\
-# Configuration of the Headwater gateway. Every key stands here with its default, commented out;
-# take away the `#` to change it. `hw gateway check FILE` tells what is wrong with a file.
+# Configuration of the Headwater gateway. Every key is listed with its default, commented out;
+# remove the `#` to change it. `hw gateway check FOLDER` reports what is wrong with this file.
 # Relative paths start at the folder of this file.
 """
 

@@ -173,7 +173,7 @@ def test_two_vertices_of_one_name_are_refused():
     p.lake("out", s >> Pass().named("s"))
     where, line, what, cure = only(p)
     assert (where, line) == ("vertex 's'", 'p.lake("out", s >> Pass().named("s"))')
-    assert what.startswith("the name stands already at line ")
+    assert what.startswith("the name is already used on line ")
     assert cure == "Give one of the two another name"
 
 
@@ -189,7 +189,7 @@ def test_two_lake_streams_of_one_name_are_refused():
     p.lake("out", s >> Pass())
     where, line, what, _ = only(p)
     assert (where, line) == ("lake stream 'out'", 'p.lake("out", s >> Pass())')
-    assert what.startswith("the name stands already at line ")
+    assert what.startswith("the name is already used on line ")
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "a/", "a b", "x" * 65, None])

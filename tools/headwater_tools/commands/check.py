@@ -1,4 +1,4 @@
-"""`hw check FILE`: validates a process file; every problem at once, with where and why."""
+"""`hw check FILE`: validates a process file; all problems at once, with line numbers and suggested fixes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headwater.planread import DURABLE, LEVELS, STRATEGIES
 
 from ..processes import ProcessFileError, load
 
-SUMMARY = "validate a process file: every problem at once, with its place and its cure"
+SUMMARY = "validate a process file: reports all problems at once, with line numbers and suggested fixes"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--to", type=int, metavar="N", help="--rollback: the version of deployment N")
     parser.add_argument(
-        "--wait", type=float, default=0, metavar="S", help="wait up to S seconds until every board runs it"
+        "--wait", type=float, default=0, metavar="S", help="wait up to S seconds for all boards to run it"
     )
 
 

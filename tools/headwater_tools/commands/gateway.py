@@ -10,7 +10,7 @@ from typing import Any
 from .. import Trouble, house, site_alarms
 
 SUMMARY = (
-    "the gateway: `init FOLDER` makes its folder, `run FOLDER` runs it, `check`, `state` and `alarms` look"
+    "the gateway: init makes its folder, run starts it, check validates its configuration, state shows it"
 )
 
 CONFIG = "gateway.toml"

@@ -27,7 +27,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     except headwater_gateway.Trouble as trouble:
         raise Trouble(str(trouble))
     print("made %s: say in config.json which sensors it has, then put all of it onto the board" % home)
-    print("Mosquitto reads its passwords anew after `systemctl reload mosquitto` (SIGHUP)")
+    print(
+        "Mosquitto reads new passwords when it receives SIGHUP: `systemctl reload mosquitto`, or `kill -HUP PID`"
+    )
     return 0, {"board": args.name, "folder": str(home)}
 
 

@@ -18,7 +18,7 @@ BANNER = "`lake` and `spark` are ready: lake.stream(NAME).show(), lake.gaps().sh
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
-    parser.add_argument("-c", metavar="CODE", help="run this instead of asking, then end", dest="code")
+    parser.add_argument("-c", metavar="CODE", help="run this code instead of a prompt, then end", dest="code")
 
 
 def run(args: argparse.Namespace) -> tuple[int, None]:

@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "sweep that it records: play only what is missing, and summarise all of it. FILE, --seeds and the "
         "like may then be left out; if given, they must be those of the recorded sweep",
     )
-    parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--jobs", type=int, metavar="J", help="processes to run on (default: the cores)")
 
 
