@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         raise Trouble(str(trouble))
     print("made %s: say in config.json which sensors it has, then put all of it onto the board" % home)
     print(
-        "Mosquitto reads new passwords when it receives SIGHUP: `systemctl reload mosquitto`, or `kill -HUP PID`"
+        "Mosquitto reads new passwords when it receives SIGHUP: `systemctl reload mosquitto` or `kill -HUP`"
     )
     return 0, {"board": args.name, "folder": str(home)}
 
