@@ -377,7 +377,7 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
-    """It goes no further: for want of room, or of the checkpoint that comes before what follows a decision."""
+    """It goes no further: for want of room, or of the checkpoint that comes first behind a decision."""
     if inst._exposed() and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)

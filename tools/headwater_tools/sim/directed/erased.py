@@ -184,7 +184,7 @@ class GatewayErasedWithOperator(Directed):
 
 
 class GatewayErasedAfterRestart(GatewayErasedWithOperator):
-    """The same, but no keeper hears of a checkpoint behind the change before the gateway has started again."""
+    """The same, but no keeper hears of a checkpoint behind the change before the gateway starts again."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [

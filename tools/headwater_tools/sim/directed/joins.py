@@ -332,8 +332,8 @@ class DeadInLoop(Directed):
 
 
 class BeginsHalf(DeadInput):
-    """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and starts
-    again before it has taken a checkpoint of its own.
+    """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and
+    starts again before it has taken a checkpoint of its own.
     """
 
     def process(self) -> Plan:
