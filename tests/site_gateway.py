@@ -293,7 +293,7 @@ class Gateway:
     # ---- frames
 
     def _send(self, to: int, frame: bytes) -> None:
-        self.client.publish("hw/%s/g" % self.plan.hosts[to], frame)
+        self.client.publish("hw/%s/g" % self.plan.hosts[to], bytes(frame))
 
     def _message(self, client: Any, userdata: Any, message: Any) -> None:
         _, to, sender = message.topic.split("/")

@@ -68,6 +68,7 @@ class Host:
     # plan, me (number in it), store (mounted), keys (host number -> key of the link),
     # clock (clock.Clock), send(host number, frame), nonce() -> 64 random bits,
     # outbox: where a gateway's edges to the lake end, else None.
+    # The frame that is sent may lie in a buffer that the next one uses again: who keeps it, copies it.
     def __init__(self, plan, me, store, keys, clock, send, nonce, outbox=None, mtu=1400):
         self.plan = plan
         self.me = me
@@ -777,7 +778,7 @@ class Host:
             self._seal(link)
 
     def _seal(self, link):
-        self.send(link.number, bytes(link.peer.seal(self.writer)))
+        self.send(link.number, link.peer.seal(self.writer))
         self._reply(link)
 
     def _reply(self, link):

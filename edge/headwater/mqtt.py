@@ -38,7 +38,13 @@ def packet(kind, *parts):
         head.append(n & 127 | 128)
         n >>= 7
     head.append(n)
-    return b"".join((bytes(head),) + parts)
+    at = len(head)
+    out = bytearray(at + sum([len(part) for part in parts]))
+    out[:at] = head
+    for part in parts:
+        out[at : at + len(part)] = part
+        at += len(part)
+    return out
 
 
 def text(s):

@@ -324,7 +324,7 @@ class Node:
     def say(self, kind, *values):
         self.peer.begin(self.writer)
         if self.writer.put(kind, *values):
-            self.client.send("s", bytes(self.peer.seal(self.writer)))
+            self.client.send("s", self.peer.seal(self.writer))
             self._reply()
 
     def _reply(self):

@@ -23,7 +23,7 @@ def dumps(obj):
         try:
             size = _write(buf, 0, obj, 0)
         except IndexError:
-            size *= 4
+            size *= 2
             continue
         return bytes(memoryview(buf)[:size])
 

@@ -65,7 +65,7 @@ class Seat:
         return str(self.plan.name)
 
     def _send(self, to: int, frame: bytes) -> None:
-        self.db.after_commit(partial(self.publish, self.plan.hosts[to], frame))
+        self.db.after_commit(partial(self.publish, self.plan.hosts[to], bytes(frame)))
 
     def receive(self, frame: bytes) -> None:
         try:

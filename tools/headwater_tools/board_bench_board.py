@@ -78,7 +78,7 @@ class Wire:
         self.out = sys.stdout.buffer
 
     def send(self, to, frame):
-        self.frames.append(frame)
+        self.frames.append(bytes(frame))
 
     # Give the gateway what there is, and take what it says until it waits.
     def exchange(self):

@@ -122,7 +122,7 @@ class Gateway:
         self.received = 0
         nonces = iter(range(1 << 40, 1 << 62))
         self.host: Any = Host(
-            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(frame),
+            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(bytes(frame)),
             lambda: next(nonces), self.outbox,
         )  # fmt: skip
         self.now = 5_000_000

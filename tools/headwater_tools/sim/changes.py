@@ -686,6 +686,8 @@ class Changes:
     # ---- the site link
 
     def from_board(self, machine: Machine, kind: str, frame: bytes) -> None:
+        frame = bytes(frame)
+
         def arrives() -> None:
             if self.service:
                 self.service.boards.receive(machine.name, frame)

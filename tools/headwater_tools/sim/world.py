@@ -255,7 +255,7 @@ class World:
             store,
             self.keys(node),
             Clock(),
-            lambda to, frame: self.send(node.number, to, frame),
+            lambda to, frame: self.send(node.number, to, bytes(frame)),
             lambda: self.random.getrandbits(64),
             outbox,
             self.hardware.mtu,
