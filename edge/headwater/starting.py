@@ -158,7 +158,10 @@ def operator(host, v, epoch, op=None, anew=False):
         logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
         ports.append(OutPort(host, v, k, edges, logged))
     op = op or restoring.made(host, v)
-    inst = Instance(host, v, op, inputs, ports)
+    kind = Instance
+    if len(inputs) != 1 or inputs[0].edge.delay_us:
+        from .merging import Joined as kind
+    inst = kind(host, v, op, inputs, ports)
     if not op.ONE_TO_ONE:
         for p in ports:
             p.ring.make_at()  # now, while there is room in one piece

@@ -18,6 +18,7 @@ from headwater.checkpoint import Checkpoints
 from headwater.host import Host
 from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
+from headwater.merging import Joined
 from headwater.plan import Plan
 from headwater.ports import OutPort
 from headwater.process import Debounce, Process, Union
@@ -166,19 +167,19 @@ DEFECTS = [
     Defect(
         "merged by arrival",
         "a second life computes something else than the first",
-        [(Instance, "_merge", "if b < t or (b == t and q < best):", "if False:")],
+        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if False:")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
         "ties go to the higher port",
         "two implementations of the merge that differ",
-        [(Instance, "_merge", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
+        [(Joined, "_merge", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
     ),
     Defect(
         "a boundary lets its own ts through on any port",
         "entries of the same ts in another order in each life",
-        [(Instance, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
+        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
         ["sp2", "sp2 uncoordinated", "sp4 spare", "diamond"],
     ),
     Defect(
@@ -392,7 +393,7 @@ DEFECTS = [
     Defect(
         "timers fire although no input is open",
         "an operator that runs on to the end of all time, without end",
-        [(Instance, "_merge", "if frontier == FAR and not place:", "if False:")],
+        [(Joined, "_merge", "if frontier == FAR and not place:", "if False:")],
         ["no input open"],
     ),
     Defect(
@@ -400,13 +401,13 @@ DEFECTS = [
         "a loop whose order depends on latency",
         [
             (
-                Instance,
+                Joined,
                 "_merge",
                 "if n and w.ts_of(0) + e.edge.delay_us < base:",
                 "if n and w.ts_of(0) < base:",
             ),
-            (Instance, "_merge", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
-            (Instance, "_merge", "d = w.ts + e.edge.delay_us - base", "d = w.ts - base"),
+            (Joined, "_merge", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
+            (Joined, "_merge", "d = w.ts + e.edge.delay_us - base", "d = w.ts - base"),
         ],
         ["sp4 spare", "sp3", "sp2"],
     ),
@@ -594,13 +595,13 @@ DEFECTS = [
         "an entry whose like the first life passed over, taken by the second as if nothing waited before it",
         [
             (
-                Instance,
+                Joined,
                 "_merge",
                 "n = _before(w, n, e.from_ts)",
                 "while n and w.ts_of(0) < e.from_ts:\n"
                 "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
             ),
-            (Instance, "_merge", "old += (p,)", "pass"),
+            (Joined, "_merge", "old += (p,)", "pass"),
         ],
         ["taken back"],
     ),

@@ -11,7 +11,7 @@ from typing import Any
 
 from headwater import operators
 from headwater.batch import Batch
-from headwater.instance import Merged
+from headwater.merging import Merged
 from headwater.operator import OperatorError
 from headwater.plan import FLASH, OUTSIDE, SPILL, Plan
 
