@@ -24,7 +24,7 @@ RETRY_US = 1000000  # what was said and not answered is said again after this
 LOST_US = 30000000  # a host that has not answered an operator's new epoch for so long is taken for lost
 _RETRY_MAX_US = const(8000000)
 _BEAT_US = const(5000000)
-_EPOCH_MAX = 1 << 30
+EPOCH_MAX = 1 << 30
 _FAR = 1 << 62  # larger than any xi or ts that may be told
 _CID_MAX = const(16)
 
@@ -546,30 +546,17 @@ class Host:
             e = plan.edges[m[1]]
             if wire.GOT <= kind <= wire.HELLO:
                 ok = plan.may_run(e.dst, sender) if e.dst != OUTSIDE else sender == 0
-                ok = ok and m[3][1] == sender and m[3][0] < _EPOCH_MAX
+                ok = ok and m[3][1] == sender and m[3][0] < EPOCH_MAX
             else:
                 ok = plan.may_run(e.src, sender)
         elif kind in (wire.CLOCK, wire.BEAT) or wire.BEAT < kind < wire.STANDS:
             return True
         elif kind == wire.TIME:
             ok = sender == 0
-        elif m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
-            self.count(RANGE)
-            return False
-        elif kind == wire.WHERE:
-            ok = m[2][1] == m[3] and plan.may_run(m[1], m[3]) and m[2][0] < _EPOCH_MAX
-            ok = ok and sender in (m[3], 0)
-        elif kind == wire.STORED:
-            ok = sender in plan.keepers(m[1])
-        elif kind in (wire.CKPT, wire.FETCH):
-            ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
-        elif kind in (wire.GRANT, wire.TOLD, wire.STANDS) or kind == wire.CONFIG and m[2]:
-            ok = sender == 0
         else:
-            ok = plan.may_run(m[1], sender)
-            if kind in (wire.PROPOSE, wire.ASK, wire.STAND):
-                ok = ok and m[2][1] == sender and m[2][0] < _EPOCH_MAX
-            ok = ok and self.outbox is not None
+            from . import judging
+
+            return judging.may_say(self, sender, m)
         if not ok:
             self.count(ROLE)
         elif not self._sane(m):
@@ -598,23 +585,13 @@ class Host:
         if kind == wire.ANSWER:
             dst = self.plan.edges[m[1]].dst
             runs = m[3][1] == 0 if dst == OUTSIDE else self.plan.may_run(dst, m[3][1])
-            ok = runs and m[3][0] < _EPOCH_MAX and max(m[5:9]) < _FAR
+            ok = runs and m[3][0] < EPOCH_MAX and max(m[5:9]) < _FAR
             return ok and self._is_name(dst, m[9], m[10])
-        if kind in (wire.CKPT, wire.STORED, wire.GRANT):
-            return self._is_position(m[1], m[3]) and (kind != wire.GRANT or m[2] < _EPOCH_MAX)
-        if kind == wire.FETCH:
-            return self._is_position(m[1], m[2])
-        if kind == wire.PROPOSE:
-            return self._is_position(m[1], m[4]) and m[3] < _EPOCH_MAX
-        if kind in (wire.CONFIG, wire.TOLD):
-            return m[2] < _EPOCH_MAX
-        if kind in (wire.ASK, wire.STAND):
-            return max(m[3:5]) < _EPOCH_MAX
         return True
 
     def _is_position(self, v, pos):
         inputs = inputs_of(self.plan.vertices[v])
-        return len(pos) == inputs + 2 and max(pos) < _FAR and pos[-1] < _EPOCH_MAX
+        return len(pos) == inputs + 2 and max(pos) < _FAR and pos[-1] < EPOCH_MAX
 
     # The name of a checkpoint of a consumer, and who holds it: none, or a position and hosts.
     def _is_name(self, v, name, holders):

@@ -60,7 +60,7 @@ def test_packet_larger_than_the_buffer_is_skipped_and_counted():
 
 def test_packet_that_just_fits_is_taken():
     p = Packets(64)
-    assert fed(p, packet(0x30, bytes(62)) * 3, 5) == [(0x30, bytes(62))] * 3
+    assert fed(p, bytes(packet(0x30, bytes(62))) * 3, 5) == [(0x30, bytes(62))] * 3
     assert p.skipped == 0
 
 
