@@ -127,12 +127,6 @@ class Host:
         starting.start(self, now, site_us, made, again)
         made = starting = None  # else they stay while this runs
         let_go("starting", "restoring", "wiring", "reserve", "checkpoint_file", "packread")
-        for inst in self.instances.values():
-            for p in inst.ports:
-                y = inst.op.outs[p.number]
-                self.batch(y.alphabet)
-                if not inst.op.ONE_TO_ONE:
-                    y.at = y.at  # made now, while there is room in one piece
         self.pump()
 
     # Run operator v here from now on, under a new epoch.

@@ -162,9 +162,12 @@ def operator(host, v, epoch, op=None, anew=False):
     if len(inputs) != 1 or inputs[0].edge.delay_us:
         from .merging import Joined as kind
     inst = kind(host, v, op, inputs, ports)
-    if not op.ONE_TO_ONE:
-        for p in ports:
-            p.ring.make_at()  # now, while there is room in one piece
+    # What needs much room in one piece comes first.
+    for p in ports:
+        b = host.batch(p.alphabet)
+        if not op.ONE_TO_ONE:
+            p.ring.make_at()
+            b.at = b.at
     inst.epoch = epoch
     inst.ck = Checkpoints(host, inst)
     for e in inputs:
@@ -195,6 +198,9 @@ def operator(host, v, epoch, op=None, anew=False):
         inst.status = WAITING
         inst.wait_us = host.now + _WAIT_US
     restoring.load_decisions(host, inst)
+    if not inst.op.ONE_TO_ONE:
+        for y in inst.op.outs:
+            y.at = y.at
     return inst
 
 
