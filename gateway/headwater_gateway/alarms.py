@@ -78,7 +78,8 @@ class BoardFacts:
     crash: str = ""  # text of the newest crash
     crashes: int = 0  # in the last `window_s`
     window_s: float = 600.0
-    young: bool = False  # the gateway has not run long enough to know how the board is
+    young: bool = False  # the gateway has not run long enough to miss it
+    told: bool = True  # it has said how it is since the gateway started
     left_out: bool = False
     battery_mv: int | None = None
     clock_us: int | None = None  # bound of the error of its stamps; None: not synchronised
@@ -322,9 +323,8 @@ def _why_idle(sink: SinkFacts, gone: bool, bound: float) -> str:
 def _board(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) -> None:
     name = board.name
     if board.young:
-        verdict.unsure |= {kind + "/" + name for kind in KINDS if kind.startswith("board.")}
-        return
-    if board.process is not None:
+        verdict.unsure |= {"board.link/" + name, "board.plan/" + name}
+    elif board.process is not None:
         _link(board, facts, verdict)
     if board.refuses:
         verdict.add(
@@ -333,8 +333,11 @@ def _board(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) ->
             "Board %s refuses its plan: %s" % (name, board.refuses),
             "Change the process file and deploy it again.",
         )
-    if not board.heard:
-        verdict.unsure |= {kind + name for kind in ("board.clock/", "board.battery/")}
+    if not board.heard or not board.told:
+        verdict.unsure |= {"board.clock/" + name, "board.battery/" + name}
+    if not board.told:
+        verdict.unsure |= {"board.crash/" + name, "board.samples/" + name}
+        return
     _crash(board, verdict)
     if board.heard:
         _condition(board, facts, limits, verdict)

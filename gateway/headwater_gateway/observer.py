@@ -199,6 +199,7 @@ class Observer:
         recent = self._recent.get(board.name, Recent())
         crash = status.get("crash")
         now_us = service.site_us()
+        silent_s = service.config.boards.silent_s
         return BoardFacts(
             name=board.name,
             process=process.name if process else None,
@@ -209,7 +210,8 @@ class Observer:
             crash=crash[1] if crash else "",
             crashes=recent.crashes_since(now - WINDOW_S),
             window_s=WINDOW_S,
-            young=bool(board.seen_us) and not status and up_s < service.config.boards.silent_s,
+            young=bool(board.seen_us) and not board.heard and not board.frames and up_s < silent_s,
+            told=bool(status),
             left_out=status.get("state") == LEFT_OUT,
             battery_mv=status.get("battery"),
             clock_us=status.get("sync"),

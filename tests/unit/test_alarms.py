@@ -161,7 +161,7 @@ def test_boards_that_do_not_answer_are_told_where_they_have_a_process() -> None:
     for link, kind in (("silent", WARNING), ("lost", CRITICAL), ("gone", CRITICAL)):
         alarm = only(replace(WELL, boards=(replace(CHEST, link=link, silent_s=30),)))
         assert (alarm.id, alarm.severity) == ("board.link/chest", kind)
-    never = replace(CHEST, link="never seen", wanted_s=100, battery_mv=None, clock_us=None, up_s=None)
+    never = replace(CHEST, link="never seen", wanted_s=100, told=False)
     assert "was never seen" in only(replace(WELL, boards=(never,))).text
     assert ids(replace(WELL, boards=(replace(never, process=None),))) == []
 
@@ -185,6 +185,10 @@ def test_a_gateway_that_has_just_started_does_not_judge_what_it_cannot_know() ->
     assert verdict.unsure == set()  # nothing is late: then it is known
     young = judge(replace(WELL, boards=(replace(CHEST, link="lost", young=True),)), Limits())
     assert young.alarms == [] and "board.link/chest" in young.unsure
+    # Entries of a board come before its status: it is there, and how it is is not known yet.
+    quiet = judge(replace(WELL, boards=(replace(CHEST, told=False, clock_us=None),)), Limits())
+    assert quiet.alarms == []
+    assert quiet.unsure == {"board.%s/chest" % what for what in ("battery", "clock", "crash", "samples")}
     assert judge(replace(WELL, up_s=1, broker_up=False), Limits()).alarms == []
 
 
