@@ -125,7 +125,7 @@ class Browser:
             raise PageError(details.get("exception", {}).get("description") or details["text"])
         return found["result"].get("value")
 
-    def until(self, script: str, timeout_s: float = 20) -> Any:
+    def until(self, script: str, timeout_s: float = 60) -> Any:
         """Wait until an expression is true; what it gave. While a page loads, much is not there yet."""
         end = time.monotonic() + timeout_s
         while True:

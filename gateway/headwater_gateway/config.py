@@ -45,6 +45,11 @@ def _word(value: Any) -> str:
     return "" if good else "use up to 32 letters, digits, _ or -"
 
 
+def _names(value: Any) -> str:
+    good = all(c.isascii() and (c.isalnum() or c in "-_. ") for c in value)
+    return "" if good else 'use names without port, like "gateway.example.org hw.lan"'
+
+
 KEYS: dict[str, dict[str, Key]] = {
     "gateway": {
         "site": Key("hw", "First word of every MQTT topic; boards of one site share it.", _word),
@@ -130,6 +135,12 @@ KEYS: dict[str, dict[str, Key]] = {
             _filled,
         ),
         "port": Key(8010, "0 takes a free one and prints it.", _within(0, 65535)),
+        "names": Key(
+            "",
+            "Further names by which browsers reach this gateway, separated by spaces, as of a proxy.\n"
+            "Requests for any other name are refused; addresses and this machine's own name are known.",
+            _names,
+        ),
         "token_file": Key(
             "secrets/token",
             "File with the token that a browser or a scraper must show. Needed only where `bind`\n"

@@ -1,9 +1,9 @@
 """What the gateway shows: health, metrics, state as JSON, news as server-sent events; and what it is told
 over its Unix socket: plans, parameters, new boards.
 
-The page side listens on a loopback address. On any other it asks for a token: as `Authorization: Bearer`,
-or once as a form, which sets a cookie; it never stands in a URL. Whoever may write to the socket's folder
-may command the gateway: the folder is its owner's alone.
+The page side listens on a loopback address. On any other it asks for a token, which never is in a URL; see
+access.py. It changes nothing but sessions: commands come over the socket alone. Whoever may write to the
+socket's folder may command the gateway: the folder is its owner's alone.
 """
 
 from __future__ import annotations
@@ -11,18 +11,29 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import hmac
-import ipaddress
 import json
 import logging
 import os
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from . import Trouble, metrics
+from . import Trouble, metrics, stream
+from .access import (
+    COOKIE,
+    SESSION_S,
+    Failures,
+    Names,
+    Sessions,
+    Streams,
+    address_of,
+    is_loopback,
+    same,
+    shown_token,
+)
 from .keys import write_secret
 from .page import Page, login
 
@@ -31,22 +42,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headwater.http")
 
-COOKIE = "headwater"
 TOKEN_MIN = 16  # characters
 QUEUE_MAX = 500  # news that wait for one listener; a slower one loses the oldest
 PING_S = 15.0
 BODY_MAX = 1 << 20
 
+FORM_MAX = 4096
+OPEN = ("/health", "/login", "/page.css")  # to whom does not show a token
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-def is_loopback(address: str) -> bool:
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 class Web:
@@ -58,6 +62,10 @@ class Web:
         self._runners: list[web.AppRunner] = []
         self._socket = service.config.path(service.config.gateway.socket)
         self.registry = metrics.registry(service)
+        self.names = Names(self.config.bind, self.config.names)
+        self.sessions = Sessions(service.db, self.token or secrets.token_hex())
+        self.failures = Failures()
+        self.streams = Streams()
 
     def _token(self) -> str | None:
         """What must be shown; None where nothing must."""
@@ -85,9 +93,10 @@ class Web:
                 web.get("/api/state", self.state),
                 web.get("/api/events", self.events),
                 web.post("/login", self.login),
+                web.post("/logout", self.logout),
             ]
         )
-        Page(self.service).add_to(page)
+        Page(self.service, self.stream).add_to(page)
         runner = await self._run(page)
         site = web.TCPSite(runner, self.config.bind, self.config.port)
         try:
@@ -142,25 +151,88 @@ class Web:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if self.token is None or request.path in ("/health", "/login", "/page.css"):
+        shown = shown_token(request.headers.get("Authorization", ""))
+        refusal = self._refusal(request, shown)
+        if refusal is not None:
+            return refusal
+        try:
             return await handler(request)
-        shown = request.cookies.get(COOKIE, "")
-        header = request.headers.get("Authorization", "")
-        if header.startswith("Bearer "):
-            shown = header[7:]
-        if not hmac.compare_digest(shown.encode(), self.token.encode()):
-            return login()
-        return await handler(request)
+        except UnicodeError:
+            return web.Response(status=400, text="bad request: it holds bytes that are no text\n")
+
+    def _refusal(self, request: web.Request, shown: str | None) -> web.StreamResponse | None:
+        """What is answered to a request that may not be; None where it may."""
+        token = self.token
+        known = token is not None and shown is not None and same(shown, token)
+        if not known and not self.names.fits(request.headers.get("Host", "")):
+            return web.Response(
+                status=421,
+                text="This gateway is not known by that name. If the name is its own, put it into http.names "
+                "in gateway.toml and restart the gateway.\n",
+            )
+        if request.method == "POST" and not _own_origin(request):
+            return web.Response(status=403, text="the page of another site sent this\n")
+        if token is None or request.path in OPEN:
+            return None
+        if shown is not None:
+            return self._by_token(request, known)
+        return None if self.sessions.holds(self._cookie(request)) else login()
+
+    def _by_token(self, request: web.Request, known: bool) -> web.StreamResponse | None:
+        address = address_of(request)
+        wait_s = self.failures.wait_s(address)
+        if wait_s:
+            return _later(wait_s)
+        if known:
+            return None
+        self.failures.note(address)
+        return login()
+
+    def _cookie(self, request: web.Request) -> str:
+        return request.cookies.get(COOKIE, "") if self.token is not None else ""
 
     async def login(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
-        shown = str(form.get("token", ""))
-        if self.token is None or not hmac.compare_digest(shown.encode(), self.token.encode()):
+        address = address_of(request)
+        wait_s = self.failures.wait_s(address)
+        if wait_s:
+            return _later(wait_s)
+        if (request.content_length or FORM_MAX + 1) > FORM_MAX:
+            return web.Response(status=413, text="a form has at most %d bytes\n" % FORM_MAX)
+        try:
+            form = await request.post()
+        except (ValueError, LookupError):
+            return web.Response(status=400, text="this is no form that can be read\n")
+        if self.token is None or not same(str(form.get("token", "")), self.token):
+            self.failures.note(address)
             await asyncio.sleep(1)
-            return login(wrong=True)
+            return login("This is not the token of this gateway.")
         answer = web.Response(status=303, headers={"Location": "/"})
-        answer.set_cookie(COOKIE, self.token, httponly=True, samesite="Strict", max_age=30 * 86400)
+        answer.set_cookie(
+            COOKIE, self.sessions.begin(), httponly=True, samesite="Strict", secure=request.secure,
+            max_age=SESSION_S,
+        )  # fmt: skip
         return answer
+
+    async def logout(self, request: web.Request) -> web.StreamResponse:
+        cookie = self._cookie(request)
+        if cookie:
+            self.sessions.end(cookie)
+            self.streams.end(cookie)
+        answer = web.Response(status=303, headers={"Location": "/"})
+        answer.del_cookie(COOKIE, httponly=True, samesite="Strict")
+        return answer
+
+    async def stream(
+        self, request: web.Request, talk: Callable[[stream.Send, bool], Awaitable[None]]
+    ) -> web.StreamResponse:
+        """An event stream. `talk(send, session)` sends; `session`: it has one, that can be ended."""
+        cookie = self._cookie(request)
+        session = bool(cookie) and self.sessions.holds(cookie)
+
+        def holds() -> bool:
+            return not session or self.sessions.holds(cookie)
+
+        return await stream.serve(request, self.streams, holds, lambda send: talk(send, session), cookie)
 
     # ---- what is shown
 
@@ -193,26 +265,24 @@ class Web:
                 queue.get_nowait()
             queue.put_nowait(news)
 
-        answer = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        )
-        await answer.prepare(request)
-        self.service.listeners.add(listen)
-        stop = self.service.watch(streams, listen)
-        try:
-            while True:
-                try:
-                    news = await asyncio.wait_for(queue.get(), PING_S)
-                    await answer.write(
+        async def talk(send: stream.Send, session: bool) -> None:
+            self.service.listeners.add(listen)
+            stop = self.service.watch(streams, listen)
+            try:
+                while True:
+                    try:
+                        news = await asyncio.wait_for(queue.get(), PING_S)
+                    except TimeoutError:
+                        await send(b": still here\n\n")
+                        continue
+                    await send(
                         b"event: %s\ndata: %s\n\n" % (news["kind"].encode(), json.dumps(news).encode())
                     )
-                except TimeoutError:
-                    await answer.write(b": still here\n\n")
-        except ConnectionError:
-            return answer  # the listener went
-        finally:
-            stop()
-            self.service.listeners.discard(listen)
+            finally:
+                stop()
+                self.service.listeners.discard(listen)
+
+        return await self.stream(request, talk)
 
     # ---- what is told
 
@@ -268,9 +338,19 @@ class Web:
         return self.service.alarms()
 
 
+def _own_origin(request: web.Request) -> bool:
+    """A form that a browser sends names the site whose page it is on: it has to be this one."""
+    origin = request.headers.get("Origin")
+    return origin is None or origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
+
+
+def _later(wait_s: float) -> web.Response:
+    answer = login("Too many wrong tokens came from your address. Try again in %d s." % (wait_s + 1), 429)
+    answer.headers["Retry-After"] = "%d" % (wait_s + 1)
+    return answer
+
+
 def make_token(path: Any) -> None:
     """A token; the one that is there stays."""
-    import secrets
-
     if not path.exists():
         write_secret(path, secrets.token_urlsafe(24).encode() + b"\n")

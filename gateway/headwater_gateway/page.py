@@ -13,11 +13,13 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+
+from .stream import Send
 
 if TYPE_CHECKING:
     from .service import Service
@@ -28,7 +30,6 @@ KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
 VIEW_S = 1.0  # a view is at least so old before there is a new one,
 SHARE = 20  # and at least so many times as old as making it took
 POINTS_S = 0.5  # between two portions of points
-PAGES_MAX = 32  # browsers that look at once
 PLOTS_MAX = 6  # streams that one of them plots
 FIELDS_MAX = 4  # of a stream, that are plotted
 FEEDS_MAX = 24  # streams whose points are kept for all of them
@@ -49,24 +50,24 @@ HEADERS = {
 Points = list[tuple[int, tuple[float, ...]]]
 
 
-def login(wrong: bool = False) -> web.Response:
-    """The form that asks for the token."""
-    text = (FILES / "login.html").read_text(encoding="utf-8")
-    text = text.replace("{{wrong}}", "This is not the token of this gateway." if wrong else "")
+def login(wrong: str = "", status: int = 401) -> web.Response:
+    """The form that asks for the token. `wrong`: a sentence about the one that was shown."""
+    text = (FILES / "login.html").read_text(encoding="utf-8").replace("{{wrong}}", wrong)
     headers = {**HEADERS, "WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
-    return web.Response(status=401, headers=headers, content_type="text/html", charset="utf-8", text=text)
+    return web.Response(status=status, headers=headers, content_type="text/html", charset="utf-8", text=text)
 
 
 class Page:
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, stream: Callable[..., Awaitable[web.StreamResponse]]) -> None:
+        """`stream(request, talk)` serves an event stream (http.py)."""
         self.service = service
+        self.stream = stream
         self.feeds: dict[str, Feed] = {}
         self.checkpoints: deque[dict[str, Any]] = deque(maxlen=CHECKPOINTS_MAX)
         self._positions: dict[tuple[str, str], list[int]] = {}  # checkpoints as the last view had them
         self._sections: dict[str, str] = {}
         self._made = -1e9
         self._age_s = VIEW_S
-        self._looking = 0
 
     def add_to(self, app: web.Application) -> None:
         app.add_routes(
@@ -85,32 +86,23 @@ class Page:
     # ---- news
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """`view`: sections that changed, all of them at first. `points`: of the streams in the query."""
-        if self._looking >= PAGES_MAX:
-            return web.Response(status=503, text="%d pages are open already: close one" % PAGES_MAX)
-        answer = web.StreamResponse(
-            headers={
-                "Content-Type": "text/event-stream",
-                "Cache-Control": "no-store",
-                "X-Accel-Buffering": "no",
-            }
-        )
-        await answer.prepare(request)
+        """`you`: whether there is a session. `view`: sections that changed, all of them at first. `points`:
+        of the streams in the query."""
         names = list(dict.fromkeys(request.query.getall("stream", [])))[:PLOTS_MAX]
-        self._looking += 1
-        feeds = [feed for feed in map(self._feed, names) if feed is not None]
-        try:
-            await self._tell(answer, feeds)
-        except ConnectionError:
-            pass  # the browser went: it comes back by itself
-        finally:
-            self._looking -= 1
-            for feed in feeds:
-                feed.plotters -= 1
-                feed.left = time.monotonic()
-        return answer
 
-    async def _tell(self, answer: web.StreamResponse, feeds: list[Feed]) -> None:
+        async def talk(send: Send, session: bool) -> None:
+            await send(b"event: you\ndata: %s\n\n" % json.dumps({"session": session}).encode())
+            feeds = [feed for feed in map(self._feed, names) if feed is not None]
+            try:
+                await self._tell(send, feeds)
+            finally:
+                for feed in feeds:
+                    feed.plotters -= 1
+                    feed.left = time.monotonic()
+
+        return await self.stream(request, talk)
+
+    async def _tell(self, send: Send, feeds: list[Feed]) -> None:
         known: dict[str, str] = {}
         seen = dict.fromkeys((feed.stream for feed in feeds), -1)
         while True:
@@ -119,13 +111,13 @@ class Page:
             if changed:
                 known.update(changed)
                 body = ",".join('"%s":%s' % item for item in changed.items())
-                await answer.write(b"event: view\ndata: {%s}\n\n" % body.encode())
+                await send(b"event: view\ndata: {%s}\n\n" % body.encode())
             for feed in feeds:
                 feed.take_in()
                 points, seen[feed.stream] = feed.since(seen[feed.stream])
                 if points:
                     body = json.dumps(portion(feed, points), separators=(",", ":"))
-                    await answer.write(b"event: points\ndata: %s\n\n" % body.encode())
+                    await send(b"event: points\ndata: %s\n\n" % body.encode())
             await asyncio.sleep(POINTS_S)
 
     def _feed(self, name: str) -> Feed | None:

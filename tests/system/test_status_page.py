@@ -106,7 +106,7 @@ def page(site: Site, browser: Browser) -> Browser:
     browser.size(1200, 900)
     browser.goto(address(site))
     try:
-        browser.until("document.querySelectorAll('#hosts .chip.good').length === 2", 40)
+        browser.until("document.querySelectorAll('#hosts .chip.good').length === 2", 120)
     except AssertionError as error:
         raise AssertionError(site.consoles()) from error
     return browser
@@ -114,7 +114,7 @@ def page(site: Site, browser: Browser) -> Browser:
 
 def test_checkpoints_backlog_and_plots_go_on_without_a_reload(site: Site, page: Browser) -> None:
     page.get("window.stayed = true")
-    first = page.until(XI % "fir", 30)
+    first = page.until(XI % "fir", 120)
     page.until("%s > %d" % (XI % "fir", first))
     page.until("/fir covers [0-9,]+, from chest/.test(document.querySelector('#checkpoints').textContent)")
     last = site.state()["processes"]["cardio"]["vertices"]  # type: ignore[index]
@@ -200,7 +200,7 @@ def test_alarm_comes_and_goes(site: Site, page: Browser) -> None:
     assert page.text("[data-host=wrist] .chip") == "▲ lost"
     assert page.get("document.title").startswith("(1 alarm")
     wrist.start()
-    page.until("document.querySelector('[data-alarm=\\'board.link/wrist\\']') === null", 30)
+    page.until("document.querySelector('[data-alarm=\\'board.link/wrist\\']') === null", 120)
     page.until("document.querySelector('#verdict').innerText.startsWith('✓')")
     assert "Board wrist is lost" in page.text("#events")
     assert page.get(
@@ -241,7 +241,7 @@ def test_page_says_when_the_gateway_is_out_of_reach_and_goes_on_when_it_returns(
     page.until("document.querySelector('#lost').hidden")
     page.until("document.querySelector('#live').dataset.state === 'live'")
     at = page.get(XI % "fir")
-    page.until("%s > %d" % (XI % "fir", at), 30)
+    page.until("%s > %d" % (XI % "fir", at), 120)
     assert page.get("window.stayed")
     assert page.problems == []
 

@@ -93,9 +93,11 @@ let tries = 0;
 let retry_at = 0;
 let lost_since = 0;
 let heard = 0;
+let given_up = false;
 
 function connect() {
   disconnect();
+  if (given_up) return;
   retry_at = 0;
   heard = performance.now();
   const streams = [...plots.keys()].map((name) => "stream=" + encodeURIComponent(name)).join("&");
@@ -107,7 +109,19 @@ function connect() {
     show(JSON.parse(e.data));
   });
   source.addEventListener("points", (e) => take(JSON.parse(e.data)));
+  source.addEventListener("you", (e) => ($("leave").hidden = !JSON.parse(e.data).session));
+  source.addEventListener("closed", () => closed(true));
   source.onerror = () => lost();
+}
+
+// Another page took this one's place, or the session ended: coming back by itself would only close others.
+function closed(on) {
+  given_up = on;
+  $("closed").hidden = !on;
+  if (!on) return connect();
+  disconnect();
+  lost_since = lost_since || performance.now();
+  tick();
 }
 
 function disconnect() {
@@ -138,9 +152,9 @@ function tick() {
     lost();
     return;
   }
-  if (!source && retry_at && now >= retry_at) connect();
+  if (!source && retry_at && now >= retry_at && !given_up) connect();
   const gone = lost_since > 0;
-  $("lost").hidden = !gone;
+  $("lost").hidden = !gone || given_up;
   document.querySelector("main").classList.toggle("old", gone);
   if (gone) {
     const wait = source ? "Trying…" : `Next try in ${Math.max(1, Math.ceil((retry_at - now) / 1000))} s.`;
@@ -204,7 +218,7 @@ function show(changed) {
 
 // The one sentence above all: the gateway says it. While it does not answer, nobody knows how the site is.
 function show_verdict(gone) {
-  const { state, text } = gone ? { state: "bad", text: "Unknown: the gateway does not answer" } : view.headline;
+  const { state, text } = gone ? { state: "bad", text: given_up ? "Unknown: this page was closed" : "Unknown: the gateway does not answer" } : view.headline;
   const more = gone ? "What follows is how the site was " : `${plural(view.processes.length, "process").replace("processs", "processes")}, the gateway runs for `;
   const verdict = $("verdict");
   const key = state + text + more;
@@ -901,12 +915,13 @@ function begin() {
   for (const name of names || []) add_plot(name);
   $("plots-none").hidden = plots.size > 0;
   $("again").addEventListener("click", connect);
+  $("go-on").addEventListener("click", () => closed(false));
   document.addEventListener("visibilitychange", () => {
     // Nobody looks: the gateway need not work for this page.
     if (document.hidden) {
       disconnect();
       retry_at = 0;
-    } else connect();
+    } else if (!given_up) connect();
   });
   let due = 0;
   window.addEventListener("resize", () => {
