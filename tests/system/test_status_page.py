@@ -129,7 +129,7 @@ def test_checkpoints_backlog_and_plots_go_on_without_a_reload(site: Site, page: 
     )
     points = "Number((document.querySelector(\"[data-plot='cardio/ecg']\") || {dataset: {}}).dataset.points)"
     some = page.until(points)
-    page.until("%s > %d" % (points, some))
+    page.until("%s > Math.min(%d, 5999)" % (points, some))  # a page keeps 6,000
     drawn = "(c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(b => b))"
     assert page.get("%s(document.querySelector(\"[data-plot='cardio/ecg'] canvas\"))" % drawn)
     assert page.get("window.stayed")
