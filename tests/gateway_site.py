@@ -54,7 +54,7 @@ class Site:
         self.config = read(self.config_file)
         conf = folder / "mosquitto" / "mosquitto.conf"
         text = conf.read_text().replace("listener %d" % self.port, "listener %d 127.0.0.1" % self.port)
-        conf.write_text("user root\n" + text)
+        conf.write_text(text)
         self.broker: subprocess.Popen[bytes] | None = None
         self.gateway: subprocess.Popen[bytes] | None = None
         self.boards: dict[str, VirtualBoard] = {}
@@ -65,9 +65,11 @@ class Site:
     def start_broker(self) -> None:
         log = open(self.folder / "mosquitto.log", "ab")  # noqa: SIM115
         with log:
-            command = [*house.mosquitto(), "-c", str(self.folder / "mosquitto" / "mosquitto.conf")]
-            self.broker = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(self._answers, 10, "Mosquitto does not start: see %s" % log.name)
+            self.broker = subprocess.Popen(
+                [sys.executable, "-P", "-m", "headwater_tools", "broker", "run", str(self.folder)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=house.environment(),
+            )  # fmt: skip
+        until(self._answers, 60, "Mosquitto does not start: see %s" % log.name)
 
     def _answers(self) -> bool:
         try:

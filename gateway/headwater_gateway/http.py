@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from prometheus_client import generate_latest
 
-from . import Trouble, metrics, stream
+from . import Trouble, metrics, rebuild, stream
 from .access import (
     COOKIE,
     SESSION_S,
@@ -323,7 +323,10 @@ class Web:
         return await self.service.rollback(body["process"], None if number is None else int(number))
 
     async def _boards(self, body: dict[str, Any]) -> dict[str, Any]:
-        board = self.service.boards.add(body["name"])
+        name, renew = body["name"], bool(body.get("renew"))
+        known = name in self.service.boards.all
+        rebuild.may_register(self.service.config, name, known, renew)
+        board = self.service.boards.add(name)
         return {"name": board.name, "number": board.number}
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:

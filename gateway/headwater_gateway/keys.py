@@ -59,9 +59,8 @@ def load(path: Path) -> Keys:
         master = path.read_bytes()
     except OSError as error:
         raise Trouble(
-            "%s: %s: the master key of this gateway. Restore it from a copy; where there has never been one, "
-            "`hw gateway init` makes it (every board of an existing site must then be provisioned again)"
-            % (path, error.strerror)
+            "%s: %s: the master key of this gateway. Restore it from a backup (`hw gateway restore FILE "
+            "NEWFOLDER`); where there has never been one, `hw gateway init` makes it" % (path, error.strerror)
         )
     if len(master) != KEY_BYTES:
         raise Trouble(

@@ -309,6 +309,6 @@ def check(config: Config) -> None:
                 path.read_bytes()
             except OSError as error:
                 raise Trouble(
-                    '%s = "%s": %s: %s; `hw gateway init` makes the files, or set mqtt.tls = false'
-                    % (key, value, path, error.strerror)
+                    '%s = "%s": %s: %s. `hw gateway init %s` makes it again where that is possible, and '
+                    "otherwise says what the choices are" % (key, value, path, error.strerror, config.folder)
                 )

@@ -6,20 +6,26 @@
     FOLDER/mosquitto/              mosquitto.conf, acl, passwords
     FOLDER/boards/NAME/            config.json, board.key, ca.der: what goes onto that board
 
-Nothing that is there is changed, but for one more line in `passwords` for each board.
+On an existing site `site` changes nothing that a board or a person depends on. It adds a file that is missing
+where the same file, or one that is as good, can be made again. What cannot be made again (the master key, the
+certificates that boards check) is reported, with the choices that are left.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import errno
+import fcntl
 import hashlib
 import ipaddress
 import json
 import os
+import pwd
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +38,7 @@ NAME_MAX = 16
 RESERVED = ("g", "s", "gateway")
 YEARS = 20
 HASH_ROUNDS = 101
+CONFIG = "gateway.toml"
 
 ACL = """\
 # Who may do what, by user name (SPEC.md, "Topics").
@@ -47,7 +54,9 @@ topic write {site}/+/s
 
 CONF = """\
 # Mosquitto for this site: TLS, a password for the gateway and for each board, topics by the access list.
-# Frames carry their own acknowledgements: nothing is kept for who is away.
+# Frames carry their own acknowledgements: no messages are queued for offline clients.
+# Where root starts Mosquitto, it runs as the owner of this folder: the files named below are that user's.
+user {user}
 listener {port}
 cafile {tls}/ca.crt
 certfile {tls}/broker.crt
@@ -63,18 +72,19 @@ max_packet_size 32768
 """
 
 
-def site(folder: Path, host: str, port: int) -> list[str]:
+def site(folder: Path, host: str, port: int, new_authority: bool = False) -> list[str]:
     """The folder of a gateway whose broker is reached at host:port; what was made."""
     made: list[str] = []
     folder = folder.absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        make(folder / "secrets" / "master.key")
-        _authority(folder / "tls", host, made)
-        _broker(folder, port, made)
-        _once(folder / "secrets" / "token", secrets.token_urlsafe(24) + "\n", made)
-        values = {"mqtt": {"host": host, "port": port}}
-        _once(folder / "gateway.toml", config.text(values), made, secret=False)
+        with turn(folder):
+            _master_key(folder, made)
+            _tls(folder, host, new_authority, made)
+            _broker(folder, port, made)
+            _once(folder / "secrets" / "token", secrets.token_urlsafe(24) + "\n", made)
+            values = {"mqtt": {"host": host, "port": port}}
+            _once(folder / CONFIG, config.text(values), made, secret=False)
     except OSError as error:
         if isinstance(error, (PermissionError, FileExistsError, NotADirectoryError)):
             cure = "choose a folder that this user may write"
@@ -84,6 +94,77 @@ def site(folder: Path, host: str, port: int) -> list[str]:
             cure = "no folder can be made there; choose another place"
         raise Trouble("%s: %s: %s" % (error.filename, error.strerror, cure))
     return made
+
+
+@contextlib.contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """One command at a time changes or copies the files of a site."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def differences(folder: Path, host: str | None, port: int | None) -> list[str]:
+    """How an existing site differs from what is asked; nothing where there is no site yet."""
+    path = folder / CONFIG
+    if not path.exists():
+        return []
+    c = config.read(path)
+    found = []
+    for key, asked in (("host", host), ("port", port)):
+        value = getattr(c.mqtt, key)
+        if asked is not None and asked != value:
+            found.append(
+                "%s has mqtt.%s = %s, and %s was asked for" % (path, key, _shown(value), _shown(asked))
+            )
+    listener = _listener(folder / "mosquitto" / "mosquitto.conf")
+    if port is not None and listener not in (None, port):
+        found.append(
+            "%s listens on port %d, and %d was asked for"
+            % (folder / "mosquitto" / "mosquitto.conf", listener, port)
+        )
+    certificate = folder / "tls" / "broker.crt"
+    if host is not None and certificate.exists():
+        names = _names_of(certificate)
+        if host not in names:
+            found.append(
+                "%s is a certificate for %s, and not for %s: boards that connect to %s would refuse it"
+                % (certificate, ", ".join(names), host, host)
+            )
+    return found
+
+
+def _shown(value: Any) -> str:
+    return '"%s"' % value if isinstance(value, str) else str(value)
+
+
+def _listener(conf: Path) -> int | None:
+    """The port of the first listener of a Mosquitto configuration."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in conf.read_text().splitlines():
+            words = line.split()
+            if words[:1] == ["listener"] and len(words) > 1:
+                return int(words[1])
+    return None
+
+
+def _names_of(certificate: Path) -> list[str]:
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return []
+    return [str(name) for kind in (x509.DNSName, x509.IPAddress) for name in names.get_values_for_type(kind)]
+
+
+def boards_of(folder: Path) -> list[str]:
+    """The boards that have a folder with a key."""
+    return sorted(path.parent.name for path in (folder / "boards").glob("*/board.key"))
 
 
 def _once(path: Path, text: str, made: list[str], secret: bool = True) -> None:
@@ -96,19 +177,50 @@ def _once(path: Path, text: str, made: list[str], secret: bool = True) -> None:
     made.append(str(path))
 
 
+def _master_key(folder: Path, made: list[str]) -> None:
+    path = folder / "secrets" / "master.key"
+    boards = boards_of(folder)
+    if not path.exists():
+        if boards or (folder / "data" / "gateway.db").exists():
+            raise Trouble(
+                "%s is missing, and the keys of the boards (%s) follow from it: a new one fits none of "
+                "them. Restore it from a backup (`hw gateway restore FILE NEWFOLDER`), or make a new site "
+                "in another folder and provision every board again"
+                % (path, ", ".join(boards) or "none has a folder")
+            )
+        made.append(str(path))
+    make(path)
+
+
 def _broker(folder: Path, port: int, made: list[str]) -> None:
     home = folder / "mosquitto"
     home.mkdir(exist_ok=True)
     _once(home / "acl", ACL.format(site="hw"), made)
-    _once(
-        home / "mosquitto.conf", CONF.format(port=port, tls=folder / "tls", folder=home), made, secret=False
-    )
-    password = folder / "secrets" / "mqtt.password"
+    conf = CONF.format(user=owner(folder), port=port, tls=folder / "tls", folder=home)
+    _once(home / "mosquitto.conf", conf, made, secret=False)
+    password, passwords = folder / "secrets" / "mqtt.password", home / "passwords"
     if not password.exists():
         text = secrets.token_urlsafe(24)
         write_secret(password, text.encode() + b"\n")
-        _user(home / "passwords", "gateway", text)
-        made.append(str(home / "passwords"))
+        _user(passwords, "gateway", text)
+        made.append(str(password))
+    elif not passwords.exists():
+        # It holds only hashes of what the other files have.
+        _user(passwords, "gateway", password.read_text().strip())
+        for name in boards_of(folder):
+            text = _former(folder / "boards" / name / "config.json").get("broker", {}).get("password")
+            if isinstance(text, str):
+                _user(passwords, name, text)
+        made.append(str(passwords))
+
+
+def owner(folder: Path) -> str:
+    """The user whose folder this is."""
+    number = folder.stat().st_uid
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def _user(path: Path, user: str, password: str) -> None:
@@ -119,15 +231,59 @@ def _user(path: Path, user: str, password: str) -> None:
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, HASH_ROUNDS)
     texts = [base64.b64encode(part).decode() for part in (salt, digest)]
     lines.append("%s:$7$%d$%s" % (user, HASH_ROUNDS, "$".join(texts)))
+    _swap(path, ("\n".join(lines) + "\n").encode())
+
+
+def _swap(path: Path, data: bytes) -> None:
+    """A secret file that is whole at any moment: the former or the new one."""
     fresh = path.with_name(path.name + ".new")
-    write_secret(fresh, ("\n".join(lines) + "\n").encode())
+    write_secret(fresh, data)
     os.replace(fresh, path)
 
 
-def _authority(folder: Path, host: str, made: list[str]) -> None:
-    """An authority of this site and a certificate for its broker. Nobody needs the authority's key later."""
-    if (folder / "ca.crt").exists():
+def _tls(folder: Path, host: str, new_authority: bool, made: list[str]) -> None:
+    """The authority of a new site, or a new one where that is asked for. None is replaced silently."""
+    home = folder / "tls"
+    files = [home / name for name in ("ca.crt", "broker.crt", "broker.key")]
+    missing = [path for path in files if not path.exists()]
+    if not missing and not new_authority:
         return
+    boards = boards_of(folder)
+    fresh = len(missing) == len(files) and not boards and not (folder / CONFIG).exists()
+    if not fresh and not new_authority:
+        if missing == files[:1] and _authority_of_boards(folder, boards):
+            made.append(str(files[0]))
+            return
+        raise Trouble(
+            "%s: missing. Boards check the broker by the authority of this site, and its own key was never "
+            "kept: it cannot sign again. Choices: restore the folder tls from a backup (`hw gateway "
+            "restore FILE NEWFOLDER`), which changes nothing for the boards; or make a new authority with "
+            "`hw gateway init %s --new-authority`: then every board (%s) connects only after `hw provision "
+            "NAME %s --renew`, and with the new ca.der on it"
+            % (", ".join(map(str, missing)), folder, ", ".join(boards) or "none is provisioned yet", folder)
+        )
+    _authority(home, host, made)
+
+
+def _authority_of_boards(folder: Path, boards: list[str]) -> bool:
+    """Take ca.crt from the folder of a board, where it is the one that signed the broker's certificate."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    for name in boards:
+        with contextlib.suppress(OSError, ValueError, TypeError, InvalidSignature):
+            authority = x509.load_der_x509_certificate((folder / "boards" / name / "ca.der").read_bytes())
+            broker = x509.load_pem_x509_certificate((folder / "tls" / "broker.crt").read_bytes())
+            broker.verify_directly_issued_by(authority)
+            (folder / "tls" / "ca.crt").write_bytes(authority.public_bytes(Encoding.PEM))
+            return True
+    return False
+
+
+def _authority(folder: Path, host: str, made: list[str]) -> None:
+    """An authority of this site and a certificate for its broker. The authority's key is not kept: it would
+    be one more secret, and it is needed only here."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -166,6 +322,14 @@ def _authority(folder: Path, host: str, made: list[str]) -> None:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
+    folder.mkdir(exist_ok=True, mode=0o700)
+    former = [path for path in folder.glob("*") if path.name in ("ca.crt", "broker.crt", "broker.key")]
+    if former:
+        away = folder / now.strftime("former-%Y%m%dT%H%M%SZ")
+        away.mkdir(mode=0o700)
+        for path in former:
+            path.rename(away / path.name)
+        made.append(str(away))
     write_secret(folder / "broker.key", pem)
     (folder / "broker.crt").write_bytes(certificate(subject, server, False))
     (folder / "ca.crt").write_bytes(certificate(issuer, signer, True))
@@ -181,36 +345,40 @@ def check_name(name: str) -> None:
 
 
 def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) -> Path:
-    """The folder with what goes onto a board. Made anew, it has a new password, and the same key."""
+    """The folder with what goes onto a board. Made again, it has a new password, and the same key.
+
+    The broker learns the password last: where this ends early, the one that the board has still holds."""
     home = folder / "boards" / name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (folder / "boards").chmod(0o700)
-    password = secrets.token_urlsafe(18)
-    former = _former(home / "config.json")
-    broker: dict[str, Any] = {"host": c.mqtt.host, "port": c.mqtt.port, "tls": c.mqtt.tls, "user": name}
-    passwords = folder / "mosquitto" / "passwords"
-    if passwords.exists():
-        _user(passwords, name, password)
-        broker["password"] = password
-    if c.mqtt.tls:
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import Encoding
+    with turn(folder):
+        password = secrets.token_urlsafe(18)
+        former = _former(home / "config.json")
+        broker: dict[str, Any] = {"host": c.mqtt.host, "port": c.mqtt.port, "tls": c.mqtt.tls, "user": name}
+        passwords = folder / "mosquitto" / "passwords"
+        if passwords.exists():
+            broker["password"] = password
+        if c.mqtt.tls:
+            from cryptography import x509
+            from cryptography.hazmat.primitives.serialization import Encoding
 
-        certificate = x509.load_pem_x509_certificate(c.path(c.mqtt.ca).read_bytes())
-        write_secret(home / "ca.der", certificate.public_bytes(Encoding.DER))
-        broker["ca"] = "ca.der"
-    settings = {
-        "site": c.gateway.site,
-        "name": name,
-        "key": "board.key",
-        "broker": broker,
-        "sensors": former.get("sensors", {}),
-        "issued": int(time.time()),
-    }
-    for key in former.keys() - settings.keys():
-        settings[key] = former[key]
-    write_secret(home / "board.key", keys.board(number))
-    write_secret(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
+            certificate = x509.load_pem_x509_certificate(c.path(c.mqtt.ca).read_bytes())
+            _swap(home / "ca.der", certificate.public_bytes(Encoding.DER))
+            broker["ca"] = "ca.der"
+        settings = {
+            "site": c.gateway.site,
+            "name": name,
+            "key": "board.key",
+            "broker": broker,
+            "sensors": former.get("sensors", {}),
+            "issued": int(time.time()),
+        }
+        for key in former.keys() - settings.keys():
+            settings[key] = former[key]
+        _swap(home / "board.key", keys.board(number))
+        _swap(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
+        if passwords.exists():
+            _user(passwords, name, password)
     return home
 
 

@@ -15,6 +15,7 @@ and with it the key, of another one. So it stops and says so, and goes on with `
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sqlite3
 from pathlib import Path
@@ -24,8 +25,9 @@ from headwater import pack
 from headwater import plan as plans
 from headwater.plan import Plan
 
-from . import Trouble
+from . import Trouble, control
 from .boards import DRAIN, DRAINED, RUN, Board, Deployment
+from .boards import register as number_of
 from .config import Config
 from .keys import Keys
 from .segments import CutterGone
@@ -141,6 +143,40 @@ def register(db: Database, found: dict[str, int], now_us: int) -> None:
     for name, number in found.items():
         db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1, x'')", number, name, now_us)
     db.commit()
+
+
+def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
+    """The registry number of a board, from the gateway that runs or else from its database: a new board gets
+    the next one, a known one (`renew`) has it."""
+    with contextlib.suppress(control.NotRunning):
+        return int(control.ask(config, "/boards", {"name": name, "renew": renew})["number"])
+    check(config)
+    path = database(config)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = Database(path, lambda: 0)
+    try:
+        keep_numbers(db, config.folder, master)
+        may_register(config, name, bool(db.query("SELECT 1 FROM boards WHERE name = ?", name)), renew)
+        return number_of(db, name, 0)
+    finally:
+        db.close()
+
+
+def may_register(config: Config, name: str, known: bool, renew: bool) -> None:
+    """Trouble where a new board has the name of a known one, or a board to be renewed is not known."""
+    if not known and name in folders(config.folder):
+        raise Trouble(
+            "board %s has a folder in %s, and the database does not know it: `hw gateway run %s --rebuild` "
+            "registers it by its key" % (name, config.folder / "boards", config.folder)
+        )
+    if known and not renew:
+        raise Trouble(
+            "board %s is registered already; nothing was changed. If the secrets of the board are lost, "
+            "`hw provision %s FOLDER --renew` gives it a new password: from then on the broker refuses the "
+            "one that is on the board, until its new files are put onto it" % (name, name)
+        )
+    if renew and not known:
+        raise Trouble("board %s is not registered: leave out --renew to register it" % name)
 
 
 class Learning:

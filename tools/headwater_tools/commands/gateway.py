@@ -25,8 +25,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=".",
         help="folder of the gateway, or its configuration file",
     )
-    parser.add_argument("--host", default="localhost", help="init: name or address of the broker (localhost)")
-    parser.add_argument("--port", type=int, default=8883, help="init: its port (8883)")
+    parser.add_argument("--host", help="init: name or address of the broker (localhost)")
+    parser.add_argument("--port", type=int, help="init: its port (8883)")
+    parser.add_argument(
+        "--new-authority",
+        action="store_true",
+        help="init: certificates of a new authority; every board must then be provisioned again",
+    )
     parser.add_argument(
         "--rebuild",
         action="store_true",
@@ -61,23 +66,46 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     from . import provision as provision_command
 
-    if not 1 <= args.port <= 65535:
+    if args.port is not None and not 1 <= args.port <= 65535:
         raise Trouble("--port %d: 1 to 65535" % args.port)
     folder = Path(args.folder)
-    made = provision.site(folder, args.host, args.port)
+    if not args.new_authority:
+        differs = provision.differences(folder, args.host, args.port)
+        if differs:
+            return _differs(folder, differs)
+    made = provision.site(folder, args.host or "localhost", args.port or 8883, args.new_authority)
     for path in made:
         print("made %s" % path)
     if not made:
         print("everything is there already; nothing was changed")
-    boards = [provision_command.provision(folder / CONFIG, name) for name in args.board]
-    for home in boards:
-        print("made %s" % home)
-    print(
-        "next: mosquitto -c %s; hw provision NAME %s for each board;"
-        % (folder / "mosquitto/mosquitto.conf", folder)
-    )
+    known = provision.boards_of(folder)
+    if args.new_authority and known:
+        print("the boards (%s) trust the former authority: each needs" % ", ".join(known))
+        print("      hw provision NAME %s --renew, and the new config.json and ca.der on it" % folder)
+        print("restart the broker and the gateway")
+    new = []
+    for name in args.board:
+        if name in known:
+            print("board %s is registered already; it was not changed" % name)
+        else:
+            new.append(provision_command.provision(folder / CONFIG, name))
+            print("made %s" % new[-1])
+    print("next: hw broker run %s; hw provision NAME %s for each board;" % (folder, folder))
     print("      hw gateway run %s; hw deploy FILE --gateway %s" % (folder, folder))
-    return 0, {"folder": str(folder), "made": made, "boards": [str(home) for home in boards]}
+    print("as services: hw gateway units %s" % folder)
+    return 0, {"folder": str(folder), "made": made, "boards": [str(home) for home in new]}
+
+
+def _differs(folder: Path, differs: list[str]) -> tuple[int, dict[str, Any]]:
+    print("%s is a site already, and differs from what was asked for; nothing was changed:" % folder)
+    for text in differs:
+        print("  " + text)
+    print(
+        "to move the broker: change gateway.toml, mosquitto/mosquitto.conf and `broker` in config.json of "
+        "each board by hand;\n  a host that the certificate does not name needs `hw gateway init %s "
+        "--new-authority --host HOST`" % folder
+    )
+    return 1, {"folder": str(folder), "made": [], "boards": [], "differs": differs}
 
 
 def _run(args: argparse.Namespace) -> tuple[int, None]:

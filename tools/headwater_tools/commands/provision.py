@@ -14,46 +14,53 @@ SUMMARY = "register a board: makes its configuration, its key and the broker's c
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="name of the board, as process files say on=NAME")
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="folder of the gateway")
+    parser.add_argument(
+        "--renew",
+        action="store_true",
+        help="a board that is registered: give it a new password; until its new files are on it, it cannot "
+        "connect",
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("gateway")
     import headwater_gateway
+    from headwater_gateway import broker
 
     from .gateway import config_path
 
+    path = config_path(args.folder)
     try:
-        home = provision(config_path(args.folder), args.name)
+        home = provision(path, args.name, args.renew)
+        reloaded = broker.reload(path.resolve().parent)
     except headwater_gateway.Trouble as trouble:
         raise Trouble(str(trouble))
-    print("made %s: say in config.json which sensors it has, then put all of it onto the board" % home)
-    print(
-        "Mosquitto reads new passwords when it receives SIGHUP: `systemctl reload mosquitto` or `kill -HUP`"
-    )
-    return 0, {"board": args.name, "folder": str(home)}
+    if args.renew:
+        print("made %s again, with a new password; its key is the same" % home)
+        print(
+            "put config.json and ca.der of that folder onto the board: from now on the broker refuses its "
+            "former password"
+        )
+    else:
+        print("made %s: say in config.json which sensors it has, then put all of it onto the board" % home)
+    if reloaded:
+        print("the broker (process %d) has been told to read its passwords again" % reloaded)
+    else:
+        print(
+            "a broker that runs must be told to read its passwords again: `systemctl reload "
+            "headwater-broker`, or a SIGHUP to Mosquitto"
+        )
+    return 0, {"board": args.name, "folder": str(home), "renewed": args.renew, "broker_told": bool(reloaded)}
 
 
-def provision(path: Path, name: str) -> Path:
-    """Register a board with the gateway of this configuration, running or not; its folder."""
-    from headwater_gateway import control, keys, provision, rebuild
-    from headwater_gateway.boards import register
+def provision(path: Path, name: str, renew: bool = False) -> Path:
+    """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
+    is registered already, and gets a new password."""
+    from headwater_gateway import keys, provision, rebuild
     from headwater_gateway.config import read
-    from headwater_gateway.store import Database
 
     provision.check_name(name)
     config = read(path)
-    try:
-        number = control.ask(config, "/boards", {"name": name})["number"]
-    except control.NotRunning:
-        rebuild.check(config)
-        master = keys.load(config.path(config.gateway.secrets) / "master.key")
-        path = rebuild.database(config)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        db = Database(path, lambda: 0)
-        try:
-            rebuild.keep_numbers(db, config.folder, master)
-            number = register(db, name, 0)
-        finally:
-            db.close()
     master = keys.load(config.path(config.gateway.secrets) / "master.key")
+    number = rebuild.registered(config, master, name, renew)
     return provision.board(config.folder, config, master, name, number)
