@@ -40,7 +40,7 @@ from .observer import Observer, host_of
 from .rebuild import Learning
 from .seat import Seat, mono_us
 from .segments import CutterGone, CutterProcess, Segments
-from .store import Database, End, Ends, signed, unsigned
+from .store import READ_ERRORS, Database, End, Ends, damaged, signed, unsigned
 from .switching import Process, Switching, named
 
 _log = logging.getLogger("headwater")
@@ -78,7 +78,10 @@ class Service(Switching):
         self.db = Database(rebuild.database(config), self.site_us, config.store.max_bytes)
         try:
             self._open(again)
-        except Trouble:
+        except READ_ERRORS as error:
+            self.db.abandon()
+            raise damaged(self.db.path, error)
+        except BaseException:
             self.db.abandon()
             raise
 
@@ -154,10 +157,13 @@ class Service(Switching):
         """Everything that can fail at the start does it here. Trouble says what, and what to do."""
         self.db.commit()
         try:
-            await self.segments.open({*self.processes, *(end.process for end in self.ends.all.values())})
-            for process in self.processes.values():
-                self._seat(process)
-            self.db.commit()
+            try:
+                await self.segments.open({*self.processes, *(end.process for end in self.ends.all.values())})
+                for process in self.processes.values():
+                    self._seat(process)
+                self.db.commit()
+            except READ_ERRORS as error:
+                raise damaged(self.db.path, error)
             from . import http
 
             topics = [self._from_site + "+", self._from_host + "+"]

@@ -45,6 +45,13 @@ RETRY_S = 1.0  # a commit that failed is tried again after this
 WAITING_MAX_BYTES = 32 << 20  # entries in memory that wait for a commit, at most
 ROWS_AT_ONCE = 50  # of an INSERT
 CHUNK_MAX_BYTES = 1 << 20  # a longer one is cut
+CHECKED_MAX_BYTES = 256 << 20  # all pages of a database of up to this size are checked at the start
+
+# What reading a damaged database raises: SQLite itself, or whatever takes what it gives for what was written.
+READ_ERRORS = (
+    sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
+    struct.error,
+)  # fmt: skip
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -128,14 +135,10 @@ class Database:
             self._conn = _connect(self.path)
             self._read = _connect(self.path)
             self._prepare()
-        except (sqlite3.Error, UnicodeError) as error:
+        except READ_ERRORS as error:
             os.close(self._lock)
-            raise Trouble(
-                "%s cannot be opened as the gateway's database (%s): restore it from a copy, or move it away "
-                "and rebuild it from what boards and lake know, with `hw gateway run FOLDER --rebuild`"
-                % (self.path, error)
-            )
-        except Trouble:
+            raise damaged(self.path, error)
+        except BaseException:
             os.close(self._lock)
             raise
         self._pool = ThreadPoolExecutor(1, "commit")
@@ -143,6 +146,8 @@ class Database:
 
     def _prepare(self) -> None:
         conn = self._conn
+        if self.path.stat().st_size <= CHECKED_MAX_BYTES:
+            check_pages(conn)
         conn.executescript(_SCHEMA)
         row = conn.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         if row is None:
@@ -326,6 +331,22 @@ class Database:
 
 
 _CHUNK = 'INSERT INTO chunks("end", first, last, arrived, alphabet, data) VALUES(?, ?, ?, ?, ?, ?)'
+
+
+def check_pages(conn: sqlite3.Connection) -> None:
+    """Raise sqlite3.DatabaseError where a page of the database is damaged."""
+    found = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(str(found).replace("\n", " "))
+
+
+def damaged(path: Path, error: BaseException) -> Trouble:
+    """What reading a damaged database raised, as a sentence."""
+    return Trouble(
+        "%s is damaged, or is not a gateway's database (%s): restore the site from a backup with `hw gateway "
+        "restore FILE NEWFOLDER`, or move this file away and rebuild it from what boards and lake know, with "
+        "`hw gateway run FOLDER --rebuild`" % (path, error if str(error) else type(error).__name__)
+    )
 
 
 def _only_one(path: Path) -> int:

@@ -186,7 +186,7 @@ def test_one_gateway_at_a_time(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_database_is_told_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "gateway.db").write_bytes(b"not at all a database" * 100)
-    with pytest.raises(Trouble, match="cannot be opened"):
+    with pytest.raises(Trouble, match="is damaged, or is not a gateway's database"):
         opened(tmp_path)
 
 
