@@ -29,9 +29,7 @@ def site(tmp_path: Path) -> Path:
     for key in range(300):
         db.execute("INSERT INTO facts VALUES(7, ?, ?)", key + 10_000, noise.randbytes(100))
         row = (key, 1, key, key, 0, "x:i16", noise.randbytes(1000))
-        db.execute(
-            'INSERT INTO chunks("end", first, last, arrived, alphabet, data) VALUES(1, ?, ?, ?, ?, ?)', *row
-        )
+        db.execute("INSERT INTO chunks VALUES(?, ?, ?, ?, ?, ?, ?)", *row)
     db.close()
     return folder
 
