@@ -17,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headwater import pack
 from headwater import plan as plans
+from headwater.host import F_AGAIN, F_FLOOR, HELD, LEARN, LOST, PERMANENT
 from headwater.plan import Plan
 
 from . import Trouble, control
@@ -31,7 +33,7 @@ from .boards import register as number_of
 from .config import Config
 from .keys import Keys
 from .segments import CutterGone
-from .store import Database
+from .store import Database, signed
 
 if TYPE_CHECKING:
     from .service import Service
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.rebuild")
 
 NUMBER_MAX = 65_536  # the highest number of a board that is looked for
+SKIP_MIN = 64  # so many registry numbers, and at most twice as many, are left out after a restore
+NO_SPACE = 0  # facts of no host: what is known of the time
 ID_BYTES = 8
 
 
@@ -177,6 +181,51 @@ def may_register(config: Config, name: str, known: bool, renew: bool) -> None:
         )
     if renew and not known:
         raise Trouble("board %s is not registered: leave out --renew to register it" % name)
+
+
+def learn_again(conn: sqlite3.Connection) -> None:
+    """Make an older copy of a database fit to go on from. Within a transaction of the caller.
+
+    Boards and lake may know more than the copy. What may be outdated is forgotten, and is learned at the next
+    start as after a loss: which deployments run, where operators run, which changes were granted, and the
+    sessions of the former gateway (under its log number boards refuse an earlier boot). What cannot be
+    outdated stays: entries on their way to the lake, the numbers given so far, the time that was given out.
+    Checkpoints stay as those of a host whose flash was erased: they are used where no other host has a later
+    one."""
+    facts = conn.execute("SELECT value FROM facts WHERE key = ?", (F_FLOOR,)).fetchall()
+    floor = max((row[0] for row in facts), key=lambda value: int.from_bytes(value, "little"), default=None)
+    spaces = {(row[1], row[2]): row[0] for row in conn.execute("SELECT id, process, hash FROM spaces")}
+    kept = []
+    for name, data in conn.execute("SELECT name, plan FROM processes").fetchall():
+        plan = plans.loads(data)
+        space = spaces.get((name, plan.hash.hex()))
+        if space is None:
+            continue
+        kept.append(space)
+        again = bytes([LEARN + LOST if v.kind else 0 for v in plan.vertices])
+        conn.execute("DELETE FROM facts WHERE space = ?", (space,))
+        conn.execute("INSERT INTO facts VALUES(?, ?, ?)", (space, F_AGAIN, again))
+        conn.execute(
+            "DELETE FROM blobs WHERE space = ? AND (key >= ? OR key % 4 NOT IN (?, ?))",
+            (space, 4 * len(plan.vertices), PERMANENT, HELD),
+        )
+        log = signed(secrets.randbits(64) or 1)
+        conn.execute("UPDATE spaces SET log = ? WHERE id = ?", (log, space))
+    those = "(%s)" % ", ".join(map(str, kept))
+    for table in ("facts", "blobs"):
+        conn.execute("DELETE FROM %s WHERE space NOT IN %s" % (table, those))
+    conn.execute("DELETE FROM streams")
+    conn.execute("DELETE FROM runs")
+    conn.execute("DELETE FROM spaces WHERE id NOT IN %s" % those)
+    conn.execute("DELETE FROM processes")
+    if floor is not None:
+        conn.execute("INSERT INTO facts VALUES(?, ?, ?)", (NO_SPACE, F_FLOOR, floor))
+    conn.execute("UPDATE boards SET learn = 1, ran = x''")
+    conn.execute("DELETE FROM meta WHERE key IN ('log', 'boot')")
+    ever = conn.execute("SELECT value FROM meta WHERE key = 'board'").fetchone()
+    # Boards that were registered after the copy was made keep their numbers to themselves.
+    number = (ever[0] if ever else 0) + SKIP_MIN + secrets.randbelow(SKIP_MIN)
+    conn.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", (number,))
 
 
 class Learning:

@@ -10,20 +10,27 @@ from typing import Any
 from .. import Trouble, house, site_alarms
 
 SUMMARY = (
-    "the gateway: init makes its folder, run starts it, check validates its configuration, state shows it"
+    "the gateway: init makes its folder, run starts it, check validates its configuration, state and alarms "
+    "show it, backup and restore copy its site"
 )
 
 CONFIG = "gateway.toml"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("do", choices=("init", "run", "check", "state", "alarms"), help="what to do")
+    parser.add_argument("do", choices=tuple(_DO), help="what to do")
     parser.add_argument(
         "folder",
         metavar="FOLDER",
         nargs="?",
         default=".",
-        help="folder of the gateway, or its configuration file",
+        help="folder of the gateway, or its configuration file; restore: the archive",
+    )
+    parser.add_argument(
+        "other",
+        metavar="OTHER",
+        nargs="?",
+        help="backup FOLDER FILE: the archive to make; restore FILE FOLDER: the folder of the new site",
     )
     parser.add_argument("--host", help="init: name or address of the broker (localhost)")
     parser.add_argument("--port", type=int, help="init: its port (8883)")
@@ -50,6 +57,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.rebuild and args.do != "run":
         raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     site_alarms.check(args)
+    if (args.other is None) == (args.do in ("backup", "restore")):
+        what = "a word is missing" if args.other is None else "there is a word too many, %s" % args.other
+        raise Trouble("%s: `hw gateway backup FOLDER FILE`, `hw gateway restore FILE FOLDER`" % what)
     try:
         return _DO[args.do](args)
     except headwater_gateway.Trouble as trouble:
@@ -180,4 +190,45 @@ def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return site_alarms.exit_code(answer), answer
 
 
-_DO = {"init": _init, "run": _run, "check": _check, "state": _state, "alarms": _alarms}
+
+def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway import backup
+
+    archive = Path(args.other)
+    summary = backup.make(config_path(args.folder), archive)
+    print("made %s: %s" % (archive, _told(summary)))
+    print("it holds the master key: keep it where nobody else reads it")
+    return 0, {"archive": str(archive), **summary._asdict()}
+
+
+def _restore(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway import backup
+
+    folder = Path(args.other)
+    summary = backup.restore(Path(args.folder), folder)
+    print("restored %s, as it was on %s: %s" % (folder, summary.made, _told(summary)))
+    if summary.processes:
+        print(
+            "the gateway learns from the boards what runs; a process that none of its boards runs any more "
+            "is deployed again by `hw deploy`"
+        )
+    print("a board that was provisioned or renewed after the backup: `hw provision NAME %s` again" % folder)
+    print("next: hw broker run %s; hw gateway run %s" % (folder, folder))
+    return 0, {"restored": str(folder), **summary._asdict()}
+
+
+def _told(summary: Any) -> str:
+    boards, processes = (", ".join(names) or "none" for names in (summary.boards, summary.processes))
+    text = "%d files of %s bytes; boards %s; processes %s"
+    return text % (summary.files, format(summary.bytes, ","), boards, processes)
+
+
+_DO = {
+    "init": _init,
+    "run": _run,
+    "check": _check,
+    "state": _state,
+    "alarms": _alarms,
+    "backup": _backup,
+    "restore": _restore,
+}
