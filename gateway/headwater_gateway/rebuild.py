@@ -19,6 +19,7 @@ import contextlib
 import logging
 import secrets
 import sqlite3
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +197,11 @@ def learn_again(conn: sqlite3.Connection) -> None:
     floor = max((row[0] for row in facts), key=lambda value: int.from_bytes(value, "little"), default=None)
     spaces = {(row[1], row[2]): row[0] for row in conn.execute("SELECT id, process, hash FROM spaces")}
     kept = []
-    for name, data in conn.execute("SELECT name, plan FROM processes").fetchall():
+    now_us = time.time_ns() // 1000
+    for name, data, since in conn.execute("SELECT name, plan, since FROM processes").fetchall():
         plan = plans.loads(data)
+        row = (name, plan.deployment, data, since, now_us)
+        conn.execute("INSERT OR IGNORE INTO history VALUES(?, ?, ?, ?, ?)", row)
         space = spaces.get((name, plan.hash.hex()))
         if space is None:
             continue
@@ -214,8 +218,8 @@ def learn_again(conn: sqlite3.Connection) -> None:
     those = "(%s)" % ", ".join(map(str, kept))
     for table in ("facts", "blobs"):
         conn.execute("DELETE FROM %s WHERE space NOT IN %s" % (table, those))
-    conn.execute("DELETE FROM streams")
-    conn.execute("DELETE FROM runs")
+    for table in ("streams", "runs", "leaving", "sessions"):
+        conn.execute("DELETE FROM %s" % table)
     conn.execute("DELETE FROM spaces WHERE id NOT IN %s" % those)
     conn.execute("DELETE FROM processes")
     if floor is not None:

@@ -264,6 +264,8 @@ def test_a_restored_database_believes_boards_and_lake_more_than_itself(site: Pat
     log, site_log = store.log_number, service.boards.log
     gone = service.db.space("gone", b"12345678")
     gone.put(F_FLOOR, (2 * 10**15).to_bytes(8, "little"))
+    service.db.execute("INSERT INTO leaving VALUES(1, x'')")
+    service.db.execute("INSERT INTO sessions VALUES('x', 1, 1)")
     service.db.commit()
     make(site, tmp_path / "a")
     service.db.close()
@@ -271,6 +273,9 @@ def test_a_restored_database_believes_boards_and_lake_more_than_itself(site: Pat
 
     service = Service(read(tmp_path / "new" / "gateway.toml"))
     assert service.processes == {}
+    assert service.former("one").deployment == 7  # what no board runs any more can be deployed again
+    for table in ("leaving", "sessions"):
+        assert service.db.query("SELECT * FROM %s" % table) == []
     assert {name: board.learn for name, board in service.boards.all.items()} == {"hip": True, "vent": True}
     assert all(board.ran == b"" for board in service.boards.all.values())
     assert service.boards.log != site_log

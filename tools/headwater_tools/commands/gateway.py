@@ -190,7 +190,6 @@ def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return site_alarms.exit_code(answer), answer
 
 
-
 def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from headwater_gateway import backup
 
@@ -210,7 +209,7 @@ def _restore(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if summary.processes:
         print(
             "the gateway learns from the boards what runs; a process that none of its boards runs any more "
-            "is deployed again by `hw deploy`"
+            "is deployed again by `hw deploy --rollback PROCESS`"
         )
     print("a board that was provisioned or renewed after the backup: `hw provision NAME %s` again" % folder)
     print("next: hw broker run %s; hw gateway run %s" % (folder, folder))
