@@ -42,6 +42,30 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+def must_be_free(lake: Location) -> None:
+    """LakeError, before Spark is started, where a lake on a local path cannot be written or is in use."""
+    _take_python(lake).close()
+
+
+def _take_python(lake: Location) -> IO[str]:
+    """Python's lock of a lake on a local path; the folder is made."""
+    assert lake.local is not None
+    try:
+        lake.local.mkdir(parents=True, exist_ok=True)
+        handle = open(lake.local / "python.lock", "a+")  # noqa: SIM115
+    except OSError as error:
+        raise LakeError(
+            "cannot write in the lake %s (%s): give this user write access, or choose another folder"
+            % (lake, error.strerror)
+        )
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        raise _locked(lake)
+    return handle
+
+
 class LocalLock:
     """Held by the JVM and by Python, until released or dead."""
 
@@ -49,30 +73,13 @@ class LocalLock:
 
     def __init__(self, spark: SparkSession, lake: Location) -> None:
         assert lake.local is not None
-        self._python = self._take_python(lake)
+        self._python = _take_python(lake)
         try:
             self._channel, self._lock = self._take_jvm(spark, lake)
         except BaseException:
             self._python.close()
             raise
         self._say(who_am_i(spark))
-
-    def _take_python(self, lake: Location) -> IO[str]:
-        assert lake.local is not None
-        path = lake.local / "python.lock"
-        try:
-            lake.local.mkdir(parents=True, exist_ok=True)
-            handle = open(path, "a+")  # noqa: SIM115
-        except OSError as error:
-            raise LakeError(
-                "cannot write in the lake %s (%s): give this user write access" % (lake, error.strerror)
-            )
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            handle.close()
-            raise _locked(lake)
-        return handle
 
     def _take_jvm(self, spark: SparkSession, lake: Location) -> tuple[Any, Any]:
         jvm: Any = spark._jvm
@@ -113,7 +120,8 @@ def _locked(lake: Location) -> LakeLocked:
     except OSError:
         who = ""
     return LakeLocked(
-        "%s is in use by %s: one writer per lake" % (lake, who or "another process that starts")
+        "%s is in use by %s: a lake has one writer; stop that one first, or name another lake"
+        % (lake, who or "another process that starts")
     )
 
 

@@ -27,8 +27,11 @@ def sink(
     landing, lake = Location.of(args.landing, options), Location.of(args.lake, options)
     if landing.local is not None and not landing.local.is_dir():
         raise LakeError(
-            "there is no landing zone %s: it is the folder that the gateway puts its segments into" % landing
+            "there is no landing zone %s: name the folder that the gateway puts its segments into "
+            "(lake.landing in gateway.toml)" % landing
         )
+    if lake.local is not None and not args.shared:
+        lock.must_be_free(lake)
     metrics = Metrics()
     if args.metrics is not None:
         try:
@@ -69,8 +72,7 @@ def maintain(
     if args.keep_hours < 0:
         raise LakeError("--keep-hours %g: it cannot be below 0" % args.keep_hours)
     lake = Location.of(args.lake, _pairs(args.storage, "--storage"))
-    if not tables.exists(lake / "elements"):
-        raise LakeError("there is no lake at %s: it has no table `elements`" % lake)
+    tables.must_be_lake(lake)
     spark = session.start(master, jars, None, "hw maintain", brief=True)
     try:
         files = Files(spark)

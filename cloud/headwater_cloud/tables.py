@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import SparkSession
 
+from .errors import LakeError
 from .location import Location
 from .segment import ARROW_SCHEMA
 
@@ -131,6 +132,14 @@ def create(spark: SparkSession, lake: Location) -> None:
 
 def exists(table: Location) -> bool:
     return DeltaTable.is_deltatable(table.rs, table.options or None)
+
+
+def must_be_lake(lake: Location) -> None:
+    if not exists(lake / "elements"):
+        raise LakeError(
+            "there is no lake at %s: it has no table `elements`; name the folder of a lake, as given to "
+            "`hw sink`" % lake
+        )
 
 
 def open_table(table: Location) -> DeltaTable:

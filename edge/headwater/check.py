@@ -166,7 +166,7 @@ class _Check(Sizing):
     def names(self):
         p = self.process
         if not (isinstance(p.name, str) and is_name(p.name)):
-            self.error(p, "name %r" % (p.name,), NAME_CURE)
+            self.error(p, "%r is not a valid name" % (p.name,), NAME_CURE)
         taken = {}
         for v in self.vertices:
             name = v.declared.name
@@ -175,7 +175,7 @@ class _Check(Sizing):
             v.name = name
             v.label = "vertex '%s'" % (name,)
             if not (isinstance(name, str) and is_name(name)):
-                self.error(v, "name %r" % (name,), NAME_CURE)
+                self.error(v, "%r is not a valid name" % (name,), NAME_CURE)
             elif name in taken:
                 self.error(
                     v,
@@ -631,7 +631,7 @@ class _Check(Sizing):
         declared = {}
         for host in p.hosts:
             if not (isinstance(host.name, str) and is_name(host.name)):
-                self.error(host, "name %r" % (host.name,), NAME_CURE)
+                self.error(host, "%r is not a valid name" % (host.name,), NAME_CURE)
                 continue
             if host.name in declared:
                 self.error(

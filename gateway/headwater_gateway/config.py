@@ -229,7 +229,8 @@ def read(path: str | Path) -> Config:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise Trouble("%s: %s; `hw gateway init FOLDER` makes one" % (path, error.strerror))
+        folder = path.parent if path.suffix == ".toml" else path
+        raise Trouble("%s: %s; `hw gateway init %s` makes one" % (path, error.strerror, folder))
     except UnicodeDecodeError:
         raise Trouble(
             "%s is not text in UTF-8: `hw gateway init FOLDER` shows what it should look like" % path
@@ -292,7 +293,7 @@ def _judge(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]
 
 def _homes(key: str, besides: str = "") -> str:
     """The sections that have a key of this name."""
-    return " and ".join("[%s]" % name for name, keys in KEYS.items() if key in keys and name != besides)
+    return " or ".join("[%s]" % name for name, keys in KEYS.items() if key in keys and name != besides)
 
 
 def _unknown(what: str, word: str, known: list[str]) -> str:
@@ -307,7 +308,7 @@ def _key(section: str, key: str, value: Any) -> str:
     name = "%s.%s" % (section, key)
     if key not in keys:
         if _homes(key, section):
-            return "key %s is unknown: %s has a key of this name; write it there" % (
+            return "key %s is unknown: write it below %s, which knows a key of this name" % (
                 name,
                 _homes(key, section),
             )

@@ -210,7 +210,7 @@ class Switching:
         process = self._process(name)
         self._settled(process, [])
         if process.coming is None:
-            raise Trouble("process %s is not being changed" % name)
+            raise Trouble("process %s is not being changed: there is nothing to cancel" % name)
         early = [board.name for board in self._of(name) if board.step == DRAIN and board.state == RUNS]
         if early and not is_nothing(process.coming):
             raise Trouble(

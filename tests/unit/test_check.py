@@ -133,7 +133,7 @@ def test_all_problems_are_told_at_once_in_the_order_of_the_file():
     s = p.source("s", "v:i17", rate_hz=-1, on="a")
     p.lake("/", s >> Pass(gain=1000, nain=2))
     assert [(e.where, e.what.split(":")[0]) for e in check(p).errors()] == [
-        ("process", "name 'bad name'"),
+        ("process", "'bad name' is not a valid name"),
         ("process", "unknown checkpoints 'ecoc '"),
         ("process", "every is 0"),
         ("vertex 's'", "unknown type 'i17' of field 'v'"),
@@ -154,7 +154,7 @@ def test_a_process_name_is_a_name(name):
     p.lake("out", s)
     where, line, what, _ = only(p)
     assert (where, line) == ("process", 'p = Process("test", **settings)')
-    assert what == "name %r" % (name,)
+    assert what == "%r is not a valid name" % (name,)
 
 
 def test_a_vertex_name_is_a_name():
@@ -164,7 +164,7 @@ def test_a_vertex_name_is_a_name():
     assert only(p)[:3] == (
         "vertex 'clean it'",
         'clean = s >> Pass().named("clean it")',
-        "name 'clean it'",
+        "'clean it' is not a valid name",
     )
 
 

@@ -58,9 +58,9 @@ def test_all_problems_are_told_at_once_with_key_value_and_cure(tmp_path: Path) -
 def test_a_key_in_the_wrong_section_is_sent_home(tmp_path: Path) -> None:
     assert problems(tmp_path, "landing = 'x'\n") == ["key landing is in no section: write it below [lake]"]
     (text,) = problems(tmp_path, "[store]\nlanding = 'x'\n")
-    assert "[lake] has a key of this name; write it there" in text
+    assert "write it below [lake], which knows a key of this name" in text
     (text,) = problems(tmp_path, "[log]\nport = 1\n")
-    assert "[mqtt] and [http] has a key of this name" in text
+    assert "write it below [mqtt] or [http]" in text
 
 
 def test_true_is_no_number_and_a_whole_number_will_do_for_any(tmp_path: Path) -> None:

@@ -35,9 +35,10 @@ class Parser(argparse.ArgumentParser):
         """As argparse does it, with the word that was probably meant."""
         if action.choices is not None and value not in action.choices:
             known = [str(choice) for choice in action.choices]
-            text = "'%s' is unknown%s use one of %s"
             guess = near(str(value), known)
-            raise argparse.ArgumentError(action, text % (value, guess or ":", ", ".join(known)))
+            text = "'%s' is unknown%s %s one of %s"
+            words = (value, guess or ":", "Use" if guess else "use", ", ".join(known))
+            raise argparse.ArgumentError(action, text % words)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)

@@ -42,7 +42,9 @@ def load(path: str | Path) -> Process:
         raise _error(path, 1, "no process", 'Leave one in a variable: p = Process("name")')
     if len(found) > 1:
         names = ", ".join(name for name, _ in found)
-        raise _error(path, found[1][1].where[1], "%d processes: %s" % (len(found), names), "Leave one a file")
+        raise _error(
+            path, found[1][1].where[1], "%d processes: %s" % (len(found), names), "Leave one in each file"
+        )
     return found[0][1]
 
 
@@ -93,6 +95,10 @@ def _what(error: BaseException) -> str:
 def _cure(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "Leave exit() away: a process file only describes"
+    if isinstance(error, NameError):
+        return "Import it, or correct its name"
+    if isinstance(error, ImportError):
+        return "Correct its name, or put the module beside this file"
     return "Correct the line"
 
 

@@ -35,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.seconds < SECONDS_MIN:
-        raise Trouble("--seconds %g: the story needs %d at least" % (args.seconds, SECONDS_MIN))
+        raise Trouble(
+            "--seconds %g: the story needs more time; give at least %d" % (args.seconds, SECONDS_MIN)
+        )
     folder = _fresh(Path(args.folder).absolute() if args.folder else FOLDER)
     began = time.monotonic()
 

@@ -77,7 +77,7 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from . import provision as provision_command
 
     if args.port is not None and not 1 <= args.port <= 65535:
-        raise Trouble("--port %d: 1 to 65535" % args.port)
+        raise Trouble("--port %d: give 1 to 65535" % args.port)
     folder = Path(args.folder)
     if not args.new_authority:
         differs = provision.differences(folder, args.host, args.port)

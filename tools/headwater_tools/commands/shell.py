@@ -27,10 +27,9 @@ def run(args: argparse.Namespace) -> tuple[int, None]:
     from headwater_cloud.errors import LakeError
     from headwater_cloud.location import Location
 
-    if not tables.exists(Location.of(args.lake) / "elements"):
-        raise Trouble("there is no lake at %s: it has no table `elements`" % args.lake)
     place = args.lake if "://" in args.lake else str(Path(args.lake).absolute())
     try:
+        tables.must_be_lake(Location.of(args.lake))
         spark = session.start(jars=house.jars())
         lake = Lake(spark, place)
         lake.register()
