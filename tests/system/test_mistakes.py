@@ -431,7 +431,7 @@ def test_a_full_disk_is_an_alarm(tmp_path: Path) -> None:
         end = time.monotonic() + 30
         while "disk" not in (done := hw(tmp_path, "gateway", "state", "site")).stdout:
             assert time.monotonic() < end, done.stdout
-        answered(done.stdout, ("alarm", "disk", "min_free_bytes"))
+        answered(done.stdout, ("alarm", "disk is full", "Free space on the disk of gateway.data"))
         assert done.returncode == 1
     finally:
         made.close()

@@ -82,6 +82,11 @@ def lines(state: dict[str, Any]) -> list[str]:
     return found
 
 
+def lines_with_cures(state: dict[str, Any]) -> list[str]:
+    """A line for each alarm, with what to do."""
+    return ["%s %s" % (line, alarm["do"]) for alarm, line in zip(state["alarms"], lines(state), strict=True)]
+
+
 def page(answer: dict[str, Any], events: bool = False) -> list[str]:
     """Alarms with ids and what to do; mutes of alarms that are not on; the latest events."""
     found = [answer["headline"]["text"]]

@@ -170,7 +170,7 @@ def page(state: dict[str, Any]) -> list[str]:
         text = "stream %s (%s): %d durable, %d cut, %d in the lake, %s"
         numbers = (s["durable"], s["cut"], s["acked"], site_alarms.lag(s))
         lines.append(text % (s["stream"], s["incarnation"], *numbers))
-    return lines + site_alarms.lines(state)
+    return lines + site_alarms.lines_with_cures(state)
 
 
 def _earlier(entry: dict[str, Any]) -> str:
