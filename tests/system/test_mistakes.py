@@ -384,7 +384,7 @@ def _flipped(content: bytes) -> bytes:
     [
         (_without("tls", "ca.crt"), ["mqtt.ca", "ca.crt: No such file"]),
         (_without("secrets", "mqtt.password"), ["mqtt.password", "No such file"]),
-        (_without("secrets", "master.key"), ["master.key", "No such file", "Restore it from a copy"]),
+        (_without("secrets", "master.key"), ["master.key", "No such file", "Restore it from"]),
         (_database(lambda data: data[: len(data) // 2]), ["gateway.db", "--rebuild"]),
         (_database(lambda data: b"no database at all" * 999), ["gateway.db", "--rebuild"]),
         (_database(_flipped), ["gateway.db", "--rebuild"]),
