@@ -42,7 +42,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, tables
+from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, sign, tables
 from .acks import Acknowledgements
 from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S
 from .commits import Commit, Stamp
@@ -99,6 +99,7 @@ class Settings:
     trigger_s: float = TRIGGER_S
     maintain_s: float = MAINTAIN_S  # 0: never by itself
     shared: bool = False  # a lease, as on object stores, on a local path too
+    sign_s: float = sign.EVERY_S  # between two signs of life
 
 
 class Sink:
@@ -168,8 +169,9 @@ class Sink:
         listener = Listener(self._metrics)
         self.spark.streams.addListener(listener)
         try:
-            while not self._round(once):
-                self._recover()
+            with sign.Sign(self._files, self.landing, self.lake, self._say, self.settings.sign_s):
+                while not self._round(once):
+                    self._recover()
         finally:
             self.spark.streams.removeListener(listener)
         return self.report

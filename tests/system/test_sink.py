@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -406,3 +407,47 @@ def test_maintenance_beside_a_sink_is_done_by_it_when_asked(site: Site) -> None:
     site.run()
     assert site.numbers() == plain(1, 50)
     assert site.ack()["generation"] == 0
+
+
+def test_a_sink_gives_signs_of_life_that_a_gateway_understands(site: Site) -> None:
+    from headwater_cloud.sink import Settings
+    from headwater_gateway.sink_watch import Sign
+
+    places = [site.lake / "acks" / "_sink.json", site.landing / "_sink.json"]
+    site.put(1, 20)
+    seen: list[list[Sign]] = []
+
+    def look() -> list[Sign]:
+        signs = [Sign(), Sign()]
+        for sign, place in zip(signs, places, strict=True):
+            sign.take(place.read_text(), 0)
+        seen.append(signs)
+        return signs
+
+    with site.sink(Settings(sign_s=0.05)) as sink:
+        thread = threading.Thread(target=sink.run, args=(False,))
+        thread.start()
+        until = time.monotonic() + 120
+        while time.monotonic() < until and not all(p.exists() for p in places):
+            time.sleep(0.05)
+        first = look()
+        while time.monotonic() < until and look()[0].content["count"] < first[0].content["count"] + 5:
+            time.sleep(0.05)
+        sink.stop()
+        thread.join(120)
+    last = look()
+    assert all(sign.id == first[0].id for signs in seen for sign in signs)
+    assert not first[0].stopped and last[0].stopped and last[1].stopped
+    assert last[0].content["lake"] == str(site.lake)
+    assert site.numbers() == plain(1, 20)
+    site.run()  # its own sign in the landing zone is no segment
+    assert look()[0].id != first[0].id and site.table("quarantine") == []
+
+
+def test_a_sink_that_may_not_write_into_the_landing_zone_says_so_once_and_goes_on(site: Site) -> None:
+    (site.landing / "_sink.json" / "in the way").mkdir(parents=True)
+    site.put(1, 20)
+    site.run(sign_s=0.05)
+    assert site.numbers() == plain(1, 20)
+    said = [text for text in site.said if "cannot see from it whether this sink lives" in text]
+    assert len(said) == 1 and str(site.landing) in said[0]
