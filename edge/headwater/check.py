@@ -10,7 +10,7 @@ report holds the plan.
 import math
 
 from . import plan as plans
-from . import planread, reserve
+from . import planread, reserve, sensible
 from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
 from .log import table_max
@@ -938,6 +938,19 @@ class _Check(Sizing):
         for h, host in enumerate(self.hosts):
             if h and not [v for v in self.vertices if h in v.hosts]:
                 self.warn(host, "nothing runs there", "Place something on it, or drop it")
+        if not self.wrong():
+            self.sense()
+
+    def sense(self):
+        """Values that are legal and make no sense for the streams that come."""
+        for v in self.vertices:
+            if v.source:
+                continue
+            feeders = [self.producer(v.inputs[p]) for p in v.inputs if v.inputs[p].delay_ms is None]
+            most = [u.most_hz for u in feeders]
+            most_hz = None if None in most or not most else sum(most)
+            for what in sensible.problems(v.declared.kind, v.ins, self.filled(v), most_hz):
+                self.warn(v, what, "Give it another value")
 
     # -- the plan ------------------------------------------------------------------------------------
 

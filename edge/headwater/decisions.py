@@ -18,6 +18,7 @@ from .const import const
 from .host import DECISION, F_AGAIN, F_OP, LEARN, LOST_US
 from .instance import ASKING, RUNNING
 from .log import LogFull
+from .operator import OperatorError
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
 from .refusals import CONTENT, NO_ROOM
 
@@ -25,7 +26,7 @@ _F_NEXT = const(0x300)  # + vertex, at the gateway: number of the last config el
 _F_GRANTED = const(0x380)  # + vertex, at the gateway: number of the last decision granted
 _F_SETTLED = const(0x400)  # + vertex, at the gateway: ... of the last that a checkpoint covers
 _GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
-_VALUES = const(0x6000)  # blob + vertex, at the gateway: [parameters in force after all changes, refused]
+_VALUES = const(0x6000)  # blob + vertex, at the gateway: what the operator has told of its parameters
 _ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
 
 
@@ -105,10 +106,6 @@ def config(host, v, content):
         )
     _grant(host, v, number, None, content)
     host.store.put(_F_NEXT + v, number.to_bytes(4, "little"))
-    if content[0] == "set":
-        values, refused = changed(host, v)
-        values.update(content[1])
-        host.store.put_blob(_VALUES + v, pack.dumps([values, refused]))
     offer(host)
     host.flush()
     return number
@@ -119,10 +116,27 @@ def _room(host, v, most):
     return _number(host, _F_NEXT + v) - _number(host, _F_SETTLED + v) < most
 
 
-# [parameters that changes have set, those still open included; the last refusal: [number, why] or []]
-def changed(host, v):
+# [parameters that decisions have set, the last refusal: [number, why] or [], number of the last decision
+# that they count], as the operator has told.
+def told(host, v):
     data = host.store.get_blob(_VALUES + v)
-    return pack.loads(data) if data else [{}, []]
+    return pack.loads(data) if data else [{}, [], 0]
+
+
+# The parameters after all changes that were made, or after those that have their place; `op`, an operator as
+# the plan has it, is brought to them. What its type refuses is skipped, as by the operator itself.
+def follow(host, v, op, placed=False):
+    values, _, decided = told(host, v)
+    op.configure(values)
+    for n in range(decided + 1, _number(host, (_F_GRANTED if placed else _F_NEXT) + v) + 1):
+        content = granted(host, v, n)[2]
+        if content and content[0] == "set":
+            try:
+                op.configure(content[1])
+                values.update(content[1])
+            except OperatorError:
+                continue
+    return values
 
 
 # Offer config elements that no operator has proposed a position for yet.
@@ -237,22 +251,27 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
         return
     try:
-        values, refused, kept = pack.loads(bytes(data))
+        values, refused, kept, decided = pack.loads(bytes(data))
     except (pack.PackError, ValueError, TypeError):
         host.count(CONTENT)
         return
     if not valid(host.plan, v, ["set", values]) or type(refused) is not list or not numbers(kept):
         host.count(CONTENT)
         return
+    if not is_number(decided) or decided > number:
+        host.count(CONTENT)
+        return
     host._on_where(v, epoch, sender)
     store = host.store
     if learn:
-        _learn(host, sender, v, epoch, number, last, kept, [values, refused])
-    if _number(host, _F_SETTLED + v) < settled <= _granted_upto(host, v):
-        store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
-    known = changed(host, v)
-    if refused and refused != known[1]:
-        store.put_blob(_VALUES + v, pack.dumps([known[0], refused]))
+        _learn(host, sender, v, epoch, number, last, kept, [values, refused, decided])
+    at = _number(host, _F_SETTLED + v)
+    if at <= settled <= decided <= _granted_upto(host, v):
+        now = pack.dumps([values, refused or told(host, v)[1], decided])
+        if now != store.get_blob(_VALUES + v):
+            store.put_blob(_VALUES + v, now)
+        if at < settled:
+            store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
 
 
 # One more host has said what it knows of the decisions of operator v, and each that it keeps has arrived: the
@@ -422,7 +441,7 @@ def _stand(host, v, epoch, decided, kept, settled, inst):
         if kept[n][2]:
             number = max(number, n)
         last = max(last, n)
-    data = pack.dumps(([inst.changed, inst.refused] if inst else [{}, []]) + [sorted(kept)])
+    data = pack.dumps(([inst.changed, inst.refused] if inst else [{}, []]) + [sorted(kept), decided])
     _say(host, 0, wire.STAND, v, v, epoch, number, last, settled, data)
 
 

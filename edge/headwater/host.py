@@ -460,7 +460,7 @@ class Host:
         vertex = self.plan.vertices[v]
         # What it refuses here, with all changes that are made already, it would refuse later.
         op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
-        op.configure(decisions.changed(self, v)[0])
+        decisions.follow(self, v, op)
         op.configure(params)
         return decisions.config(self, v, ["set", params])
 

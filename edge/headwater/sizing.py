@@ -92,11 +92,7 @@ class Sizing:
         return None
 
     def filled(self, v):
-        params = dict(v.params)
-        for name, kind, _, default in fields(v.cls.PARAMS):
-            if name not in params and default is not None:
-                params[name] = default if kind in ("text", "expr", "ints") else int(default)
-        return params
+        return filled(v.cls, v.params)
 
     # -- rates and latencies -------------------------------------------------------------------------
     #
@@ -131,34 +127,14 @@ class Sizing:
                 v.exact_hz = feeders[0].exact_hz
                 v.irregular = feeders[0].irregular
             per, us = self.sparing(v)
-            timers = 2 if v.cls is not None and v.cls.TIMED else 1
-            most = [u.most_hz for u in feeders]
-            times = [u.interval_s for u in feeders]
-            v.most_hz = None if None in most or not most else sum(most) * timers / per
-            v.interval = max(1, math.ceil(sum([u.interval for u in feeders]) * timers / per))
-            v.interval_s = None if None in times or not times else max(times)
-            if us:
-                v.most_hz = 1000000 / us
-                if v.interval_s is not None:
-                    v.interval = math.ceil(v.interval_s * v.most_hz) + 1
+            timed = v.cls is not None and v.cls.TIMED
+            inputs = [(u.most_hz, u.interval, u.interval_s) for u in feeders]
+            v.most_hz, v.interval, v.interval_s = flow(inputs, timed, per, us)
 
     def sparing(self, v):
-        """(inputs for each output, time from one output to the next in us or 0)"""
         if v.cls is None or not v.bound:
             return 1, 0
-        params = self.filled(v)
-        kind = v.declared.kind
-        if kind == "Decimate":
-            return max(1, params["k"]), 0
-        if kind == "Qrs":
-            return max(1, params["hz"] // 5), 0  # no two beats within 200 ms
-        if kind == "Tumbling":
-            return max(1, params["count"]), params["us"]
-        if kind == "Sliding":
-            return max(1, params["step"]), params["step_us"]
-        if kind == "Rate":
-            return 1, params["us"]
-        return 1, 0
+        return sparing(v.declared.kind, self.filled(v))
 
     def latency_ms(self, wire):
         p = self.process
@@ -334,6 +310,46 @@ class Sizing:
         return plans.Plan(
             p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
         )
+
+
+def flow(inputs, timed, per, us):
+    """(most_hz, interval, interval_s) of what an operator gives, from those of its inputs but feedback."""
+    most = [hz for hz, _, _ in inputs]
+    times = [s for _, _, s in inputs]
+    timers = 2 if timed else 1
+    most_hz = None if None in most or not most else sum(most) * timers / per
+    interval = max(1, math.ceil(sum([n for _, n, _ in inputs]) * timers / per))
+    interval_s = None if None in times or not times else max(times)
+    if us:
+        most_hz = 1000000 / us
+        if interval_s is not None:
+            interval = math.ceil(interval_s * most_hz) + 1
+    return most_hz, interval, interval_s
+
+
+def filled(cls, params):
+    """These parameters, and the defaults of the others."""
+    params = dict(params)
+    for name, kind, _, default in fields(cls.PARAMS):
+        if name not in params and default is not None:
+            params[name] = default if kind in ("text", "expr", "ints") else int(default)
+    return params
+
+
+def sparing(kind, params):
+    """(inputs for each output, time from one output to the next in us or 0) of an operator type with these
+    parameters."""
+    if kind == "Decimate":
+        return max(1, params["k"]), 0
+    if kind == "Qrs":
+        return max(1, params["hz"] // 5), 0  # no two beats within 200 ms
+    if kind == "Tumbling":
+        return max(1, params["count"]), params["us"]
+    if kind == "Sliding":
+        return max(1, params["step"]), params["step_us"]
+    if kind == "Rate":
+        return 1, params["us"]
+    return 1, 0
 
 
 def is_number(value):

@@ -241,6 +241,7 @@ def _process(name: str, process: Mapping[str, Any]) -> dict[str, Any]:
             "backups": v["backups"],
             "epoch": v["epoch"],
             "parameters": v["parameters"],
+            "open": [{"what": c["what"], "waits": c["waits"]} for c in v["open"]],
         }
         for i, v in enumerate(process["vertices"])
     ]

@@ -24,11 +24,11 @@ from headwater import block, checkpoint_file
 from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.host import F_FLOOR, HELD, PERMANENT
-from headwater.plan import OUTSIDE, Plan
+from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
 
-from . import Trouble, link, progress, rebuild, refused
+from . import Trouble, link, parameters, progress, rebuild, refused
 from .alarms import StreamFacts, headline
 from .boards import DRAIN, RUNS, STORED, WANTED, Board, Boards
 from .config import Config
@@ -41,17 +41,16 @@ from .rebuild import Learning
 from .seat import Seat, mono_us
 from .segments import CutterGone, CutterProcess, Segments
 from .store import READ_ERRORS, Database, End, Ends, damaged, signed, unsigned
-from .switching import Process, Switching, named
+from .switching import Process, Switching, being_changed, named
 
 _log = logging.getLogger("headwater")
 
-NEXT = 0x300  # facts, + vertex: number of the last change of parameters that was made,
-GRANTED = 0x380  # ... and of the last that the operator has given its place (SPEC.md)
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is told on within this
 TRUST_S = 120.0  # a board that knows the time better is believed so long after the start
 EVENTS_SHOWN = 200
 INCARNATIONS_SHOWN = 16  # of one stream; and as many older ones that still wait for the lake
+NO_PARAMETERS: dict[str, Any] = {"changes": [0, 0], "parameters": {}, "open": [], "refused": None}
 LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
 
 
@@ -393,13 +392,39 @@ class Service(Switching):
         except KeyError:
             known = ", ".join(v.name for v in seat.plan.vertices if v.kind)
             raise Trouble("process %s has no operator %s; it has %s" % (name, operator, known))
+        if found.coming is not None:
+            # It would end with the deployment that is drained: the next one begins with its plan's values.
+            raise Trouble(being_changed(found))
         try:
-            number = seat.configure(operator, values)
+            change = parameters.translated(seat.host, vertex, values)
+            parameters.judge(seat.host, vertex, change)
+            number = seat.configure(operator, change)
         except (ValueError, KeyError, TypeError) as error:
             text = error.args[0] if error.args else type(error).__name__
             raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
         self.event("config", "%s.%s: %s" % (name, operator, ", ".join("%s=%r" % kv for kv in values.items())))
-        return {"process": name, "operator": operator, "number": number, "values": values}
+        waits = self._waits_for(found, vertex)
+        return {"process": name, "operator": operator, "number": number, "values": change, "waits": waits}
+
+    def _waits_for(self, process: Process, vertex: Vertex) -> str:
+        """The board for which a change of an operator waits, in a sentence; empty where none is away."""
+        seat = process.seat
+        assert seat is not None
+        for number in parameters.around(seat.plan, seat.host.where, vertex.index):
+            if number:
+                standing = self.standing(self.boards.all[seat.plan.hosts[number]])
+                if standing.word not in (progress.RUNNING, progress.IS_DRAINED):
+                    return standing.text
+        return ""
+
+    def _parameters(self, process: Process, vertex: Vertex) -> dict[str, Any]:
+        """Parameters of an operator: those in force, and changes that wait, each with what it waits for."""
+        assert process.seat is not None
+        found = parameters.shown(process.seat.host, vertex)
+        if found["open"]:
+            waits = self._waits_for(process, vertex)
+            found["open"] = [{**change, "waits": waits} for change in found["open"]]
+        return found
 
     def _only(self) -> str:
         if len(self.processes) != 1:
@@ -572,8 +597,7 @@ class Service(Switching):
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
                     "checkpoint": permanent(host, v.index) if v.kind else None,
-                    "changes": [_number(host, NEXT, v.index), _number(host, GRANTED, v.index)],
-                    "parameters": {k: p for k, p in v.params.items() if isinstance(p, (int, float, str))},
+                    **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }
                 for v in plan.vertices
             ],
@@ -685,10 +709,6 @@ def permanent(host: Any, v: int) -> list[int] | None:
         if pos and (best is None or further(pos, best)):
             best = pos
     return best
-
-
-def _number(host: Any, fact: int, v: int) -> int:
-    return int.from_bytes(host.store.get(fact + v) or b"", "little")
 
 
 def _place(config: Config, where: str) -> str:

@@ -163,6 +163,7 @@ class Database:
             (process, plan): (number, unsigned(log))
             for number, process, plan, log in conn.execute("SELECT id, process, hash, log FROM spaces")
         }
+        self._space_top = max((number for number, _ in self._spaces.values()), default=0)
         self._measure()
 
     def _measure(self) -> None:
@@ -315,10 +316,12 @@ class Database:
         """The log of the host that runs this version of a process here."""
         key = (process, plan_hash.hex())
         if key not in self._spaces:
-            number = max((number for number, _ in self._spaces.values()), default=0) + 1
-            self._spaces[key] = (number, secrets.randbits(64) or 1)
+            # Not the number of a space that was dropped: what was in it goes only with the next commit.
+            self._space_top += 1
+            self._spaces[key] = (self._space_top, secrets.randbits(64) or 1)
             log = signed(self._spaces[key][1])
-            self.execute("INSERT INTO spaces(id, process, hash, log) VALUES(?, ?, ?, ?)", number, *key, log)
+            sql = "INSERT INTO spaces(id, process, hash, log) VALUES(?, ?, ?, ?)"
+            self.execute(sql, self._space_top, *key, log)
         return Store(self, *self._spaces[key])
 
     def drop_space(self, process: str, plan_hash: bytes) -> None:

@@ -295,3 +295,23 @@ def test_the_bound_stops_the_taking_in(tmp_path: Path) -> None:
 @given(st.integers(0, (1 << 64) - 1))
 def test_64_bits_survive(value: int) -> None:
     assert -(1 << 63) <= signed(value) < 1 << 63 and unsigned(signed(value)) == value
+
+
+def test_a_space_begins_empty_in_the_commit_that_drops_another(tmp_path: Path) -> None:
+    """A switch: the former deployment's numbers of changes must not become those of the next."""
+    db = opened(tmp_path)
+    former = db.space("p", b"former..")
+    former.put(0x300, b"\3\0\0\0")
+    former.put_blob(0x6000, b"values")
+    db.commit()
+    db.drop_space("p", b"former..")
+    coming = db.space("p", b"coming..")
+    assert (coming.keys(), coming.blob_keys(), coming.get(0x300)) == ([], [], None)
+    coming.put(1, b"boot")
+    db.commit()
+    db.close()
+    db = opened(tmp_path)
+    again = db.space("p", b"coming..")
+    assert (again.keys(), again.get(1), again.blob_keys()) == ([1], b"boot", [])
+    assert db.query("SELECT count(DISTINCT space) FROM facts") == [(1,)]
+    db.close()

@@ -32,7 +32,7 @@ def board(backlog: list[list[int]]) -> dict[str, Any]:
 
 
 def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
-    vertex = {"host": "chest", "epoch": 0, "backups": [], "parameters": {}}
+    vertex = {"host": "chest", "epoch": 0, "backups": [], "parameters": {}, "open": []}
     return {
         "hash": "00", "step": "runs", "strategy": "ecoc", "level": "peer", "coming": None,
         "vertices": [

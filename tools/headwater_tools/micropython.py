@@ -27,6 +27,7 @@ HEAP = "64k"
 HOST_ONLY = (
     "process",
     "check",
+    "sensible",
     "sizing",
     "const",
     "exprparse",

@@ -21,7 +21,7 @@ def arguments(cls, args, given):
     kind = cls.__name__
     given = dict(given)
     if kind in _OWN:
-        return _times(cls, _OWN[kind](cls, list(args), given))
+        return times(cls, _OWN[kind](cls, list(args), given))
     declared = fields(cls.PARAMS)
     if len(args) > len(declared):
         raise OperatorError(
@@ -34,7 +34,7 @@ def arguments(cls, args, given):
     for name, type_, _, _ in declared:
         if type_ == "expr" and isinstance(given.get(name), str):
             given[name] = parse(given[name])
-    return _times(cls, given)
+    return times(cls, given)
 
 
 def other_units(name):
@@ -44,7 +44,7 @@ def other_units(name):
     return {name[:-2] + unit: us for unit, us in _UNITS_US.items()}
 
 
-def _times(cls, given):
+def times(cls, given):
     names = [name for name, _, _, _ in fields(cls.PARAMS)]
     for name in names:
         for other, us in other_units(name).items():

@@ -424,7 +424,7 @@ function show_processes() {
       graph.section = h("section", { "data-process": process.name, "aria-label": `Process ${process.name}` }, graph.title, graph.picture,
         h("details", null, h("summary", null, "Operators as a table"),
           h("div", { class: "card flush" }, h("table", { class: "operators" },
-            h("thead", null, h("tr", null, ["Operator", "Host", "Backups", "Epoch", "Permanent checkpoint", "Parameters"].map((t) => h("th", { scope: "col" }, t)))),
+            h("thead", null, h("tr", null, ["Operator", "Host", "Backups", "Epoch", "Permanent checkpoint", "Parameters in force"].map((t) => h("th", { scope: "col" }, t)))),
             graph.table))));
       graphs.set(process.name, graph);
       $("processes").append(graph.section);
@@ -458,7 +458,8 @@ function draw(graph, process) {
   graph.table.replaceChildren(...process.nodes.map((node) => {
     const at = h("td", null, "–");
     graph.cells.set(node.id, at);
-    const parameters = Object.entries(node.parameters).map(([name, v]) => `${name} ${v}`).join(", ");
+    const open = node.open.map((change) => `${change.what} waits${change.waits ? `: ${change.waits}` : ""}`);
+    const parameters = [...Object.entries(node.parameters).map(([name, v]) => `${name} ${v}`), ...open].join(", ");
     return h("tr", null, h("th", { scope: "row" }, node.name, h("span", { class: "values" }, ` ${node.kind}`)), h("td", null, node.host),
       h("td", null, node.backups.join(", ") || "–"), h("td", null, node.kind === "source" ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
   }));

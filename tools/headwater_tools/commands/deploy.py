@@ -164,15 +164,20 @@ def _set(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         body = {"process": args.process, "operator": operator, "values": values}
         answers.append(ask(args.gateway, "/set", body))
         shown = ", ".join("%s = %s" % item for item in values.items())
-        print("%s: %s, change number %d" % (operator, shown, answers[-1]["number"]))
+        waits = "; it waits: " + answers[-1]["waits"] if answers[-1]["waits"] else ""
+        print("%s: %s, change number %d%s" % (operator, shown, answers[-1]["number"], waits))
     return 0, {"changes": answers}
 
 
 def _value(text: str) -> Any:
-    """A whole number, a list of them, or else a text."""
+    """A number, a list of whole numbers, or else a text."""
     try:
-        if text.startswith("[") and text.endswith("]"):
+        if text[:1] + text[-1:] in ("[]", "()"):
             return [int(part) for part in text[1:-1].split(",") if part.strip()]
         return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
     except ValueError:
         return text

@@ -154,6 +154,8 @@ def page(state: dict[str, Any]) -> list[str]:
         text = "process %s, deployment %d, version %s: %s"
         lines.append(text % (name, p["deployment"], p["version"], p["step"]))
         lines += ["  waiting: " + wait for wait in p["waits"]]
+        for v in p["vertices"]:
+            lines += _operator(v)
         lines += ["  earlier: " + _earlier(entry) for entry in p["earlier"]]
     for name, entries in state["undeployed"].items():
         text = "process %s: undeployed; `hw deploy --rollback %s` deploys it again"
@@ -171,6 +173,20 @@ def page(state: dict[str, Any]) -> list[str]:
         numbers = (s["durable"], s["cut"], s["acked"], site_alarms.lag(s))
         lines.append(text % (s["stream"], s["incarnation"], *numbers))
     return lines + site_alarms.lines_with_cures(state)
+
+
+def _operator(vertex: dict[str, Any]) -> list[str]:
+    """Parameters of an operator, where it has some."""
+    lines = []
+    if vertex["parameters"]:
+        values = ", ".join("%s = %s" % item for item in vertex["parameters"].items() if item[1] != "")
+        lines.append("  %s (%s): %s" % (vertex["name"], vertex["kind"], values))
+    for change in vertex["open"]:
+        waits = change["waits"] or "it has no place yet"
+        lines.append("    change %d: %s; waiting: %s" % (change["number"], change["what"], waits))
+    if vertex["refused"]:
+        lines.append("    change %d was refused: %s" % tuple(vertex["refused"]))
+    return lines
 
 
 def _earlier(entry: dict[str, Any]) -> str:

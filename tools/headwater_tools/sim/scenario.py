@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from headwater import reserve
+from headwater import decisions, operators, reserve
+from headwater.instance import RUNNING
 from headwater.plan import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
@@ -395,6 +396,26 @@ class Scenario:
                 self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
             else:
                 self.world.error("%s: the gateway never learned what was decided" % name)
+        self.values_known()
+
+    def values_known(self) -> None:
+        """The gateway knows the parameters with which an operator runs: it judges the next change by them."""
+        gateway = self.world.nodes[0].host
+        if gateway is None or self.world.errors:
+            return
+        for v, at in sorted(self.place.items()):
+            host = self.world.nodes[at].host
+            inst = host.instances.get(v) if host else None
+            if inst is None or inst.status != RUNNING or not inst.decided or v in gateway.unlearned:
+                continue
+            vertex = self.plan.vertices[v]
+            op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
+            placed = int.from_bytes(gateway.store.get(GRANTED + v) or b"", "little")
+            known = decisions.follow(gateway, v, op, True) if placed == inst.decided else inst.changed
+            if known != inst.changed:
+                name = vertex.name
+                text = "%s runs with %r, and the gateway believes %r"
+                self.world.error(text % (name, inst.changed, known))
 
     def open(self) -> list[tuple[int, int, int]]:
         """Operators with changes that have no place yet, unless what they wait for is lost: how many have
