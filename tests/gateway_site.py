@@ -22,6 +22,8 @@ from headwater_tools.virtual_board import VirtualBoard
 from site_gateway import free_port, until
 
 SETTINGS = """
+[gateway]
+clock = "wall"
 [lake]
 segment_s = 0.5
 acks_every_s = 0.2

@@ -264,8 +264,11 @@ class Gateway:
             keys = {0: b""}
             keys.update({i: self.key(name) for i, name in enumerate(self.plan.hosts) if i})
             self.outbox = Outbox()
-            self.host = Host(self.plan, 0, store, keys, Clock(), self._send, _nonce, self.outbox, MTU)
-            self.host.start(mono_us(), time.time_ns() // 1000)
+            clock = Clock()
+            wall = time.time_ns() // 1000
+            clock.exchange(mono_us(), wall, wall, mono_us())
+            self.host = Host(self.plan, 0, store, keys, clock, self._send, _nonce, self.outbox, MTU)
+            self.host.start(mono_us())
 
     def deployment(self, board: str, plan: bytes) -> bytes:
         me = self.numbers[board]

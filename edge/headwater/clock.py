@@ -2,13 +2,18 @@
 #
 # Site time is what the gateway's clock says; every ts is in it. A host knows it from two-way
 # exchanges with a synchronised neighbour, each with a bound on its error, and runs on by its own
-# ticks and their measured drift in between. What holds:
+# ticks and their measured drift in between. The gateway's neighbour is the clock of its machine.
+# What holds:
 #   - `site` never falls, in the order of calls. A life begins just above the floor that its flash
 #     remembers. The first exchange of a life steps forward; where the true time turns out to lie
 #     behind (the floor was logged ahead, the power was back at once) `site` stands still instead,
-#     for a step at the most: what is sampled meanwhile belongs to the restart hole.
-#   - Later exchanges move it by slewing only, at most slew_ppm faster or slower than it would run.
-#   - The true time lies within `error_us`, as long as ticks drift less than drift_ppm_max.
+#     for a step at the most: what is sampled meanwhile gets times at the end of the restart hole.
+#   - Later exchanges move it by slewing only, at most slew_ppm faster or slower than it would run. But
+#     one that puts the true time more than a step ahead of it is a step forward too: to be so wrong for
+#     hours is worse than a jump, and forward is never wrong.
+#   - The true time lies within `true_error_us`, as long as ticks drift less than drift_ppm_max. A
+#     gateway that has no time from the network yet answers with an unknown error. A host that knows no
+#     better follows it, and is `synced` with its site but not `sure`; one that does keeps its own time.
 #   - No boundary above the floor in flash, and no floor further than a step ahead of the true time:
 #     it is logged ahead by the step less what `site` is ahead already, and not ahead at all while
 #     the host is unsynchronised. So a hundred brownouts in a row move ts by one step, not a hundred.
@@ -20,7 +25,7 @@ _SPAN_MIN_US = 10000000  # exchanges closer together say nothing about drift
 _SPAN_MAX_US = 256000000  # a measurement over longer tells of another temperature: begin a new one,
 _SPAN_END_US = 4096000000  # at the latest here, measured well enough or not
 _TS_MAX = 1 << 62
-UNKNOWN_US = _TS_MAX  # the error before the first exchange
+UNKNOWN_US = _TS_MAX  # an error without a bound: of a host that does not know the world's time
 
 
 # Extends a counter that wraps, like ticks_us (30 bits of 1 us) or ticks_ms (30 bits of 1000 us).
@@ -51,6 +56,7 @@ class Clock:
         self.drift_ppb_max = drift_ppm_max * 1000
         self.slew_ppm = slew_ppm
         self.step_us = step_us
+        self.still_us = step_us  # how long `site` may stand still; longer where a host promised to sleep
         self.refused = 0  # exchanges that cannot be true
         self.start(0, 0)
 
@@ -62,38 +68,33 @@ class Clock:
         self.away0 = 0  # and how far ahead of it (or behind) `site` is
         self.last = floor_us + 1  # what `site` said last
         self.drift_ppb = 0
-        self.synced = 0
-        self.leads = 0
+        self.synced = 0  # 1: an exchange was taken,
+        self.sure = 0  # and one of them with a known error
         self.far = None  # an earlier exchange to measure drift from: (mono, true, error)
 
     # The ticks were not read in time: the next exchange counts as the first.
     def lost(self):
-        self.synced = 0
+        self.synced = self.sure = 0
         self.far = None
 
-    # This host is the site's time (the gateway): from at least `site_us` on, its own last floor
-    # or the largest time that its boards report. A later call can only step it forward.
-    def lead(self, mono_us, site_us):
-        self.true0 = max(self.site(mono_us), site_us)
-        self.mono0 = mono_us
-        self.away0 = self.error0 = self.drift_ppb = 0
-        self.synced = self.leads = 1
-
     # One two-way exchange: sent at t1 and answered at t4 of our monotone time; taken at t2 and
-    # returned at t3 of the neighbour's site time, which is true within err_us. Returns False
+    # returned at t3 of the neighbour's true time, known to it within err_us. Returns False
     # where this cannot be so, and nothing has changed.
     def exchange(self, t1, t2, t3, t4, err_us=0):
         trip = (t4 - t1) - (t3 - t2)
         rate_ppm = self.slew_ppm + 2 * self.drift_ppb_max // 1000
         slack = 2 + (t4 - t1 + t3 - t2) * rate_ppm // 1000000
-        if t4 < t1 or t3 < t2 or trip < -slack or t2 < 0 or t3 > _TS_MAX or err_us < 0 or self.leads:
+        if t4 < t1 or t3 < t2 or trip < -slack or t2 < 0 or t3 > _TS_MAX or err_us < 0:
             self.refused += 1
             return False
+        sure = 1 if err_us < UNKNOWN_US else 0
+        if self.sure > sure:
+            return True  # what is known here is better
         if trip < 0:
             trip = 0
         true = t3 + trip // 2
         error = trip // 2 + 1 + slack + err_us
-        away = self._true(t4) + self._away(t4)
+        away = self.at(t4)
         far = self.far
         drift_ppb = self.drift_ppb
         span = 0 if far is None else t4 - far[0]
@@ -104,10 +105,10 @@ class Clock:
                 far = None
         if far is None or span > _SPAN_END_US or 2 * error < far[2]:
             self.far = (t4, true, error)
-        if self.synced:
+        if self.sure:
             # The truth lies in both intervals. Where they do not meet the neighbour's time was
             # moved: the newer one counts.
-            known = self._true(t4)
+            known = self.true_us(t4)
             bound = self._error(t4)
             low = max(true - error, known - bound)
             high = min(true + error, known + bound)
@@ -118,9 +119,10 @@ class Clock:
                 self.far = (t4, true, error)
                 drift_ppb = self.drift_ppb
         away -= true
-        if not self.synced:
-            away -= min(away, self.step_us)  # forward at once; back by standing still
-            self.synced = 1
+        if not self.synced or sure > self.sure or away < -self.step_us:
+            away -= min(away, self.still_us)  # forward at once; back by standing still
+        self.synced = 1
+        self.sure = sure
         self.mono0 = t4
         self.true0 = true
         self.error0 = error
@@ -130,34 +132,41 @@ class Clock:
 
     # The site's time.
     def site(self, mono_us):
-        ts = self._true(mono_us) + self._away(mono_us)
+        ts = self.at(mono_us)
         if ts > self.last:
             self.last = ts
         return self.last
 
+    # What the clock shows, or showed: the same, but it may lie below what `site` said before.
+    def at(self, mono_us):
+        return self.true_us(mono_us) + self._away(mono_us)
+
+    # The true time, as far as it is known here,
+    def true_us(self, mono_us):
+        gone = mono_us - self.mono0
+        return self.true0 + gone + gone * self.drift_ppb // _PPB
+
+    # and a bound on its error.
+    def true_error_us(self, mono_us):
+        return self._error(mono_us) if self.sure else UNKNOWN_US
+
     # A bound on how far `site` is from the true time.
     def error_us(self, mono_us):
-        if not self.synced:
+        if not self.sure:
             return UNKNOWN_US
-        return abs(self.site(mono_us) - self._true(mono_us)) + self._error(mono_us)
+        return abs(self.site(mono_us) - self.true_us(mono_us)) + self._error(mono_us)
 
-    # How long `site` will stand still: what is sampled now lies in the restart hole.
+    # How long `site` will stand still.
     def standstill_us(self, mono_us):
-        return max(0, self.site(mono_us) - self._true(mono_us) - self._away(mono_us))
+        return max(0, self.site(mono_us) - self.at(mono_us))
 
     # How far ahead of `site` a floor may be logged.
     def ahead_us(self, mono_us):
         if not self.synced:
             return 0
-        return max(0, self.step_us - max(0, self.site(mono_us) - self._true(mono_us)))
-
-    def _true(self, mono_us):
-        gone = mono_us - self.mono0
-        return self.true0 + gone + gone * self.drift_ppb // _PPB
+        return max(0, self.step_us - max(0, self.site(mono_us) - self.true_us(mono_us)))
 
     def _error(self, mono_us):
-        if self.leads:
-            return 0
         gone = max(0, mono_us - self.mono0)
         return self.error0 + 1 + gone * (self.drift_ppb_max + abs(self.drift_ppb)) // _PPB
 

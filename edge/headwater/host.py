@@ -112,9 +112,9 @@ class Host:
 
     # ---- life
 
-    # Start, or start again: everything comes from the store. site_us: what a gateway knows of the
-    # site's time at least. again: this host has lost its store, and the others know more than it.
-    def start(self, now, site_us=0, again=False):
+    # Start, or start again: everything comes from the store. again: this host has lost its store, and the
+    # others know more than it. A gateway's clock runs already: it is the site's, and not of one process.
+    def start(self, now, again=False):
         # Operators come first: while their code is made is when the most room is needed.
         from . import operators
 
@@ -124,7 +124,7 @@ class Host:
                 made[v.index] = operators.find(v.kind)(v.params, v.ins, v.outs, self.plan.batch)
         from . import starting
 
-        starting.start(self, now, site_us, made, again)
+        starting.start(self, now, made, again)
         made = starting = None  # else they stay while this runs
         let_go("starting", "restoring", "wiring", "reserve", "checkpoint_file", "packread")
         self.pump()
@@ -610,8 +610,8 @@ class Host:
                 moving.tell(self, sender)
         elif kind == wire.CLOCK:
             if self.clock.synced:
-                t = self.clock.site(self.now)
-                self.links[sender].want(wire.TIME, 0, m[1], t, t, self.clock.error_us(self.now))
+                t = self.clock.true_us(self.now)
+                self.links[sender].want(wire.TIME, 0, m[1], t, t, self.clock.true_error_us(self.now))
         elif kind == wire.TIME:
             self.clock.exchange(m[1], m[2], m[3], self.now, m[4])
         elif wire.BEAT < kind < wire.STANDS:

@@ -191,6 +191,7 @@ class Node:
         config = self.config
         host = Host(plan, me, self.store, keys, Clock(), self.send, self.board.random, None, config["mtu"])
         self.host = host
+        host.clock.still_us += config["sleep_s"] * _SECOND_US  # it may wake before it said
         host.start(self.mono())
         for v in plan.vertices:
             if not v.kind and v.hosts[0] == me:
@@ -397,7 +398,7 @@ class Node:
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
             "state": 5 if self.failed else state,
-            "sync": host.clock.error_us(mono) if host and host.clock.synced else None,
+            "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,

@@ -3,7 +3,8 @@
 #
 # Invariants.
 #   - ts never falls, across power cuts too; every boundary given out lies at or below a floor that
-#     the flash remembers, and a new life begins above it.
+#     the flash remembers, and a new life begins above it. ts is never ahead of the clock, but for what
+#     that floor demands: as soon as the clock has come there, samples have the time they were taken at.
 #   - What could not be sampled or accepted is one hole: an entry of the stream, with from, to and why.
 #   - An incarnation ends only when the numbering was truly lost.
 
@@ -28,10 +29,11 @@ class Source:
     def take(self, batch, mono):
         n = batch.n
         clock = self.host.clock
-        ts = clock.site(mono)
-        batch.unsync = 0 if clock.synced else 1
+        ts = clock.at(mono)
+        batch.unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
             ts = self.last_ts + 1
+            self._squeeze(batch, clock.at, mono, ts)
         batch.ts = ts
         batch.hole = 0
         port = self.port
@@ -46,6 +48,21 @@ class Source:
             return self._refuse(n)
         self.accepted += n
         return n
+
+    # The batch begins later than its first sample was taken: after a restart, where the last entry or the
+    # floor lies ahead of the clock. It ends when its last sample was taken all the same. Else a source that
+    # samples without a pause would never come back to the clock, and every restart could add to its times.
+    def _squeeze(self, batch, at, mono, ts):
+        last = batch.n - 1
+        if last > 0:
+            span = last * batch.dt if batch.dt >= 0 else batch.at[last]
+            room = at(mono + span) - ts
+            if room < span:
+                if batch.dt > 0:
+                    batch.dt = max(1, room // last)
+                elif batch.dt < 0:
+                    for i in range(last + 1):
+                        batch.at[i] = min(batch.at[i], max(0, room))
 
     def _refuse(self, n):
         self.refused += n

@@ -21,7 +21,7 @@ _WAIT_US = 2000000  # how long a restored operator waits for news of its pending
 
 
 # made: operators that are likely to run here, by vertex. again: see Host.start.
-def start(host, now, site_us, made, again):
+def start(host, now, made, again):
     host.now = now
     store = host.store
     plan = host.plan
@@ -37,9 +37,8 @@ def start(host, now, site_us, made, again):
         if not v.kind and v.hosts[0] == me:
             floor = max(floor, store.tail(v.index * 8)[1])  # a sealed sample is a floor too
     host.floor = Floor(floor)
-    host.clock.start(now, floor)
-    if host.outbox is not None:
-        host.clock.lead(now, max(site_us, floor))
+    if host.outbox is None:
+        host.clock.start(now, floor)
     for number in host.keys:
         if number != me:
             key = host.keys[number]

@@ -29,7 +29,8 @@ KINDS = (
     "board.plan",
     "board.samples",
     "broker",
-    "clock.wall",
+    "clock.ahead",
+    "clock.network",
     "database.failed",
     "database.filling",
     "database.full",
@@ -61,7 +62,7 @@ class Limits:
     board_backlog_s: float = 300.0
     battery_low_mv: int = 3400
     clock_ms: float = 1000.0
-    wall_s: float = 15.0
+    apart_s: float = 10.0  # a board from the site, or the site from its machine: a step of the clocks
 
 
 # ---- facts
@@ -83,6 +84,7 @@ class BoardFacts:
     left_out: bool = False
     battery_mv: int | None = None
     clock_us: int | None = None  # bound of the error of its stamps; None: not synchronised
+    ahead_s: float = 0.0  # its time minus the site's
     up_s: float | None = None
     refused_lately: int = 0  # samples that its sources refused in the last `refused_s`
     refused_s: float = 120.0
@@ -137,7 +139,9 @@ class Facts:
     segments_damaged: int = 0
     learning: tuple[tuple[str, str], ...] = ()  # process, what it waits for
     adopting: tuple[tuple[str, str], ...] = ()  # deployment, why it is not adopted
-    wall_ahead_s: float = 0.0  # the site's time minus the wall clock
+    clock_problem: str = ""  # why this machine's clock is not followed
+    ahead_s: float = 0.0  # the site's time is ahead of the true time,
+    right_in_s: float = 0.0  # and no longer in this time
     boards: tuple[BoardFacts, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     sink: SinkFacts = field(default_factory=SinkFacts)
@@ -244,14 +248,24 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "A board's process is not adopted: %s" % why,
             "Deploy the process again with `hw deploy FILE --gateway %s`." % facts.folder,
         )
-    if abs(facts.wall_ahead_s) > limits.wall_s:
-        way = "ahead of" if facts.wall_ahead_s > 0 else "behind"
+    if facts.clock_problem:
         verdict.add(
-            "clock.wall",
+            "clock.network",
             WARNING,
-            "The site's time is %s %s this machine's clock." % (span(abs(facts.wall_ahead_s)), way),
-            "See with `timedatectl` whether this machine's clock is right; elements are stamped with the "
-            "site's time.",
+            "The site's time is %s." % facts.clock_problem,
+            "See with `timedatectl` why (chrony needs `rtcsync` in its configuration), and set the clock "
+            'right. Where its clock is kept by other means, set gateway.clock = "wall" in gateway.toml.',
+            GRACE_S,
+        )
+    if facts.ahead_s > limits.apart_s:
+        verdict.add(
+            "clock.ahead",
+            WARNING,
+            "The site's time is %s ahead of this machine's clock, because a clock was wrong, or is now. "
+            "It runs 0.05 %% slower, and will be right in %s."
+            % (span(facts.ahead_s), span(facts.right_in_s)),
+            "See with `timedatectl` whether this machine's clock is right. The site's time never goes back; "
+            "elements are stamped with it.",
             5.0,
         )
 
@@ -392,7 +406,7 @@ def _condition(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict
         text %= (name, board.battery_mv / 1000, limits.battery_low_mv / 1000)
         verdict.add(ident, WARNING, text, "Charge or change it; alarms.battery_low_mv is the limit.", 5.0)
     if board.process is not None:
-        _clock(board, limits, verdict)
+        _clock(board, facts, limits, verdict)
     if board.refused_lately:
         verdict.add(
             "board.samples/" + name,
@@ -403,9 +417,19 @@ def _condition(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict
         )
 
 
-def _clock(board: BoardFacts, limits: Limits, verdict: Verdict) -> None:
+def _clock(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) -> None:
     ident = "board.clock/" + board.name
-    if board.clock_us is None:
+    if abs(board.ahead_s) > limits.apart_s:
+        way = "ahead of" if board.ahead_s > 0 else "behind"
+        text = "Board %s stamps its elements %s %s the site's time."
+        verdict.add(
+            ident, WARNING, text % (board.name, span(abs(board.ahead_s)), way),
+            "A clock was wrong when it was set. A board that is ahead cannot go back: its clock runs 0.05 % "
+            "slower until it is right. No board moves the site's time.", 10.0,
+        )  # fmt: skip
+    elif board.clock_us is None:
+        if facts.clock_problem:
+            return  # it follows a gateway that does not know the time
         if board.up_s is not None and board.up_s > CLOCK_GRACE_S:
             text = "Board %s is not synchronised: its elements carry a time that may be far off." % board.name
             verdict.add(
@@ -593,7 +617,7 @@ def span(seconds: float) -> str:
         return "%d s" % t
     if t < 7200:
         return "%d min" % (t // 60)
-    if t < 172_800:
+    if t < 259_200:
         return "%d h" % (t // 3600)
     return "%d days" % (t // 86_400)
 

@@ -89,6 +89,7 @@ class Board:
         self.heard = 0.0  # the same on our clock; 0: not in this life
         self.frames = 0  # of its process that were taken, when last looked at
         self.link_lost = False  # its last will came
+        self.ahead_us = 0  # its time, less the site's, when it was told last
         self.wanted: Deployment | None = None
         self.step: int | None = None  # the SWITCH that is wanted
         self.state: int | None = None  # of the wanted deployment, as the board says

@@ -62,6 +62,13 @@ KEYS: dict[str, dict[str, Key]] = {
             "Unix socket on which `hw deploy` and `hw provision` reach the gateway.",
             _filled,
         ),
+        "clock": Key(
+            "network",
+            "Where the site's time comes from. \"network\": this machine's clock, while its kernel reports\n"
+            'that it is synchronised (systemd-timesyncd, chrony, ntpd). "wall": this machine\'s clock\n'
+            "always; for a machine with a battery-backed clock and no network, or one whose host keeps it.",
+            _one_of("network", "wall"),
+        ),
     },
     "mqtt": {
         "host": Key("localhost", "The broker. With TLS this must be a name in its certificate.", _filled),

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from . import refused
+from .site_clock import mono_us
 
 if TYPE_CHECKING:
     from .service import Service
@@ -54,6 +55,7 @@ class Metrics:
         for reason in refused.ALL:
             family.add_metric([reason], counts.get(reason, 0))
         yield family
+        yield from self._clock()
         yield _gauge("database_bytes", "Bytes that the database holds", s.db.size_bytes)
         yield _gauge("database_full", "1 while no entries are taken in", int(s.db.full))
         yield _counter("commits", "Commits of the database", s.db.commits)
@@ -63,6 +65,17 @@ class Metrics:
         yield _counter("segments_cut_again", "Segments cut again: unreadable, or vanished", s.segments.recut)
         yield _counter("segments_vanished", "Segments that vanished before the lake", s.segments.vanished)
         yield _counter("entries_damaged", "Entries that could not be decoded", s.segments.damaged)
+
+    def _clock(self) -> Iterator[Any]:
+        clock = self.service.clock.view(mono_us())
+        trusted = int(clock["synchronised"])
+        yield _gauge("clock_synchronised", "1 while the machine's clock is synchronised", trusted)
+        yield _gauge("clock_ahead_seconds", "The site's time is ahead by this", clock["ahead_us"] / 1e6)
+        yield _gauge("clock_right_in_seconds", "Until it is right again", clock["right_in_s"])
+        if clock["error_us"] is not None:
+            yield _gauge(
+                "clock_error_seconds", "Bound of the error of the site's time", clock["error_us"] / 1e6
+            )
 
     def _alarms(self) -> Iterator[Any]:
         watch = self.service.observer.watch

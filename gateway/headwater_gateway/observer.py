@@ -19,6 +19,7 @@ from .boards import LEFT_OUT, REFUSED, Board
 from .journal import Journal
 from .lags import Lag, Lags
 from .segments import beyond
+from .site_clock import mono_us
 
 if TYPE_CHECKING:
     from .service import Service
@@ -169,6 +170,7 @@ class Observer:
         now, up_s = time.monotonic(), time.monotonic() - service.started
         segments, db, link = service.segments, service.db, service.link
         maximum = service.config.store.max_bytes
+        clock = service.clock.view(mono_us())
         return Facts(
             folder=str(service.config.folder),
             up_s=up_s,
@@ -181,7 +183,9 @@ class Observer:
             segments_damaged=segments.damaged,
             learning=tuple((p.name, why) for p in service.processes.values() if (why := service.waits(p))),
             adopting=tuple((ident.hex(), why) for ident, why in service.learning.refused.items()),
-            wall_ahead_s=(service.site_us() - time.time_ns() // 1000) / 1e6,
+            clock_problem=clock["problem"],
+            ahead_s=clock["ahead_us"] / 1e6,
+            right_in_s=clock["right_in_s"],
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
@@ -215,6 +219,7 @@ class Observer:
             left_out=status.get("state") == LEFT_OUT,
             battery_mv=status.get("battery"),
             clock_us=status.get("sync"),
+            ahead_s=board.ahead_us / 1e6,
             up_s=status.get("up"),
             refused_lately=recent.refused_since(now - REFUSED_S),
             refused_s=REFUSED_S,

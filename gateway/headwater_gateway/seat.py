@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from headwater import plan as plans
 from headwater import reasons
-from headwater.clock import Clock
 from headwater.plan import Plan
 from headwater.seal import TAKEN
 
 from .intake import Intake
 from .keys import Keys
+from .site_clock import SiteClock, mono_us
 from .store import Database, Ends, Outbox
 
 _log = logging.getLogger("headwater.seat")
 
 FRAME_MAX = 512  # bytes of a frame to a board
-
-
-def mono_us() -> int:
-    return time.monotonic_ns() // 1000
 
 
 class Seat:
@@ -40,11 +35,12 @@ class Seat:
         data: bytes,
         numbers: Mapping[str, int],
         publish: Callable[[str, bytes], None],
-        site_us: int,
+        clock: SiteClock,
         acked: Callable[[str, str, int], int],
         learn: bool = False,
     ) -> None:
-        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends.
+        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends;
+        `clock`: the site's, for all processes.
         `learn`: boards run this plan already, and a lost database knew what about it."""
         self.db = db
         self.data = data
@@ -56,9 +52,9 @@ class Seat:
         self.broken = 0  # frames that a defect of ours did not survive
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
         self.host = Intake(
-            self.plan, 0, self.store, {0: b"", **pairs}, Clock(), self._send, _nonce, self.outbox, FRAME_MAX
+            self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
         )
-        self.host.start(mono_us(), site_us, learn)
+        self.host.start(mono_us(), learn)
 
     @property
     def name(self) -> str:
@@ -85,9 +81,7 @@ class Seat:
         self.host.pump()
 
     def tick(self) -> None:
-        host = self.host
-        host.tick(mono_us())
-        host.raise_floor(host.site())
+        self.host.tick(mono_us())
 
     # ---- decisions
 

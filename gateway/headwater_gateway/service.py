@@ -2,10 +2,7 @@
 
 Everything but cutting and committing happens on one asyncio loop, so no state here needs a lock.
 
-Time: the gateway's clock is the site's time. A life of the gateway begins at the wall clock, and never below
-what a former life may have given out (the floor in the database); from then on it follows the monotone
-clock, so that a wall clock that jumps changes nothing. Where the wall clock lies behind the floor it is not
-believed, and a board that knows better moves the site's time forward.
+The site's time is in `site_clock.py`.
 """
 
 from __future__ import annotations
@@ -38,8 +35,9 @@ from .link import Link
 from .numbers import Numbers
 from .observer import Observer, host_of
 from .rebuild import Learning
-from .seat import Seat, mono_us
+from .seat import Seat
 from .segments import CutterGone, CutterProcess, Segments
+from .site_clock import Machine, SiteClock, mono_us
 from .store import READ_ERRORS, Database, End, Ends, damaged, signed, unsigned
 from .switching import Process, Switching, being_changed, named
 
@@ -47,7 +45,6 @@ _log = logging.getLogger("headwater")
 
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is told on within this
-TRUST_S = 120.0  # a board that knows the time better is believed so long after the start
 EVENTS_SHOWN = 200
 INCARNATIONS_SHOWN = 16  # of one stream; and as many older ones that still wait for the lake
 NO_PARAMETERS: dict[str, Any] = {"changes": [0, 0], "parameters": {}, "open": [], "refused": None}
@@ -62,7 +59,6 @@ class Service(Switching):
         self.stopping = asyncio.Event()
         self.listeners: set[Callable[[dict[str, Any]], None]] = set()
         self.strange: dict[str, int] = {}  # reason -> frames that belong to nobody
-        self._base_us = self._base_mono = 0
         self._tasks: list[asyncio.Task[None]] = []
 
         link.check(config)
@@ -115,31 +111,22 @@ class Service(Switching):
     # ---- time
 
     def _begin_time(self) -> None:
+        kept = self.db.query("SELECT value FROM meta WHERE key = 'time'")
+        # Databases of earlier versions remember it by process, and ahead of the time.
         floor = max((unsigned(int.from_bytes(row[0], "little")) for row in self.db.query(
             "SELECT value FROM facts WHERE key = ?", F_FLOOR)), default=0)  # fmt: skip
-        wall = time.time_ns() // 1000
-        self.wall_behind_us = max(0, floor - wall)
-        self._base_us = max(wall, floor)
-        self._base_mono = mono_us()
-        if self.wall_behind_us > 30_000_000:
-            _log.warning(
-                "the wall clock is %d s behind the time that this gateway has given out: going on from there",
-                self.wall_behind_us // 1_000_000,
-            )
+        machine = Machine(self.config.gateway.clock)
+        self.clock = SiteClock(machine.read, kept[0][0] if kept else None, floor)
+        self.db.keep_time = lambda: self.clock.keep(mono_us())
 
     def site_us(self) -> int:
-        return self._base_us + mono_us() - self._base_mono
+        return int(self.clock.site(mono_us()))
 
-    def _believe(self, board: Board) -> None:
-        """A synchronised board that is ahead knows the time, where our wall clock does not."""
+    def _note_time(self, board: Board) -> None:
+        """How far a board's time is ahead of the site's. It does not move that: a board that is broken, or
+        hostile, would decide the time for good."""
         told = board.status.get("time")
-        young = time.monotonic() - self.started < TRUST_S
-        if self.wall_behind_us and young and isinstance(told, int) and self.site_us() < told < 1 << 62:
-            _log.warning("the site's time goes forward to what board %s says", board.name)
-            self._base_us, self._base_mono = told, mono_us()
-            for process in self.processes.values():
-                if process.seat:
-                    process.seat.host.clock.lead(self._base_mono, told)
+        board.ahead_us = told - self.site_us() if isinstance(told, int) else 0
 
     def _life(self) -> tuple[int, int]:
         """Log number and boot of the site links."""
@@ -214,6 +201,8 @@ class Service(Switching):
 
     async def _ticks(self) -> None:
         while True:
+            if self.clock.tick(mono_us()):
+                self.db.keep()
             for process in list(self.processes.values()):
                 if process.seat:
                     process.seat.tick()
@@ -288,7 +277,7 @@ class Service(Switching):
         """Run the present plan of a process here, and want it on its boards."""
         plan = plans.loads(process.plan)
         process.seat = Seat(
-            self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.site_us(),
+            self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.clock,
             self.segments.high, process.learn == plan.deployment,
         )  # fmt: skip
         for name in plan.hosts[1:]:
@@ -440,7 +429,7 @@ class Service(Switching):
         return self.learning.waits(process, [])
 
     def _on_status(self, board: Board) -> None:
-        self._believe(board)
+        self._note_time(board)
         self.learning.on_status(board)
         self.observer.on_status(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
@@ -508,6 +497,7 @@ class Service(Switching):
         return {
             "now_us": self.site_us(),
             "up_s": round(time.monotonic() - self.started, 1),
+            "clock": self.clock.view(mono_us()),
             "broker": {"up": self.link.up, "problem": self.link.problem, "connects": self.link.connects},
             "database": {
                 "bytes": self.db.size_bytes,

@@ -126,6 +126,7 @@ class Database:
         self.commit_s = 0.0  # of the last one
         self.failed = ""  # why the last commit did not succeed
         self.on_commit: list[Callable[[], None]] = []
+        self.keep_time: Callable[[], str] | None = None  # what of the site's clock every commit keeps
         self._batch = _Pending(1)
         self._under_way: _Pending | None = None
         self.committed = 0  # number of the last batch that is durable
@@ -214,6 +215,11 @@ class Database:
         self.after_commit(lambda: done.set_result(None))
         await done
 
+    def keep(self) -> None:
+        """Commit, even where there is nothing but the site's time to keep."""
+        assert self.keep_time is not None
+        self.execute("INSERT OR REPLACE INTO meta VALUES('time', ?)", self.keep_time())
+
     def commit(self) -> None:
         """Make everything durable now. Not beside `run`."""
         while self._batch or self._under_way is not None:
@@ -231,6 +237,8 @@ class Database:
                 batch.steps.append((_CHUNK, (end.id, first, last, arrived, end.alphabet, data)))
             batch.taken.append((end, end.taken))
         batch.ends = {}
+        if self.keep_time is not None:
+            batch.steps.append(("INSERT OR REPLACE INTO meta VALUES('time', ?)", (self.keep_time(),)))
         self._under_way = batch
         return batch
 

@@ -127,15 +127,40 @@ def test_after_lost_ticks_the_next_exchange_counts_as_the_first():
     assert clock.site(SECOND) == EPOCH + 5000 * SECOND
 
 
-def test_gateway_leads_from_the_largest_time_that_it_knows_and_only_forward():
+def test_a_time_of_unknown_error_is_followed_only_by_who_knows_none():
     clock = Clock()
     clock.start(0, EPOCH)
-    clock.lead(0, EPOCH + 70)
+    assert clock.exchange(0, EPOCH + 70, EPOCH + 70, 0, UNKNOWN_US)
+    assert clock.synced and not clock.sure
     assert clock.site(10) == EPOCH + 80
-    assert clock.error_us(10) == 0
-    clock.lead(10, EPOCH)
-    assert clock.site(11) == EPOCH + 81
-    assert not clock.exchange(11, EPOCH, EPOCH, 11)
+    assert clock.error_us(10) == clock.true_error_us(10) == UNKNOWN_US
+    assert clock.exchange(10, EPOCH + 10 * SECOND, EPOCH + 10 * SECOND, 10, UNKNOWN_US)
+    assert clock.site(10) == EPOCH + 80  # slewed: it is less than a step
+    # The gateway has learnt the time: a step, whatever was believed before.
+    assert clock.exchange(20, EPOCH + 9 * SECOND, EPOCH + 9 * SECOND, 20, 1000)
+    assert clock.sure and clock.site(20) == EPOCH + 9 * SECOND
+    # It has forgotten it: here it is known still.
+    assert clock.exchange(30, EPOCH, EPOCH, 30, UNKNOWN_US)
+    assert clock.sure and clock.site(30) == EPOCH + 9 * SECOND + 10
+    assert clock.error_us(30) < 2000
+
+
+def test_more_than_a_step_forward_is_a_step_also_later():
+    clock = synced(0, EPOCH, 0)
+    assert clock.exchange(0, EPOCH + STEP_US + SECOND, EPOCH + STEP_US + SECOND, 0)
+    assert clock.site(0) == EPOCH + STEP_US + SECOND
+    assert clock.exchange(0, EPOCH, EPOCH, 0)
+    assert clock.standstill_us(0) == 0
+    assert clock.site(SECOND) == EPOCH + STEP_US + 2 * SECOND - 500
+
+
+def test_a_host_that_promised_to_sleep_stands_still_until_then():
+    clock = Clock()
+    clock.still_us += 60 * SECOND
+    clock.start(0, EPOCH + 50 * SECOND)
+    assert clock.exchange(0, EPOCH, EPOCH, 0)
+    assert clock.standstill_us(0) == 50 * SECOND + 1
+    assert clock.site(51 * SECOND) == EPOCH + 51 * SECOND
 
 
 def test_floor_is_logged_a_step_ahead_before_boundaries_reach_it():

@@ -123,9 +123,16 @@ def test_clocks_that_are_wrong_are_told() -> None:
     assert (far.id, far.severity) == ("board.clock/chest", WARNING) and "97.5 s (limit 1.0 s)" in far.text
     assert ids(replace(WELL, boards=(replace(CHEST, clock_us=None),))) == ["board.clock/chest"]
     assert ids(replace(WELL, boards=(replace(CHEST, clock_us=None, up_s=20),))) == []
-    ahead = only(replace(WELL, wall_ahead_s=98))
-    assert ahead.id == "clock.wall" and "98 s ahead of" in ahead.text
-    assert "100 s behind" in only(replace(WELL, wall_ahead_s=-100)).text
+    apart = only(replace(WELL, boards=(replace(CHEST, ahead_s=-3700),)))
+    assert apart.id == "board.clock/chest" and "61 min behind the site's time" in apart.text
+    ahead = only(replace(WELL, ahead_s=100, right_in_s=200_000))
+    assert ahead.id == "clock.ahead" and "100 s ahead of this machine's clock" in ahead.text
+    assert "right in 55 h" in ahead.text
+    blind = only(replace(WELL, clock_problem="not synchronised: it shows 1970", boards=(
+        replace(CHEST, clock_us=None),
+    )))  # fmt: skip
+    assert blind.id == "clock.network" and "The site's time is not synchronised" in blind.text
+    assert "timedatectl" in blind.do and 'gateway.clock = "wall"' in blind.do
 
 
 def test_a_low_battery_is_told_and_does_not_flutter() -> None:
@@ -199,7 +206,7 @@ def test_every_alarm_says_what_where_and_what_to_do_and_is_of_a_known_kind() -> 
     worst = Facts(
         broker_up=False, database_failed="disk full", segments_problem="x", segments_damaged=1,
         learning=(("cardio", "the database was lost"),), adopting=(("00ff", "a foreign key"),),
-        wall_ahead_s=98, boards=(board, replace(board, name="hip", link="lost")),
+        ahead_s=98, clock_problem="not synchronised", boards=(board, replace(board, name="hip", link="lost")),
         streams=late(on_board=5, on_board_s=1e6), sink=SinkFacts(ever=False),
     )  # fmt: skip
     found = judge(worst, Limits()).alarms
@@ -356,7 +363,7 @@ def test_signs_that_are_none_are_no_signs() -> None:
 
 def config_of(folder: Path, text: str = "") -> Config:
     file = folder / "gateway.toml"
-    file.write_text('[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n' + text)
+    file.write_text('[gateway]\nclock = "wall"\n[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n' + text)
     if not (folder / "secrets").exists():
         make(folder / "secrets" / "master.key")
     return read(file)
@@ -371,13 +378,13 @@ def some(xi: int, n: int) -> bytes:
 
 def later(service: Service, seconds: float) -> None:
     """As if this time had passed."""
-    service._base_us += int(seconds * S)
+    service.clock.true0 += int(seconds * S)
     service.started -= seconds
 
 
 def open_ids(service: Service) -> list[str]:
     service.observer.look()
-    return sorted(set(service.observer.watch.open) - {"clock.wall"})  # `later` moves the site's time alone
+    return sorted(service.observer.watch.open)
 
 
 def test_a_service_that_nobody_acknowledges_says_so_with_lag_and_is_well_when_the_lake_has_it(

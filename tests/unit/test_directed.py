@@ -49,6 +49,19 @@ def test_an_input_is_taken_back_at_one_place_and_above_every_boundary(name: str,
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+def test_what_was_stamped_while_nobody_knew_the_time_is_marked(seed: int) -> None:
+    scenario, _ = held("no network", seed)
+    for key, stream in scenario.world.outbox.streams.items():
+        if not key[1]:
+            continue
+        rows = [row for _, row in sorted(stream.rows.items()) if row[2:3] != ("hole",)]
+        ts = [(row[0] - SITE_US) / 1e6 for row in rows]
+        sure = [not row[1] for row in rows]
+        marked = [at for at, known in zip(ts, sure, strict=True) if not known and at > 5]
+        assert len(marked) > 10 and 7 < min(marked) and max(marked) < 25, key
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_from_when_on_one_input_is_taken_back_says_nothing_of_the_others(seed: int) -> None:
     scenario = SCHEDULES["passed over"](seed)
     seen = []

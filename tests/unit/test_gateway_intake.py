@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -184,35 +183,6 @@ def service(folder: Path) -> Service:
     make(folder / "secrets" / "master.key")
 
     return Service(read(file))
-
-
-def test_time_never_goes_back_when_the_wall_clock_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import asyncio
-
-    now_ns = 1_800_000_000 * 10**9
-    monkeypatch.setattr(time, "time_ns", lambda: now_ns)
-
-    async def life(floor: bool) -> int:
-        made = service(tmp_path)
-        us = made.site_us()
-        monkeypatch.setattr(time, "time_ns", lambda: 0)  # it jumps while the gateway runs
-        assert us <= made.site_us() < us + 60_000_000
-        if floor:
-            made.boards.add("a")
-            made.boards.add("b")
-            await made.deploy(fleet.plan("one", ["a", "b"], 50))
-            seat = made.processes["one"].seat
-            assert seat is not None
-            seat.tick()
-        await made.cutter.close()
-        made.db.close()
-        return us
-
-    first = asyncio.run(life(True))
-    assert first >= now_ns // 1000
-    assert asyncio.run(life(False)) >= first
 
 
 def test_no_two_processes_share_a_board_or_a_stream(tmp_path: Path) -> None:

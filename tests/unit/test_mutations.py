@@ -15,6 +15,7 @@ from defects import Change, seeded
 from headwater import arriving, decisions, restoring, starting, transfer, wiring
 from headwater.check import Needs
 from headwater.checkpoint import Checkpoints
+from headwater.clock import Clock
 from headwater.host import Host
 from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
@@ -23,6 +24,7 @@ from headwater.plan import Plan
 from headwater.ports import OutPort
 from headwater.process import Debounce, Process, Union
 from headwater.source import Source
+from headwater_gateway.site_clock import SiteClock
 from headwater_tools.examples import diamond, sp2, sp3, sp4
 from headwater_tools.sim.directed import SCHEDULES
 from headwater_tools.sim.scenario import Scenario
@@ -442,6 +444,30 @@ DEFECTS = [
             ),
         ],
         ["buttons", "sp4", "sp2 local", "sp3"],
+    ),
+    Defect(
+        "a source goes on at its rate from where it began after a restart",
+        "times that never come back to the clock, and every restart adds to them",
+        [(Source, "take", "self._squeeze(batch, clock.at, mono, ts)", "pass")],
+        ["restarts"],
+    ),
+    Defect(
+        "a floor is logged a step ahead of a clock that is ahead already",
+        "a hundred brownouts that push ts a thousand seconds ahead",
+        [(Clock, "ahead_us", "- max(0, self.site(mono_us) - self.true_us(mono_us))", "")],
+        ["restarts"],
+    ),
+    Defect(
+        "the gateway keeps its time a step ahead",
+        "each restart of the gateway moves the site's time",
+        [(SiteClock, "keep", '"site": self.site(mono)', '"site": self.site(mono) + 10_000_000')],
+        ["restarts"],
+    ),
+    Defect(
+        "a time that is hours ahead is slewed to",
+        "boards that stay behind for weeks after the gateway got the time",
+        [(Clock, "exchange", " or away < -self.step_us", "")],
+        ["late time"],
     ),
     Defect(
         "contact before the producer has answered",

@@ -18,7 +18,7 @@ FILES = sorted(page.FILES.iterdir())
 def snapshot(**more: Any) -> dict[str, Any]:
     found: dict[str, Any] = {
         "now_us": 5_000_000, "up_s": 3.0, "alarms": [], "boards": {}, "processes": {}, "streams": [],
-        "broker": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
+        "broker": {}, "clock": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
         "headline": {"state": "good", "text": "All is well"}, "sink": {}, "limits": {},
     }  # fmt: skip
     return {**found, **more}

@@ -249,7 +249,7 @@ function show_summary() {
   const known = rows.every((row) => row.board !== null);
   const held = rows.reduce((sum, row) => sum + (row.board || 0), 0);
   const lags = rows.filter((row) => row.lag_s !== null).map((row) => row.lag_s);
-  const { broker, database } = view.gateway;
+  const { broker, clock, database } = view.gateway;
   const [sink, ago] = sink_words(view.sink);
   const figures = [
     ["Boards up", `${up}`, ` of ${boards.length}`],
@@ -261,7 +261,10 @@ function show_summary() {
   ];
   $("figures").replaceChildren(...figures.map(([name, big, small]) => h("div", null, h("dt", null, name), h("dd", null, big, h("small", null, small)))));
   const dropped = Object.entries(view.gateway.dropped).map(([reason, n]) => `${number(n)} ${reason}`).join(", ");
-  const foot = `Database: ${size(database.bytes)} of at most ${size(database.max_bytes)}. Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
+  const ahead = clock.ahead_us < 1e6 ? "" : `, ${span(clock.ahead_us / 1e6)} ahead and right again in ${span(clock.right_in_s)}`;
+  const within = clock.error_us === null || ahead ? "" : `, within ${(clock.error_us / 1000).toFixed(1)} ms`;
+  const time = `Clock: ${clock.synchronised ? "synchronised" : "not synchronised"}${ahead}${within}. `;
+  const foot = time + `Database: ${size(database.bytes)} of at most ${size(database.max_bytes)}. Segments cut: ${number(view.gateway.segments.cut)} (${size(view.gateway.segments.bytes)}). ` +
     `Commits: ${number(database.commits)}, the last in ${database.commit_ms} ms. Frames refused: ${dropped || "none"}.`;
   if ($("foot-text").textContent !== foot) $("foot-text").textContent = foot;
 }

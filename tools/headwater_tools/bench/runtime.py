@@ -121,12 +121,12 @@ class Gateway:
         self.frames: list[bytes] = []
         self.received = 0
         nonces = iter(range(1 << 40, 1 << 62))
+        self.now = 5_000_000
         self.host: Any = Host(
-            plan, 0, log, {1: KEY}, Clock(), lambda to, frame: self.frames.append(bytes(frame)),
+            plan, 0, log, {1: KEY}, _clock(self.now), lambda to, frame: self.frames.append(bytes(frame)),
             lambda: next(nonces), self.outbox,
         )  # fmt: skip
-        self.now = 5_000_000
-        self.host.start(self.now, 1_700_000_000_000_000)
+        self.host.start(self.now)
         self.ticked = 0
         self.step = plan.batch * 2778  # about what the board's samples take
 
@@ -491,6 +491,13 @@ class Results:
     lake = durable
 
 
+def _clock(now: int) -> Clock:
+    """A gateway's."""
+    clock = Clock()
+    clock.exchange(now, 1_700_000_000_000_000, 1_700_000_000_000_000, now)
+    return clock
+
+
 def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]:
     """Seconds, and what came out."""
     plan = chain_process(BATCH, "gateway").plan()
@@ -500,9 +507,9 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     log.mount()
     results = Results()
     nonces = iter(range(1, 1 << 30))
-    host: Any = Host(plan, 0, log, {}, Clock(), None, lambda: next(nonces), results)
     now = 1_000_000
-    host.start(now, 1_700_000_000_000_000)
+    host: Any = Host(plan, 0, log, {}, _clock(now), None, lambda: next(nonces), results)
+    host.start(now)
     batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778
     begin = time.perf_counter()

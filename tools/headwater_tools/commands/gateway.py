@@ -149,7 +149,9 @@ def _state(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def page(state: dict[str, Any]) -> list[str]:
     """The state for people."""
-    lines = []
+    from headwater_gateway.site_clock import told
+
+    lines = [told(state["clock"])]
     for name, p in state["processes"].items():
         text = "process %s, deployment %d, version %s: %s"
         lines.append(text % (name, p["deployment"], p["version"], p["step"]))

@@ -21,6 +21,8 @@ SINK_AGAIN_S = 150  # a sink that starts: a JVM, Spark, the tables
 
 # What differs from the defaults: a demo has no patience.
 SETTINGS = """\
+[gateway]
+clock = "wall"
 [mqtt]
 host = "localhost"
 port = %d

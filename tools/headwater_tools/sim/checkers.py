@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import RESTART, Batch
+from headwater.clock import STEP_US
 from headwater.instance import RUNNING
 from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
 from headwater.planread import reach
@@ -16,6 +17,8 @@ from headwater.ring import Cursor
 from .ideal import Ends, Ideal
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
+CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
+STAMP_SLACK_US = SECOND // 20  # a batch may end so much later than it did: slewing, a microsecond a sample
 _F_FLOOR = 2
 _F_GRANTED = 0x380
 
@@ -171,6 +174,42 @@ class Bounds:
                 self.world.error(
                     "%s: boundary %d above the floor %d" % (source.vertex.name, source.port.bound, floor)
                 )
+
+
+class Clocks:
+    """No clock is further ahead of the true time than a step, whatever was restarted how often, and than the
+    clock of the gateway's machine ever was; nor is a floor in flash. No source is ahead of its clock. At the
+    end, when the gateway has the time again, no clock is further behind than a step either."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def __call__(self, node: Node) -> None:
+        host = node.host
+        if host is None:
+            return
+        world = self.world
+        now = SITE_US + world.now
+        most = max(now, world.promised.get(node.number, 0)) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
+        name = world.name(node.number)
+        for what, ts in (("clock", host.clock.site(node.mono())), ("floor", host.floor.flash_us)):
+            if ts > most:
+                world.error("the %s of %s is %.3f s ahead" % (what, name, (ts - now) / SECOND))
+        shown = max(host.clock.site(node.mono()), world.promised.get(node.number, 0))
+        for source in host.sources.values():
+            ts = host.store.tail(source.port.stream)[1]
+            if ts > shown + STAMP_SLACK_US:
+                text = "%s: the last element is stamped %.3f s ahead of the clock"
+                world.error(text % (source.vertex.name, (ts - shown) / SECOND))
+
+    def at_the_end(self) -> None:
+        world = self.world
+        for node in world.nodes:
+            if node.host is not None:
+                behind = SITE_US + world.now - node.host.clock.site(node.mono())
+                if behind > STEP_US + CLOCK_SLACK_US:
+                    text = "the clock of %s is %.3f s behind the true time"
+                    world.error(text % (world.name(node.number), behind / SECOND))
 
 
 class Holes:

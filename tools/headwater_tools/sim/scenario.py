@@ -15,7 +15,19 @@ from headwater.instance import RUNNING
 from headwater.plan import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
-from .checkers import Bounds, Held, Holes, Sameness, at_the_end, behind, blocked, instance, undecided, wanted
+from .checkers import (
+    Bounds,
+    Clocks,
+    Held,
+    Holes,
+    Sameness,
+    at_the_end,
+    behind,
+    blocked,
+    instance,
+    undecided,
+    wanted,
+)
 from .ideal import Ideal
 from .storm import SHARE, Storm
 from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
@@ -106,7 +118,8 @@ class Scenario:
         self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
         world = self.world
         self.sameness = Sameness(world, self.epochs, self.place)
-        world.checks = [self.sameness, Bounds(world), Held(world), Holes(world)]
+        self.clocks = Clocks(world)
+        world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
     def trace(self) -> list[str]:
@@ -148,6 +161,7 @@ class Scenario:
         counts = {}
         if not world.errors:
             self.nothing_open()
+            self.clocks.at_the_end()
             counts = at_the_end(world, self.place, True)
         drawn = dict(sorted(world.drawn.items()))
         return Result(self.seed, str(self.plan.name), world.errors, world.trace, counts, self.stats(), drawn)
@@ -285,6 +299,7 @@ class Scenario:
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
         world.asleep.clear()
+        world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False
         for node in world.nodes:

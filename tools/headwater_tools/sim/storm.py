@@ -19,7 +19,7 @@ from headwater.plan import DROP_OLDEST, LOCAL, OUTSIDE
 
 from . import parameters
 from .hostile import Hostile
-from .world import SECOND, Node
+from .world import SECOND, SITE_US, Node
 
 if TYPE_CHECKING:
     from .scenario import Scenario
@@ -75,6 +75,45 @@ class Storm:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.outage)
         if GAP_OPEN in self.kinds:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.move_dropping)
+
+        self.clocks()
+
+    def clocks(self) -> None:
+        """The clock of the gateway's machine goes wrong, in a share of the histories. Drawn apart from the
+        other faults, which are the same without."""
+        r = random.Random("clocks %d" % self.scenario.seed)
+        if r.random() >= SHARE or self.scenario.storm_us <= 4 * SECOND:
+            return
+        for _ in range(r.randint(1, 3)):
+            fault = r.choice((self.no_network, self.clock_ahead, self.clock_back))
+            us = r.randrange(3 * SECOND, 15 * SECOND)
+            self.world.after(r.randrange(SECOND, self.scenario.storm_us), partial(fault, r.random(), us))
+
+    def no_network(self, share: float, us: int) -> None:
+        """The gateway's machine starts again, shows an earlier time, and has none from the network yet."""
+        world = self.world
+        if self.over():
+            return
+        world.draw("gateway without the time", "the gateway's machine starts, without the time")
+        world.wall.jump(-int(3600 * SECOND * share), None)
+        gateway = world.nodes[0]
+        world.crash(gateway)
+        world.after(SECOND + int(4 * SECOND * share), lambda: world.boot(gateway))
+        world.after(us, world.wall.right)
+
+    def clock_ahead(self, share: float, us: int) -> None:
+        self.clock_jumps(SECOND + int(20 * SECOND * share), us)
+
+    def clock_back(self, share: float, us: int) -> None:
+        self.clock_jumps(-SECOND - int(60 * SECOND * share), us)
+
+    def clock_jumps(self, off_us: int, us: int) -> None:
+        world = self.world
+        if not self.over():
+            what = "the clock of the gateway's machine jumps by %.1f s" % (off_us / SECOND)
+            world.draw("wrong clock at the gateway", what)
+            world.wall.jump(off_us)
+            world.after(us, world.wall.right)
 
     def next(self) -> None:
         if self.over():
@@ -406,6 +445,7 @@ class Storm:
         world.draw("board asleep", "the sensors of %s rest for %d s" % (self.name(node), us // SECOND))
         world.asleep.add(node.number)
         wake = node.mono() + us
+        world.promised[node.number] = SITE_US + world.now + us
         world.call(node, lambda host: host.sleep(node.mono(), wake), "sleep")
         world.after(us, lambda: world.asleep.discard(node.number))
 

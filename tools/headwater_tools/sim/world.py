@@ -26,6 +26,7 @@ from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further, newer
 from headwater.seal import pair_key
+from headwater_gateway.site_clock import Reading, SiteClock
 
 from .again import Taken, WatchedInputs
 from .outbox import Outbox
@@ -57,6 +58,23 @@ class Hardware:
     mtu: int = 1400
     drift_ppm: float = 60.0  # clocks go wrong by this at most
     noise: bool = False  # sensors give what no code makes shorter
+
+
+@dataclass
+class Wall:
+    """What the clock of the gateway's machine shows."""
+
+    off_us: int = 0  # against the true time
+    error_us: int | None = 0  # None: it has no time from the network
+    most_us: int = 0  # the furthest that it was ahead while it was believed, or when nothing better was known
+
+    def jump(self, off_us: int, error_us: int | None = 0) -> None:
+        self.off_us = off_us
+        self.error_us = error_us
+        self.most_us = max(self.most_us, off_us)
+
+    def right(self) -> None:
+        self.jump(0)
 
 
 class Store(Log):
@@ -120,6 +138,7 @@ class Node:
         self.drift_ppm = 0.0
         self.mono_base = 0
         self.boots = 0
+        self.kept: str | None = None  # of the site's clock, in the gateway's database
         self.again = False  # its flash was erased: it comes again to what it was part of
         self.blobs: dict[int, Place] = {}  # where the checkpoints in its flash stand
 
@@ -154,6 +173,8 @@ class World:
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
+        self.wall = Wall()
+        self.promised: dict[int, int] = {}  # host -> true time before which it promised to give nothing
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
         self.taken = Taken(self.begun)
@@ -254,7 +275,7 @@ class World:
             node.number,
             store,
             self.keys(node),
-            Clock(),
+            self.clock(node) if outbox else Clock(),
             lambda to, frame: self.send(node.number, to, bytes(frame)),
             lambda: self.random.getrandbits(64),
             outbox,
@@ -262,8 +283,18 @@ class World:
         )
         host.inputs = WatchedInputs(self.taken)
         node.host = host
-        host.start(node.mono(), SITE_US + self.now if outbox else 0, node.again)
+        host.start(node.mono(), node.again)
         return host
+
+    def clock(self, node: Node) -> SiteClock:
+        """The gateway's, in this boot of its machine."""
+
+        def read() -> Reading:
+            mono = node.mono()
+            wall = SITE_US + self.now + self.wall.off_us
+            return Reading(mono, wall, mono, self.wall.error_us, str(node.boots))
+
+        return SiteClock(read, node.kept)
 
     def keys(self, node: Node) -> dict[int, bytes]:
         """The keys that a host shares with the others."""
@@ -271,6 +302,10 @@ class World:
 
     def tick(self, node: Node, life: int) -> None:
         if node.up and node.boots == life:
+            clock = node.host.clock if node.host else None
+            if isinstance(clock, SiteClock):
+                clock.tick(node.mono())
+                node.kept = clock.keep(node.mono())  # there is a commit in every quarter of a second
             self.call(node, lambda host: host.tick(node.mono()), "tick")
             self.after(TICK_US, lambda: self.tick(node, life))
 
@@ -343,6 +378,7 @@ class World:
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()
+            node.kept = None
             self.heard.clear()
 
     def flash_gone(self, node: Node) -> None:
@@ -399,7 +435,7 @@ class World:
             batch.dt = dt
             self.fill(v, batch, taken)
             mono = node.mono() - (pause if v.rate_mhz else 0)
-            took = self.call(node, lambda host: host.sample(v.index, batch, max(0, mono)), "sample")
+            took = self.call(node, lambda host: host.sample(v.index, batch, mono), "sample")
             self.offered(v, took)
         self.after(pause, lambda: self.sample(v, taken + n))
 

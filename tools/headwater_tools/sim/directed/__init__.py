@@ -16,6 +16,7 @@ from .checkpoints import (
     RequestLost,
     StalePending,
 )
+from .clocks import LateTime, NoNetwork, Restarts
 from .decisions import (
     Changes,
     DecidesUnstored,
@@ -70,6 +71,9 @@ from .logs import (
 from .moves import CheckpointLeft, CourseLeft, EpochClash, MovedBack, Zombie, ZombieAfterRestart
 
 SCHEDULES: dict[str, type[Directed]] = {
+    "restarts": Restarts,
+    "late time": LateTime,
+    "no network": NoNetwork,
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
     "holder elsewhere": HolderElsewhere,

@@ -1,0 +1,53 @@
+"""Schedules of clocks: restarts in a row, a gateway that does not know the time, or a wrong one."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from headwater.plan import Plan
+from headwater.process import Process
+
+from ..world import SECOND
+from .base import GATEWAY, LEFT, Directed
+
+
+class Restarts(Directed):
+    """A board and the gateway start again and again, at once, before the time that was logged ahead has come.
+    One sensor has a rate and never rests, another promises what will not come, up to a floor ahead."""
+
+    def __init__(self, seed: int, seconds: int = 40) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("restarts", checkpoints="ecoc", every=40, level="local", batch=20, batch_ms=1000)
+        p.host("left", heap_kb=256)
+        for name, rate in (("air", {"rate_hz": 20}), ("door", {"most_hz": 10})):
+            p.lake("restarts/" + name, p.source(name, "v:i16", on="left", **rate))
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        found: list[tuple[float, Any]] = []
+        for i in range(9):
+            second = 3 + 3.5 * i
+            found += [(second, partial(self.crash, LEFT)), (second + 0.1, partial(self.boot, LEFT))]
+            found += [(second + 1, partial(self.crash, GATEWAY)), (second + 1.1, partial(self.boot, GATEWAY))]
+        return found
+
+
+class LateTime(Restarts):
+    """The clock of the gateway's machine is a minute late and believed, until somebody sets it right."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(0, partial(self.world.wall.jump, -60 * SECOND)), (12, self.world.wall.right)]
+
+
+class NoNetwork(Restarts):
+    """The gateway's machine starts without the time, and so does a board that knew it. Both run on from what
+    they kept, until the machine has the time from the network."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        wall = self.world.wall
+        found = [(8, partial(self.crash, GATEWAY, LEFT)), (8, partial(wall.jump, -900 * SECOND, None))]
+        return [*found, (14, partial(self.boot, GATEWAY, LEFT)), (24, wall.right)]
