@@ -168,7 +168,7 @@ class Host:
     def sleep(self, now, wake):
         self.now = now
         if self.clock.synced:
-            self.promise(self.site() + wake - now)
+            self.promise(self.clock.at(wake))
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
