@@ -53,7 +53,8 @@ def test_a_process_changes_and_changes_back(seed: int) -> None:
     assert result.errors == []
     assert result.counts["lost"] == 0
     drawn = result.drawn
-    assert drawn.get("process changed", 0) + drawn.get("process undeployed", 0) >= 1
+    kinds = ("process changed", "process undeployed", "change of the process cancelled")
+    assert any(drawn.get(kind) for kind in kinds)
     assert len(changes.were) <= len(changes.versions)
 
 
@@ -111,7 +112,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
     (
         "a cancelled change is not taken back from boards that did not hear of it",
         [(Boards, "_forget_other", "self._send(board, wire.SWITCH, waiting, FORGET)", "pass")],
-        [(8, True), (17, True), (47, True)],
+        [(10, True), (12, True), (8, True), (17, True), (47, True)],
     ),
     (
         "an operator that has begun does not take a source that numbers on",
@@ -121,7 +122,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
     (
         "a decision is taken before it is known where the stream of a source begins",
         [(Instance, "answered", "e.contact or e.cur.xi or", "True or")],
-        [(122, True)],
+        [(122, True), (28, True), (62, True)],
     ),
     (
         "what an earlier version did not send counts as lost with the gateway",

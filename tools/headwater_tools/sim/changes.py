@@ -46,7 +46,7 @@ from .checkers import at_the_end
 from .outbox import Stream
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
-from .world import FLOOR, MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, World
+from .world import FLOOR, MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World
 
 SECTOR_BYTES = 4096
 STATUS_S = 5
@@ -260,6 +260,8 @@ class Version(World):
         self.trace = changes.trace
         self.drawn = changes.drawn
         self.errors = changes.errors
+        self.wall = changes.wall
+        self.promised = changes.promised
         if before:
             self.loss, self.duplication = before.loss, before.duplication
             self.delay_us = before.delay_us
@@ -397,6 +399,8 @@ class Changes:
         self.trace: list[str] = []
         self.drawn: Counter[str] = Counter()
         self.errors: list[str] = []
+        self.wall = Wall()
+        self.promised: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
         self.hardware = Hardware(mtu=self.random.choice((512, 1400)))
         self.keys = Keys(MASTER)

@@ -190,12 +190,12 @@ class Clocks:
             return
         world = self.world
         now = SITE_US + world.now
-        most = max(now, world.promised.get(node.number, 0)) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
         name = world.name(node.number)
+        most = max(now, world.promised.get(name, 0)) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
         for what, ts in (("clock", host.clock.site(node.mono())), ("floor", host.floor.flash_us)):
             if ts > most:
                 world.error("the %s of %s is %.3f s ahead" % (what, name, (ts - now) / SECOND))
-        shown = max(host.clock.site(node.mono()), world.promised.get(node.number, 0))
+        shown = max(host.clock.site(node.mono()), world.promised.get(name, 0))
         for source in host.sources.values():
             ts = host.store.tail(source.port.stream)[1]
             if ts > shown + STAMP_SLACK_US:

@@ -445,7 +445,7 @@ class Storm:
         world.draw("board asleep", "the sensors of %s rest for %d s" % (self.name(node), us // SECOND))
         world.asleep.add(node.number)
         wake = node.mono() + us
-        world.promised[node.number] = SITE_US + world.now + us
+        world.promised[self.name(node)] = SITE_US + world.now + us
         world.call(node, lambda host: host.sleep(node.mono(), wake), "sleep")
         world.after(us, lambda: world.asleep.discard(node.number))
 

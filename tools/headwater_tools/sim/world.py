@@ -66,7 +66,8 @@ class Wall:
 
     off_us: int = 0  # against the true time
     error_us: int | None = 0  # None: it has no time from the network
-    most_us: int = 0  # the furthest that it was ahead while it was believed, or when nothing better was known
+    most_us: int = 0  # the furthest that it was ever ahead
+    kept: str | None = None  # what the gateway's database has of the site's clock
 
     def jump(self, off_us: int, error_us: int | None = 0) -> None:
         self.off_us = off_us
@@ -138,7 +139,6 @@ class Node:
         self.drift_ppm = 0.0
         self.mono_base = 0
         self.boots = 0
-        self.kept: str | None = None  # of the site's clock, in the gateway's database
         self.again = False  # its flash was erased: it comes again to what it was part of
         self.blobs: dict[int, Place] = {}  # where the checkpoints in its flash stand
 
@@ -174,7 +174,7 @@ class World:
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
         self.wall = Wall()
-        self.promised: dict[int, int] = {}  # host -> true time before which it promised to give nothing
+        self.promised: dict[str, int] = {}  # host -> true time before which it promised to give nothing
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
         self.taken = Taken(self.begun)
@@ -292,9 +292,10 @@ class World:
         def read() -> Reading:
             mono = node.mono()
             wall = SITE_US + self.now + self.wall.off_us
-            return Reading(mono, wall, mono, self.wall.error_us, str(node.boots))
+            return Reading(mono, wall, mono, self.wall.error_us, boot)
 
-        return SiteClock(read, node.kept)
+        boot = "%d %d" % (node.booted_us, node.mono_base)
+        return SiteClock(read, self.wall.kept)
 
     def keys(self, node: Node) -> dict[int, bytes]:
         """The keys that a host shares with the others."""
@@ -305,7 +306,7 @@ class World:
             clock = node.host.clock if node.host else None
             if isinstance(clock, SiteClock):
                 clock.tick(node.mono())
-                node.kept = clock.keep(node.mono())  # there is a commit in every quarter of a second
+                self.wall.kept = clock.keep(node.mono())  # there is a commit in every quarter of a second
             self.call(node, lambda host: host.tick(node.mono()), "tick")
             self.after(TICK_US, lambda: self.tick(node, life))
 
@@ -378,7 +379,7 @@ class World:
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()
-            node.kept = None
+            self.wall.kept = None
             self.heard.clear()
 
     def flash_gone(self, node: Node) -> None:
