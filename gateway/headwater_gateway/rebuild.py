@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater import pack
 from headwater import plan as plans
-from headwater.host import F_AGAIN, F_FLOOR, HELD, LEARN, LOST, PERMANENT
+from headwater.host import F_AGAIN, HELD, LEARN, LOST, PERMANENT
 from headwater.plan import Plan
 
 from . import Trouble, control
@@ -44,7 +44,6 @@ _log = logging.getLogger("headwater.rebuild")
 
 NUMBER_MAX = 65_536  # the highest number of a board that is looked for
 SKIP_MIN = 64  # so many registry numbers, and at most twice as many, are left out after a restore
-NO_SPACE = 0  # facts of no host: what is known of the time
 ID_BYTES = 8
 
 
@@ -193,8 +192,6 @@ def learn_again(conn: sqlite3.Connection) -> None:
     outdated stays: entries on their way to the lake, the numbers given so far, the time that was given out.
     Checkpoints stay as those of a host whose flash was erased: they are used where no other host has a later
     one."""
-    facts = conn.execute("SELECT value FROM facts WHERE key = ?", (F_FLOOR,)).fetchall()
-    floor = max((row[0] for row in facts), key=lambda value: int.from_bytes(value, "little"), default=None)
     spaces = {(row[1], row[2]): row[0] for row in conn.execute("SELECT id, process, hash FROM spaces")}
     kept = []
     now_us = time.time_ns() // 1000
@@ -222,8 +219,6 @@ def learn_again(conn: sqlite3.Connection) -> None:
         conn.execute("DELETE FROM %s" % table)
     conn.execute("DELETE FROM spaces WHERE id NOT IN %s" % those)
     conn.execute("DELETE FROM processes")
-    if floor is not None:
-        conn.execute("INSERT INTO facts VALUES(?, ?, ?)", (NO_SPACE, F_FLOOR, floor))
     conn.execute("UPDATE boards SET learn = 1, ran = x''")
     conn.execute("DELETE FROM meta WHERE key IN ('log', 'boot')")
     ever = conn.execute("SELECT value FROM meta WHERE key = 'board'").fetchone()
