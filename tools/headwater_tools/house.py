@@ -33,6 +33,14 @@ LOCKS = {
     "lake": ROOT / "requirements-lake.lock",
 }
 
+# Commands that need one group alone, and neither MicroPython nor the tools of a developer: those of a site,
+# which may be a Raspberry Pi, and those of a lake.
+LEAN = {
+    "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
+    "provision": "gateway", "undeploy": "gateway",
+    "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",
+}  # fmt: skip
+
 # Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
 SOURCE_ONLY = "pyspark"
 
@@ -82,10 +90,11 @@ def main(argv: Sequence[str]) -> None:
     python = str(VENV / "bin" / "python")
     try:
         interrupts.as_exception()
-        if _asks_for_help(argv) and not _ready("base"):
+        group = LEAN.get(argv[0], "base") if argv else "base"
+        if _asks_for_help(argv) and not _ready(group):
             python = sys.executable  # help needs nothing but our own files
         else:
-            ensure("base")
+            ensure(group)
         interrupts.hold()
     except Trouble as trouble:
         print("hw: %s" % trouble, file=sys.stderr)
@@ -155,13 +164,15 @@ def jars() -> list[Path]:
 
 
 def ensure(group: str = "base") -> None:
-    """Make sure that a group of packages is installed; `base` brings MicroPython too, `lake` Delta's jars."""
+    """Make sure that a group of packages is installed. `base` brings MicroPython too, `lake` Delta's jars;
+    the groups of `LEAN` need nothing of `base`."""
     if _ready(group):
         return
     with _lock():
-        _packages("base")
-        if not _micropython_ready():
-            _make_micropython()
+        if group not in LEAN.values():
+            _packages("base")
+            if not _micropython_ready():
+                _make_micropython()
         _packages(group)
         if group == "lake":
             _fetch_jars()
@@ -175,7 +186,9 @@ def ensure(group: str = "base") -> None:
 
 
 def _ready(group: str) -> bool:
-    if not (_stamped("base") and _micropython_ready() and (group == "base" or _stamped(group))):
+    if not _stamped(group):
+        return False
+    if group not in LEAN.values() and not (_stamped("base") and _micropython_ready()):
         return False
     return group != "lake" or all(jar.exists() for jar in jars())
 
