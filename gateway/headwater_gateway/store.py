@@ -276,6 +276,8 @@ class Database:
     async def run(self, pause_s: float) -> None:
         """Commit whatever comes, at most once in `pause_s`, until cancelled."""
         self._wake = asyncio.Event()
+        if self._batch:  # written before this ran
+            self._wake.set()
         loop = asyncio.get_running_loop()
         while True:
             await self._wake.wait()

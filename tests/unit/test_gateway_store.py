@@ -315,3 +315,20 @@ def test_a_space_begins_empty_in_the_commit_that_drops_another(tmp_path: Path) -
     assert (again.keys(), again.get(1), again.blob_keys()) == ([1], b"boot", [])
     assert db.query("SELECT count(DISTINCT space) FROM facts") == [(1,)]
     db.close()
+
+
+def test_what_was_written_before_commits_begin_is_committed_by_itself(tmp_path: Path) -> None:
+    """What waits for it may be the only word that could make anything else happen."""
+
+    async def life() -> None:
+        db = opened(tmp_path)
+        db.commit()
+        db.execute("INSERT INTO meta VALUES('x', 1)")
+        said = asyncio.Event()
+        db.after_commit(said.set)
+        task = asyncio.create_task(db.run(0))
+        await asyncio.wait_for(said.wait(), 60)
+        task.cancel()
+        db.close()
+
+    asyncio.run(life())
