@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -66,6 +67,8 @@ def start(
     if local:
         # A laptop's name may resolve to an address that it does not have.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # Functions of a user run in Pythons that Spark starts: this one, which has the packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         options = "-Dlog4j2.configurationFile=%s" % LOGGING.as_uri()

@@ -109,3 +109,26 @@ def test_without_java_the_sink_says_what_to_install(tmp_path: Path, monkeypatch:
     done = hw("sink", str(tmp_path), str(tmp_path / "lake"), "--once", PATH=os.path.dirname(sys.executable))
     assert done.returncode == 2
     assert "Spark needs Java 17" in done.stderr
+
+
+def test_a_shell_runs_code_with_functions_of_its_own_and_shows_an_error_in_it(tmp_path: Path) -> None:
+    from lakes import healthy
+
+    lake = healthy(tmp_path / "lake").write()
+    code = "from pyspark.sql.functions import udf\n"
+    code += "def twice(x): return 2 * x\n"
+    code += "print([row[0] for row in spark.range(3).select(udf(twice, 'int')('id')).collect()])\n"
+    code += "print(lake.streams().count(), 'streams')\n"
+    code += "print(1 / 0)"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "headwater_tools", "shell", str(lake), "-c", code],
+        env=ENVIRONMENT, cwd=tmp_path, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["[0, 2, 4]", "2 streams"], done.stderr
+    assert done.stderr.splitlines()[-3:] == [
+        "Traceback (most recent call last):",
+        '  File "<-c>", line 5, in <module>',
+        "ZeroDivisionError: division by zero",
+    ]
+    assert done.returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["lake"]  # no folder of Spark's
