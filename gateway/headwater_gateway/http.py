@@ -271,7 +271,8 @@ class Web:
             try:
                 while True:
                     try:
-                        news = await asyncio.wait_for(queue.get(), PING_S)
+                        async with asyncio.timeout(PING_S):
+                            news = await queue.get()
                     except TimeoutError:
                         await send(b": still here\n\n")
                         continue

@@ -137,7 +137,8 @@ class Link:
     async def _live(self) -> None:
         while not self._lost.is_set():
             try:
-                await asyncio.wait_for(self._lost.wait(), 1)
+                async with asyncio.timeout(1):
+                    await self._lost.wait()
             except TimeoutError:
                 self.client.loop_misc()
 

@@ -63,7 +63,8 @@ class CutterProcess:
             try:
                 self.process.stdin.write(json.dumps({**order, "id": self._id}).encode() + b"\n")
                 await self.process.stdin.drain()
-                line = await asyncio.wait_for(self.process.stdout.readline(), ANSWER_S)
+                async with asyncio.timeout(ANSWER_S):
+                    line = await self.process.stdout.readline()
             except (ConnectionError, TimeoutError):
                 line = b""
             if not line:
@@ -94,7 +95,8 @@ class CutterProcess:
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:
-            await asyncio.wait_for(self.process.wait(), 10)
+            async with asyncio.timeout(10):
+                await self.process.wait()
         except TimeoutError:
             await self._end()
 

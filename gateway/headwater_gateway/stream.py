@@ -31,7 +31,8 @@ async def serve(
     answer = web.StreamResponse(headers=HEADERS)
 
     async def send(data: bytes) -> None:
-        await asyncio.wait_for(answer.write(data), WRITE_S)
+        async with asyncio.timeout(WRITE_S):
+            await answer.write(data)
 
     async def talking() -> None:
         await talk(send)
@@ -47,7 +48,8 @@ async def serve(
             results = await asyncio.gather(task, return_exceptions=True)
         if over:
             with contextlib.suppress(ConnectionError, TimeoutError):
-                await asyncio.wait_for(answer.write(CLOSED), 1)
+                async with asyncio.timeout(1):
+                    await answer.write(CLOSED)
         for result in results:
             if isinstance(result, TimeoutError) and request.transport is not None:
                 request.transport.abort()

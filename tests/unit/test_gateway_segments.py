@@ -10,6 +10,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import headwater_gateway
 import pyarrow.parquet as pq
 import pytest
 from headwater import block
@@ -493,3 +494,11 @@ def test_segments_of_a_lost_database_are_known_again_and_removed(place: Place) -
         await segments.cutter.close()
 
     asyncio.run(life())
+
+
+def test_nothing_in_the_gateway_may_swallow_a_cancellation() -> None:
+    """On Python 3.11 `asyncio.wait_for` loses a cancellation that comes together with its result, and a
+    gateway that was told to end then goes on for ever; `asyncio.timeout` does not."""
+    folder = Path(headwater_gateway.__file__).parent
+    found = [path.name for path in folder.glob("*.py") if "asyncio.wait_for" in path.read_text()]
+    assert not found
