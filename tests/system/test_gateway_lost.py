@@ -268,7 +268,7 @@ def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
     for words in (("deploy", "one.py"), ("deploy", "--set", "affine.num=5"), ("deploy", "--cancel", "one")):
         refused = site.command(*words)
         assert refused.returncode == 2 and "what runs on ankle is not known" in refused.stderr, refused.stderr
-    assert any("ankle" in alarm["text"] for alarm in site.state()["alarms"])  # type: ignore[index]
+    until(lambda: any("ankle" in alarm["text"] for alarm in site.state()["alarms"]))  # type: ignore[index]
     site.kill_gateway(signal.SIGKILL)
     site.start_gateway()  # what it has learned it keeps
     ankle.start()
