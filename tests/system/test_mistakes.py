@@ -307,7 +307,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             ["avrage", "average, threshold"],
         ),
         ("deploy --set threshold.hihg=3 --process greenhouse --gateway site", ["hihg", "high"]),
-        ("deploy --set threshold.high=warm --process greenhouse --gateway site", ["high", "warm", "number"]),
+        (
+            "deploy --set threshold.high=warm --process greenhouse --gateway site",
+            ["threshold", "parameter 'high' is 'warm', which is not i32"],
+        ),
         (
             "deploy --set threshold.high=4000000 --process greenhouse --gateway site",
             ["high", "4000000", "32767"],
