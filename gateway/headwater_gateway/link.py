@@ -268,6 +268,10 @@ def _reason(error: BaseException, config: Any) -> str:
             "it does not speak TLS here (%s): set mqtt.port to its port for TLS (often 8883), or "
             "mqtt.tls = false for a broker without" % (getattr(error, "reason", None) or error.strerror)
         )
+    if isinstance(error, socket.gaierror):
+        return "%s: no machine of this name is known; look at mqtt.host" % error.strerror
+    if isinstance(error, ConnectionRefusedError):
+        return "%s: no broker listens there; start it, or look at mqtt.host and mqtt.port" % error.strerror
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

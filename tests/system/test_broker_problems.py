@@ -100,6 +100,7 @@ def problem(folder: Path, port: int, ca: Path | None, **more: Any) -> str:
     """What the gateway's link says of this broker."""
     lines = ["[mqtt]", "port = %d" % port, 'user = ""', 'password_file = ""']
     lines += ["tls = %s" % str(ca is not None).lower()] + (['ca = "%s"' % ca] if ca else [])
+    lines += ['%s = "%s"' % item for item in more.items()]
     file = folder / "gateway.toml"
     file.write_text("\n".join(lines) + "\n")
 
@@ -150,6 +151,13 @@ def test_each_has_its_own_cure(tmp_path: Path, stop: list[Broker], which: str, s
     assert bool(said) == bool(says), said
     for part in says:
         assert part in said, said
+
+
+def test_a_broker_that_is_not_there(tmp_path: Path) -> None:
+    said = problem(tmp_path, free_port(), None)
+    assert "Connection refused: no broker listens there; start it, or look at mqtt.host" in said
+    said = problem(tmp_path, 1883, None, host="no.such.host.invalid")
+    assert "no machine of this name is known; look at mqtt.host" in said
 
 
 @pytest.mark.parametrize(
