@@ -308,7 +308,7 @@ def test_start_up_errors_are_sentences_with_exit_code_2(site: Site) -> None:
         return done.stderr
 
     original = site.config_file.read_text()
-    assert "did you mean site?" in refused('[gateway]\nsiet = "x"\n')
+    assert "did you mean level?" in refused('[log]\nlevle = "info"\n')
     site.config_file.write_text(original)
     site.start_gateway()  # without a broker it runs, tries on, and says so
     assert "another gateway" in refused()
