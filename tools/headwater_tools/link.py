@@ -77,7 +77,7 @@ def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
     return None
 
 
-def _is_const_import(node: ast.stmt) -> bool:
+def is_const_import(node: ast.stmt) -> bool:
     """The compiler of a board needs no import to know `const`."""
     return isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["const"]
 
@@ -282,7 +282,7 @@ class Linked:
         for node in ast.walk(part.tree):
             target = self._target(part, node)
             top = node in part.tree.body
-            if isinstance(node, ast.stmt) and _is_const_import(node):
+            if isinstance(node, ast.stmt) and is_const_import(node):
                 edits.append((_place(node), "pass"))
             if target is None or not (top or target):
                 continue
@@ -326,7 +326,7 @@ class Linked:
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     part.outside[alias.asname or alias.name] = "import " + alias.name
-            elif _is_const_import(node):
+            elif is_const_import(node):
                 pass
             elif isinstance(node, ast.ImportFrom) and self._target(part, node) is None:
                 for alias in node.names:
