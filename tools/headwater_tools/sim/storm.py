@@ -19,7 +19,7 @@ from headwater.plan import DROP_OLDEST, LOCAL, OUTSIDE
 
 from . import parameters
 from .hostile import Hostile
-from .world import SECOND, SITE_US, Node
+from .world import SECOND, Node
 
 if TYPE_CHECKING:
     from .scenario import Scenario
@@ -445,7 +445,8 @@ class Storm:
         world.draw("board asleep", "the sensors of %s rest for %d s" % (self.name(node), us // SECOND))
         world.asleep.add(node.number)
         wake = node.mono() + us
-        world.promised[self.name(node)] = SITE_US + world.now + us
+        assert node.host
+        world.promised[self.name(node)] = node.host.clock.at(wake)
         world.call(node, lambda host: host.sleep(node.mono(), wake), "sleep")
         world.after(us, lambda: world.asleep.discard(node.number))
 

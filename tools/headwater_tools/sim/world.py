@@ -174,7 +174,7 @@ class World:
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
         self.wall = Wall()
-        self.promised: dict[str, int] = {}  # host -> true time before which it promised to give nothing
+        self.promised: dict[str, int] = {}  # host -> when, on its clock, it promised to wake
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
         self.taken = Taken(self.begun)
