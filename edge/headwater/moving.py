@@ -65,6 +65,10 @@ def _end(host, inst, epoch):
     host.pushes.pop(v, None)
     for e in inst.inputs:
         host.inputs.pop(e.edge.index, None)
+        r = e.port.reader(e.edge) if e.port else None
+        if r and r.local is e:
+            r.local = None
+            r.live = False
     for p in inst.ports:
         host.ports.pop((v, p.number), None)
         for r in p.readers:

@@ -62,9 +62,9 @@ class OutPort:
         self.stream = vertex.index * 8 + number
         self.logged = logged
         # Inside a cycle a port blocks: what it spilled beyond the bound of a checkpoint could only be made
-        # safe by consumers that wait for it.
-        loops = any([e.cyclic for e in edges])
-        self.spills = logged or (not loops and any([e.policy == SPILL for e in edges]))
+        # safe by consumers that wait for it. So does one that logs everything.
+        self.loops = any([e.cyclic for e in edges])
+        self.spills = logged or (not self.loops and any([e.policy == SPILL for e in edges]))
         self.drops = any([e.policy == DROP_OLDEST for e in edges])
         self.source = not vertex.kind
         batch = host.plan.batch
@@ -131,6 +131,10 @@ class OutPort:
         ring = self.ring
         while ring.room() < n and ring.count:
             upto = ring.chunk_end()
+            if self.loops:
+                upto = min([upto] + [r.safe for r in self.readers if r.edge.dst != OUTSIDE])
+                if upto <= ring.first:
+                    return
             if upto > self.sealed and not (self.logged and self._seal_upto(upto)):
                 return
             ring.trim(upto)

@@ -3,7 +3,7 @@
 # Who consumes speaks first, and takes and acknowledges nothing before the producer has answered:
 # only then does the producer refuse whoever consumed before.
 
-from .instance import ASKING, FETCHING
+from .instance import ASKING, FETCHING, STOPPED
 from .plan import OUTSIDE, UNSAFE
 from .position import further, newer
 from .refusals import BEHIND
@@ -49,6 +49,8 @@ def arrange(host):
 
 
 def connect(host, e):
+    if e.sink.status == STOPPED:
+        return  # what another input was told has stopped it
     e.contact = False
     port = port_of(host, e)
     if port is not None:

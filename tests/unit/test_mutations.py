@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 from defects import Change, seeded
-from headwater import arriving, decisions, restoring, starting, transfer, wiring
+from headwater import arriving, decisions, moving, restoring, starting, transfer, wiring
 from headwater.check import Needs
 from headwater.checkpoint import Checkpoints
 from headwater.clock import Clock
@@ -576,6 +576,18 @@ DEFECTS = [
             )
         ],
         ["sp3 tight"],
+    ),
+    Defect(
+        "a port in a loop lets go into its log what a checkpoint must carry",
+        "a loop that waits for a checkpoint of itself, which cannot be",
+        [(OutPort, "_evict", "if self.loops:", "if False:")],
+        ["logged loop"],
+    ),
+    Defect(
+        "a producer holds on to a consumer that has ended",
+        "a host that cannot start, since it asks what has ended what it needs",
+        [(moving, "_end", "if r and r.local is e:", "if False:")],
+        ["stopped at start"],
     ),
     Defect(
         "no reserve at all",

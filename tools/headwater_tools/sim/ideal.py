@@ -299,14 +299,15 @@ class Ideal:
                     busy = True
 
     def buffers(self) -> None:
-        """An output holds so many entries until all consumers inside have taken them, unless it spills."""
+        """An output holds so many entries until all consumers inside have taken them, unless it spills; inside a
+        cycle none does."""
         for v, machine in self.machines.items():
             for k in range(len(machine.vertex.outs)):
                 edges = self.plan.outs(v, k)
                 inside = [e for e in edges if e.dst != OUTSIDE]
-                spills = any(e.policy == SPILL for e in edges) and not any(e.cyclic for e in edges)
                 logged = any(e.dst == OUTSIDE and e.durable == FLASH for e in edges)
-                if inside and not spills and not logged:
+                spills = logged or any(e.policy == SPILL for e in edges)
+                if inside and (not spills or any(e.cyclic for e in edges)):
                     cap = max(self.plan.batch, *[e.cap for e in edges])
                     consumers = [(self.machines[e.dst], self.plan.ins(e.dst).index(e)) for e in inside]
                     machine.full.append((cap, self.lines[v, k].entries, consumers))

@@ -61,6 +61,7 @@ from .logs import (
     DropMove,
     Dropping,
     Full,
+    LoggedLoop,
     ManyOperators,
     Sized,
     SizedGreenhouse,
@@ -68,7 +69,15 @@ from .logs import (
     SizedSliding,
     SizedWide,
 )
-from .moves import CheckpointLeft, CourseLeft, EpochClash, MovedBack, Zombie, ZombieAfterRestart
+from .moves import (
+    CheckpointLeft,
+    CourseLeft,
+    EpochClash,
+    MovedBack,
+    StoppedAtStart,
+    Zombie,
+    ZombieAfterRestart,
+)
 
 SCHEDULES: dict[str, type[Directed]] = {
     "restarts": Restarts,
@@ -79,6 +88,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "holder elsewhere": HolderElsewhere,
     "checkpoint left": CheckpointLeft,
     "moved back": MovedBack,
+    "stopped at start": StoppedAtStart,
     "erased holder": ErasedHolder,
     "decides unstored": DecidesUnstored,
     "further and over": FurtherAndOver,
@@ -104,6 +114,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "begins half": BeginsHalf,
     "behind": Behind,
     "full": Full,
+    "logged loop": LoggedLoop,
     "stale pending": StalePending,
     "drop and move": DropMove,
     "many decisions": ManyDecisions,

@@ -11,10 +11,40 @@ from headwater import reserve
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.plan import Plan
-from headwater.process import Affine, Average, Process, Sliding, Spec, Threshold, Union
+from headwater.process import Affine, Attenuate, Average, Process, Sliding, Spec, Threshold, Union
 
 from ..world import Hardware
 from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
+
+
+class LoggedLoop(Directed):
+    """An operator takes what it gave itself, and its outputs lie in the flash of its board. No checkpoint can be
+    stored for longer than its buffer lasts: it gives no more than a checkpoint can carry, so that there can be
+    one behind a change.
+    """
+
+    def __init__(self, seed: int, seconds: int = 40) -> None:
+        super().__init__(seed, seconds)
+
+    def process(self) -> Plan:
+        p = Process("loop", checkpoints="extended", every=20, level="peers=2", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        calm = values >> Attenuate(threshold=0, shift=1).named("calm").on("left")
+        p.feedback(calm, calm, port=1, delay_ms=2000)
+        p.lake("loop/calm", calm, durable="flash", accept_loss=True)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.cut(LEFT, GATEWAY), self.cut(LEFT, SPARE)]),
+            (28, lambda: self.crash(LEFT)),
+            (29, lambda: self.boot(LEFT)),
+            (35, lambda: [self.heal(LEFT, GATEWAY), self.heal(LEFT, SPARE)]),
+            (36, lambda: self.configure(SHIFTED, threshold=1)),
+        ]
 
 
 class Dropping(Directed):

@@ -131,6 +131,42 @@ class CourseLeft(Directed):
         ]
 
 
+class StoppedAtStart(Directed):
+    """An operator moves. Its old host, where its producer runs too, hears of that from the new one alone; it has
+    logged that the producer knows the newer epoch when its power goes, and not yet that the operator is over.
+    So the producer stops the operator while the host starts again.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.world.checks.append(self.deaf)
+
+    def deaf(self, node: Node) -> None:
+        if node.number == SPARE and node.host and self.world.now < 7 * SECOND:
+            node.host._on_where = lambda *_: None
+
+    def process(self) -> Plan:
+        p = Process("stopped", checkpoints="extended", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("spare", backup=["gateway", "left"])
+        second = first >> Affine().named("second").on("spare", backup=["gateway", "left"])
+        p.lake("stopped/second", second, cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        second = [v.index for v in self.plan.vertices if v.name == "second"][0]
+        spare = self.node(SPARE)
+        return [
+            (4.5, lambda: self.world.asleep.add(LEFT)),
+            (6, lambda: [spare.flash.arm(spare.flash.op + 1), self.move(second, GATEWAY)]),
+            (7, lambda: self.boot(SPARE)),
+            (9, lambda: self.world.asleep.discard(LEFT)),
+        ]
+
+
 class EpochClash(Directed):
     """Two hosts are told to take over under one number, while no link is up."""
 
