@@ -459,6 +459,7 @@ def _on_stands(host, v):
         data = host.store.get_blob(DECISION + v)
         kept = {d[0]: d[1:] for d in pack.loads(data)} if data else {}
         _stand(host, v, epoch, 0, kept, 0, None)
+        epoch = (0, host.me)  # to be known, and not to be granted: nobody stands there
     for n in sorted(kept):
         _say(host, 0, wire.PROPOSE, v, v, epoch, n, kept[n][0], pack.dumps(kept[n][1]))
 

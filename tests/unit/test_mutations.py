@@ -674,6 +674,12 @@ DEFECTS = [
         ["gateway erased, then moved"],
     ),
     Defect(
+        "a gateway that lost its database grants what an operator proposed that is over",
+        "a place of a change that no life has taken it at",
+        [(decisions, "_on_stands", "epoch = (0, host.me)  #", "#")],
+        ["gateway erased, a proposal left"],
+    ),
+    Defect(
         "what follows a decision is put out when only the gateway knows of it",
         "an operator that is lost with the gateway takes another course than others have seen",
         [

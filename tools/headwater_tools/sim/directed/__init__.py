@@ -37,6 +37,7 @@ from .erased import (
     GatewayErased,
     GatewayErasedAfterChanges,
     GatewayErasedAfterRestart,
+    GatewayErasedProposalLeft,
     GatewayErasedThenMoved,
     GatewayErasedWithOperator,
 )
@@ -125,6 +126,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased": GatewayErased,
     "gateway erased after changes": GatewayErasedAfterChanges,
     "gateway erased, then moved": GatewayErasedThenMoved,
+    "gateway erased, a proposal left": GatewayErasedProposalLeft,
     "gateway erased with an operator": GatewayErasedWithOperator,
     "gateway erased after a restart": GatewayErasedAfterRestart,
     "timer set earlier": TimerEarlier,

@@ -148,6 +148,23 @@ class GatewayErasedThenMoved(GatewayErased):
         ]
 
 
+class GatewayErasedProposalLeft(GatewayErased):
+    """An operator proposes a place for a change, which is never heard of; it starts at the gateway, and takes the
+    change elsewhere. The gateway loses its database, and asks all hosts: the first one still has its proposal.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.world.cut.add((SPARE, GATEWAY))),
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (8, lambda: self.move(SHIFTED, GATEWAY)),
+            (14, lambda: self.world.cut.clear()),
+            (20, lambda: self.world.erase(self.node(GATEWAY))),
+            (21, lambda: self.boot(GATEWAY)),
+            (25, lambda: self.move(SHIFTED, LEFT)),
+        ]
+
+
 class GatewayErasedWithOperator(Directed):
     """An operator on the gateway takes a change, and the gateway loses its database as soon as another board
     has something that was put out behind it: nobody but the gateway knew of the change.
