@@ -39,6 +39,7 @@ class InEdge:
         self.depth = -1  # what the producer was told of the sink's
         self.said = -1  # what the last Got said; -1: the next one is urgent
         self.gap_us = -1  # when a gap was last asked for
+        self.gap_xi = -1  # ... and behind which entry
         self.producer = -1  # host of the producer
         self.reset(0)
 

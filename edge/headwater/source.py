@@ -39,8 +39,9 @@ class Source:
         port = self.port
         if self.why:
             # Not without the batch that ends it: holes with no sample between them are one.
-            if not self.host.store.takes(bound(self.vertex.outs[0], n) + 64) and not self._drop(port):
-                return self._refuse(n)
+            while not self.host.store.takes(bound(self.vertex.outs[0], n) + 64):
+                if not self._drop(port):
+                    return self._refuse(n)
             if not self._close_hole(ts, batch.unsync):
                 return self._refuse(n)
         batch.xi = port.ring.last + 1

@@ -284,6 +284,12 @@ def place(scenario: Directed, name: str) -> list[int]:
     return position
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_frames_that_overtake_each_other_cost_no_waiting(seed: int) -> None:
+    _, result = held("short frames", seed)
+    assert "logs that filled up" not in result.drawn
+
+
 @pytest.mark.parametrize("name", ["checkpoint left", "moved back"])
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_names(

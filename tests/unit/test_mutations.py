@@ -561,7 +561,7 @@ DEFECTS = [
     Defect(
         "a hole before there is room for what follows",
         "a hole for every refused batch, in the last of the room",
-        [(Source, "take", "if not self.host.store.takes(", "if False and self.host.store.takes(")],
+        [(Source, "take", "while not self.host.store.takes(", "while False and self.host.store.takes(")],
         ["full"],
     ),
     Defect(
@@ -588,6 +588,19 @@ DEFECTS = [
         "a host that cannot start, since it asks what has ended what it needs",
         [(moving, "_end", "if r and r.local is e:", "if False:")],
         ["stopped at start"],
+    ),
+    Defect(
+        "what an edge may drop makes room, however little it was",
+        "two holes side by side, because the batch behind the first one has no room",
+        [
+            (
+                Source,
+                "take",
+                "if not self._drop(port):\n                return self._refuse(n)",
+                "if self._drop(port):\n                break\n            return self._refuse(n)",
+            )
+        ],
+        ["full and dropping"],
     ),
     Defect(
         "no reserve at all",

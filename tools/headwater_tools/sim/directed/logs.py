@@ -11,7 +11,7 @@ from headwater import reserve
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.plan import Plan
-from headwater.process import Affine, Attenuate, Average, Process, Sliding, Spec, Threshold, Union
+from headwater.process import Affine, Attenuate, Average, Median, Process, Sliding, Spec, Threshold, Union
 
 from ..world import Hardware
 from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
@@ -126,6 +126,50 @@ class Full(Directed):
             (3, lambda: [self.cut(1, 0), self.cut(1, 2)]),
             (28, lambda: [self.heal(1, 0), self.heal(1, 2)]),
         ]
+
+
+class FullAndDropping(Full):
+    """The same, but what the lake lacks may be dropped. Its consumer takes some now and then, so a little may go:
+    less than a batch needs.
+    """
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware({LEFT: reserve.sectors(plan, LEFT)})
+
+    def process(self) -> Plan:
+        p = Process("flood", checkpoints="ecoc", every=60, level="peer", batch=30, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=512)
+        fields = " ".join("f%d:i64" % k for k in range(8))
+        values = p.source("values", fields, rate_hz=100, on="left")
+        p.lake("flood/all", values, on_full="drop_oldest")
+        p.lake("flood/out", values >> Affine().named("out").on("spare", backup=["gateway"]), cap=600)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        script: list[tuple[float, Any]] = [(3, lambda: self.cut(LEFT, GATEWAY))]
+        for second in range(4, 28, 2):
+            script.append((second, lambda: self.cut(LEFT, SPARE)))
+            script.append((second + 1.5, lambda: self.heal(LEFT, SPARE)))
+        return [*script, (28, lambda: self.heal(LEFT, GATEWAY))]
+
+
+class ShortFrames(Directed):
+    """Short frames that overtake each other, and small buffers: an operator still keeps up with its source."""
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware({LEFT: reserve.sectors(plan, LEFT)}, mtu=256, noise=True)
+
+    def process(self) -> Plan:
+        p = Process("short", checkpoints="ecoc", every=38, level="peers=2", batch=14, batch_ms=200)
+        for host in ("left", "right", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16 w:i32 x:i32", rate_hz=100, on="left")
+        median = values >> Median(k=5).named("median").on("right", backup=["spare", "gateway"])
+        p.lake("short/out", median >> Affine().named("out").on("spare", backup=["right", "gateway"]), cap=66)
+        plan: Plan = p.plan()
+        return plan
 
 
 class DropMove(Dropping):
