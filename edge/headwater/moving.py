@@ -6,7 +6,7 @@
 from . import pack, wire, wiring
 from .host import F_OP, F_WHERE, UNTOLD
 from .instance import ASKING, STOPPED
-from .restoring import note
+from .restoring import forget_spill, note
 
 
 # Run operator v here from now on, under a new epoch.
@@ -62,6 +62,7 @@ def _end(host, inst, epoch):
     v = inst.vertex.index
     inst.status = STOPPED
     note(host, v, inst.epoch, 0)
+    forget_spill(host, v)
     host.pushes.pop(v, None)
     for e in inst.inputs:
         host.inputs.pop(e.edge.index, None)

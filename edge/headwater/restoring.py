@@ -191,6 +191,14 @@ def forget_gaps(port):
         port.host.store.drop(F_GAPS + r.edge.index)
 
 
+# The log gives back what an earlier epoch of operator v put out here: that may have been on another course, and
+# would stay for good. The checkpoint has what is not safe; only at level local it leaves that to the log.
+def forget_spill(host, v):
+    if host.plan.level:
+        for k in range(len(host.plan.vertices[v].outs)):
+            host.store.forget(v * 8 + k)
+
+
 # After a restart: facts of the readers, and the part of the stream that lies in the log.
 def mount(port):
     store = port.host.store

@@ -78,6 +78,10 @@ def start(host, now, made, again):
                     from . import moving
 
                     moving.moved(host, v.index, (number, at), me)  # power went in the middle of it
+            else:
+                from . import restoring
+
+                restoring.forget_spill(host, v.index)  # ... or of its end
         elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:
             inst = operator(host, v, (1, me), made[v.index])
             inst.first = True
@@ -172,6 +176,8 @@ def operator(host, v, epoch, op=None, anew=False):
     for e in inputs:
         e.sink = inst
         host.inputs[e.edge.index] = e
+    if anew:
+        restoring.forget_spill(host, v.index)
     for p in ports:
         restoring.mount(p)
         if anew:

@@ -7,14 +7,15 @@ from headwater import arriving, checkpoint_file, decisions, pack, restoring, tra
 from headwater.check import check
 from headwater.host import HELD
 from headwater.instance import RUNNING, WAITING
-from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST
+from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.position import further
 from headwater_tools.sim.directed import SCHEDULES, Directed
+from headwater_tools.sim.directed.base import SHIFTED, SPARE
 from headwater_tools.sim.directed.decisions import ManyDecisions
 from headwater_tools.sim.directed.joins import Asleep
 from headwater_tools.sim.directed.logs import ManyOperators
 from headwater_tools.sim.scenario import Result
-from headwater_tools.sim.world import SITE_US
+from headwater_tools.sim.world import SECOND, SITE_US
 
 
 def held(name: str, seed: int) -> tuple[Directed, Result]:
@@ -282,6 +283,24 @@ def place(scenario: Directed, name: str) -> list[int]:
     assert host
     position: list[int] = host.instances[v].position()
     return position
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_log_of_a_board_does_not_keep_what_an_operator_left_there(seed: int) -> None:
+    scenario = SCHEDULES["spill left"](seed)
+    left: list[list[int]] = []
+
+    def look() -> None:
+        host = scenario.node(SPARE).host
+        assert host
+        left.append(host.store.streams())
+
+    scenario.world.at(int(7.9 * SECOND), look)
+    scenario.world.at(19 * SECOND, look)
+    result = scenario.run()
+    assert result.errors == []
+    assert left == [[SHIFTED * 8], []]
+    assert {reason for _, _, reason in gaps(scenario)} <= {GAP_GIVEN_UP}
 
 
 @pytest.mark.parametrize("seed", range(3))

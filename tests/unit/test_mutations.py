@@ -648,7 +648,7 @@ DEFECTS = [
             (
                 Joined,
                 "_merge",
-                "n = _before(w, n, e.from_ts)",
+                "n = before(w, n, e.from_ts)",
                 "while n and w.ts_of(0) < e.from_ts:\n"
                 "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
             ),

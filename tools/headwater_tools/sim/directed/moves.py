@@ -131,6 +131,27 @@ class CourseLeft(Directed):
         ]
 
 
+class SpillLeft(Directed):
+    """An operator whose outputs lie in the flash of its board moves, while that is cut off; then it is back."""
+
+    def process(self) -> Plan:
+        p = Process("spill", checkpoints="extended", every=20, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
+        p.lake("spill/shifted", shifted, durable="flash", accept_loss=True)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.cut(SPARE, GATEWAY)),
+            (8, lambda: [self.cut(SPARE, LEFT), self.move(SHIFTED, GATEWAY)]),
+            (14, self.world.cut.clear),
+        ]
+
+
 class StoppedAtStart(Directed):
     """An operator moves. Its old host, where its producer runs too, hears of that from the new one alone; it has
     logged that the producer knows the newer epoch when its power goes, and not yet that the operator is over.
