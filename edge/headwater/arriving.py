@@ -29,8 +29,8 @@ def got(host, e, flags):
     e.said = e.ring.last
 
 
-# Entries are missing between what is here and what the producer has sent. Behind another place than before they
-# are asked for at once: frames that change their order would else cost a link that waits each time.
+# Entries are missing between what is here and what the producer has sent. Behind another place than before
+# they are asked for at once: frames that change their order would else cost a link that waits each time.
 def _missing(host, e):
     last = e.ring.last
     if last != e.gap_xi or host.now - e.gap_us >= _NAG_US:

@@ -191,8 +191,8 @@ def forget_gaps(port):
         port.host.store.drop(F_GAPS + r.edge.index)
 
 
-# The log gives back what an earlier epoch of operator v put out here: that may have been on another course, and
-# would stay for good. The checkpoint has what is not safe; only at level local it leaves that to the log.
+# The log gives back what an earlier epoch of operator v put out here: that may have been on another course,
+# and would stay for good. The checkpoint has what is not safe; only at level local it leaves that to the log.
 def forget_spill(host, v):
     if host.plan.level:
         for k in range(len(host.plan.vertices[v].outs)):

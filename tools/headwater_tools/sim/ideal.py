@@ -299,8 +299,8 @@ class Ideal:
                     busy = True
 
     def buffers(self) -> None:
-        """An output holds so many entries until all consumers inside have taken them, unless it spills; inside a
-        cycle none does."""
+        """An output holds so many entries until all consumers inside have taken them, unless it spills; in a
+        cycle none spills."""
         for v, machine in self.machines.items():
             for k in range(len(machine.vertex.outs)):
                 edges = self.plan.outs(v, k)

@@ -149,8 +149,9 @@ class GatewayErasedThenMoved(GatewayErased):
 
 
 class GatewayErasedProposalLeft(GatewayErased):
-    """An operator proposes a place for a change, which is never heard of; it starts at the gateway, and takes the
-    change elsewhere. The gateway loses its database, and asks all hosts: the first one still has its proposal.
+    """An operator proposes a place for a change, which is never heard of; it starts at the gateway, and takes
+    the change elsewhere. The gateway loses its database, and asks all hosts: the first one still has its
+    proposal.
     """
 
     def script(self) -> list[tuple[float, Any]]:

@@ -18,9 +18,9 @@ from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
 
 
 class LoggedLoop(Directed):
-    """An operator takes what it gave itself, and its outputs lie in the flash of its board. No checkpoint can be
-    stored for longer than its buffer lasts: it gives no more than a checkpoint can carry, so that there can be
-    one behind a change.
+    """An operator takes what it gave itself, and its outputs lie in the flash of its board. No checkpoint can
+    be stored for longer than its buffer lasts: it gives no more than a checkpoint can carry, so that there
+    can be one behind a change.
     """
 
     def __init__(self, seed: int, seconds: int = 40) -> None:
@@ -129,8 +129,8 @@ class Full(Directed):
 
 
 class FullAndDropping(Full):
-    """The same, but what the lake lacks may be dropped. Its consumer takes some now and then, so a little may go:
-    less than a batch needs.
+    """The same, but what the lake lacks may be dropped. Its consumer takes some now and then, so a little may
+    go: less than a batch needs.
     """
 
     def hardware(self, plan: Plan) -> Hardware:
@@ -156,7 +156,8 @@ class FullAndDropping(Full):
 
 
 class ShortFrames(Directed):
-    """Short frames that overtake each other, and small buffers: an operator still keeps up with its source."""
+    """Short frames that overtake each other, and small buffers: an operator still keeps up with its
+    source."""
 
     def hardware(self, plan: Plan) -> Hardware:
         return Hardware({LEFT: reserve.sectors(plan, LEFT)}, mtu=256, noise=True)

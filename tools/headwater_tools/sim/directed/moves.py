@@ -132,7 +132,8 @@ class CourseLeft(Directed):
 
 
 class SpillLeft(Directed):
-    """An operator whose outputs lie in the flash of its board moves, while that is cut off; then it is back."""
+    """An operator whose outputs lie in the flash of its board moves, while that is cut off; then it is
+    back."""
 
     def process(self) -> Plan:
         p = Process("spill", checkpoints="extended", every=20, level="peer", batch=10, batch_ms=500)
@@ -153,9 +154,9 @@ class SpillLeft(Directed):
 
 
 class StoppedAtStart(Directed):
-    """An operator moves. Its old host, where its producer runs too, hears of that from the new one alone; it has
-    logged that the producer knows the newer epoch when its power goes, and not yet that the operator is over.
-    So the producer stops the operator while the host starts again.
+    """An operator moves. Its old host, where its producer runs too, hears of that from the new one alone; it
+    has logged that the producer knows the newer epoch when its power goes, and not yet that the operator is
+    over. So the producer stops the operator while the host starts again.
     """
 
     def __init__(self, seed: int, seconds: int = 20) -> None:
