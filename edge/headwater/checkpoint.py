@@ -173,7 +173,8 @@ class Checkpoints:
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
         front = inst.front + inst.past
-        body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state)
+        buf = self.host.writer.buf  # no frame is being written
+        body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state, buf)
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.
@@ -261,7 +262,8 @@ class Checkpoints:
         if whole and self._behind(c):
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
-        parts = checkpoint_bytes.permanent(inst.epoch, c.body, self._transfer(c, whole), names)
+        parts = self._transfer(c, whole)
+        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.writer.buf)
         try:
             self.host.store.put_blob(self.host.blob(inst, 0), parts)
         except LogFull:

@@ -45,6 +45,7 @@ from array import array
 
 from .alphabet import TYPES
 from .batch import Batch
+from .machine import BOARD
 
 
 class OperatorError(ValueError):
@@ -183,10 +184,11 @@ class Operator:
     # Pack the state at buf[pos:]; returns the position behind it.
     def snapshot(self, buf, pos):
         code = self._layout()
-        values = []
-        for name in self._names:
-            value = getattr(self, name)
-            values.append(bytes(value) if type(value) is array else value)
+        values = list(self._names)
+        for k in range(len(values)):
+            value = getattr(self, values[k])
+            # MicroPython takes an array for the bytes that it is.
+            values[k] = bytes(value) if not BOARD and type(value) is array else value
         struct.pack_into(code, buf, pos, *values)
         return pos + struct.calcsize(code)
 

@@ -15,17 +15,23 @@ class PackError(ValueError):
     pass
 
 
-# The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes.
-def dumps(obj):
-    size = 128
+# The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes. buf: they are made there
+# if they fit, so that no more room is taken than they need.
+def dumps(obj, buf=None):
+    if buf is None:
+        buf = bytearray(128)
     while True:
-        buf = bytearray(size)
         try:
-            size = _write(buf, 0, obj, 0)
+            n = _write(buf, 0, obj, 0)
         except IndexError:
-            size *= 2
+            buf = bytearray(2 * len(buf))
             continue
-        return bytes(memoryview(buf)[:size])
+        return bytes(memoryview(buf)[:n])
+
+
+# The same in buf: how many bytes. IndexError where there is no room.
+def dump_into(buf, obj):
+    return _write(buf, 0, obj, 0)
 
 
 # Write v at buf[pos:], return the position behind it; IndexError where there is no room.

@@ -150,7 +150,7 @@ class OutPort:
 
     def _seal_upto(self, upto):
         cur = Cursor(max(self.sealed, self.ring.first))
-        b = self._batch()
+        b = self.spare()
         while cur.xi < upto:
             n = self.ring.read(cur, b, min(b.size, upto - cur.xi))
             if not self._log(b, n):
@@ -212,7 +212,7 @@ class OutPort:
         ring = self.ring
         if cur.xi >= ring.first:
             return ring.read(cur, batch, limit)
-        b = self._batch()
+        b = self.spare()
         self.host.packed = None
         body = self.host.room(self.alphabet, b.size)
         size = self.host.store.read_run(self.stream, cur.xi + 1, body)
@@ -224,8 +224,13 @@ class OutPort:
         _window(b, off, n, batch)
         return n
 
-    def _batch(self):
+    # A batch beside that of the host. Ports of one alphabet share it: it holds nothing between two calls.
+    def spare(self):
         if self.scratch is None:
+            for p in self.host.ports.values():
+                if p.scratch and p.alphabet == self.alphabet:
+                    self.scratch = p.scratch
+                    return p.scratch
             self.scratch = Batch(self.alphabet, self.host.plan.batch)
         return self.scratch
 
@@ -252,7 +257,7 @@ class OutPort:
 
     # Put what follows the n entries of b in the ring behind them; how many there are then.
     def _follow(self, b, n, cur, end, turns):
-        s = self._batch()
+        s = self.spare()
         while n < b.size and cur.xi < end and cur.xi >= self.ring.first and not b.hole:
             if b.dt >= 0 and n > 16:
                 break  # a long regular run has no offsets
@@ -342,7 +347,7 @@ class OutPort:
         rec = self.record(r)
         if not self.spills:
             rec[4:] = [0, [], []]
-        self.host.store.put(F_READER + r.edge.index, pack.dumps(rec))
+        self.host.store.put(F_READER + r.edge.index, pack.dumps(rec, self.host.writer.buf))
 
     def record(self, r):
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]

@@ -168,9 +168,11 @@ def operator(host, v, epoch, op=None, anew=False):
     # What needs much room in one piece comes first.
     for p in ports:
         b = host.batch(p.alphabet)
+        s = p.spare()
         if not op.ONE_TO_ONE:
             p.ring.make_at()
             b.at = b.at
+            s.at = s.at
     inst.epoch = epoch
     inst.ck = Checkpoints(host, inst)
     for e in inputs:
