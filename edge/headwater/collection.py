@@ -15,7 +15,7 @@ import gc
 from .const import const
 
 STEADY_S = const(10)  # a board that is steady measures its free heap so often; before that, every second
-_OFTEN_BYTES = const(8192)
+_OFTEN_BYTES = const(4096)
 _LEFT_BYTES = const(6144)
 _REUSED = const(3)
 

@@ -25,7 +25,7 @@ def thresholds(free_bytes: int) -> list[int]:
     done = micropython.run(SCRIPT, [str(free_bytes)], "96k", tests=False)
     assert done.returncode == 0, done.stderr
     starting, unsteady, steady, free, left = map(int, done.stdout.split())
-    assert starting == unsteady == 8192
+    assert starting == unsteady == 4096
     assert 0 <= free - left < 256  # what is left is told
     return [steady, free]
 
@@ -38,4 +38,4 @@ def test_a_board_with_much_free_heap_collects_seldom() -> None:
 
 def test_a_board_with_little_free_heap_collects_often() -> None:
     steady, free = thresholds(7_000)
-    assert free < 8192 and steady == 8192
+    assert free < 8192 and steady == 4096
