@@ -45,6 +45,7 @@ UNSETTLED = 3  # ... or this epoch has no checkpoint at the plan's level yet, or
 PERMANENT = 0
 HELD = 3
 DEPLOYMENT = 0x800  # blob: what this board runs (deploy.py)
+CRASH = 0x803  # blob: [boot number, text, crashes in a row] of a board (node.py)
 DECISION = 0x4000  # blob: + vertex: open decisions stored here
 
 
@@ -511,6 +512,7 @@ class Host:
         for m in messages:
             if self._may_say(sender, m):
                 self._handle(sender, m)
+        messages = m = None  # their room is for what follows
         self.pump()
 
     # Another host began a new life: everything it had not stored is gone.

@@ -103,14 +103,15 @@ class _Stream:
 
 
 class Log:
-    # reserve: see ensure_reserve. scratch_bytes: records up to this size are built without allocating.
+    # reserve: see ensure_reserve. scratch_bytes: records up to this size are built without allocating, in buf.
+    # Nothing is kept in it between two calls.
     def __init__(self, device, reserve=(), scratch_bytes=512):
         self._dev = device
         self._n = device.ioctl(4, 0)
         self._size = device.ioctl(5, 0)
         if self._size < 512 or not 5 <= self._n <= _SECTORS_MAX:
             raise LogError("a log needs 5 to 16383 sectors of at least 512 bytes")
-        self._buf = bytearray(min(max(scratch_bytes, 256), self._size))
+        self.buf = bytearray(min(max(scratch_bytes, 256), self._size))
         self._h = bytearray(_HEADER)
         self._reserve = reserve
         self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed
@@ -297,7 +298,7 @@ class Log:
 
     def _scratch(self, end):
         end = (end + 15) & ~15
-        return self._buf if end <= len(self._buf) else bytearray(end)
+        return self.buf if end <= len(self.buf) else bytearray(end)
 
     # Says that sectors are void or bad, and which is next.
     def _say(self, sectors, closing=0):
@@ -352,16 +353,16 @@ class Log:
     # An entry of the table that is being written.
     def _entry(self, kind, key, body):
         n = len(body)
-        if self._end + 4 + n > len(self._buf):
+        if self._end + 4 + n > len(self.buf):
             self._flush(0)
         i = self._end + 4
-        pack_into("<HH", self._buf, i - 4, kind << 12 | n, key)
-        self._buf[i : i + n] = body
+        pack_into("<HH", self.buf, i - 4, kind << 12 | n, key)
+        self.buf[i : i + n] = body
         self._end = i + n
 
     def _flush(self, last):
-        pack_into("<HH", self._buf, 4, _TABLE << 12 | self._end - 8, self._table_index | last)
-        self._emit(self._buf, self._end)
+        pack_into("<HH", self.buf, 4, _TABLE << 12 | self._end - 8, self._table_index | last)
+        self._emit(self.buf, self._end)
         self._table_index += 1
         self._end = 8
 
@@ -369,7 +370,7 @@ class Log:
         size = 26 + 2 * (len(self._out) + len(self._bad)) + 32 * len(self._streams) + 20 * len(self._blobs)
         for value in self._facts.values():
             size += 4 + len(value)
-        return (size + 24 * (size // (len(self._buf) - 212)) + 15) & ~15
+        return (size + 24 * (size // (len(self.buf) - 212)) + 15) & ~15
 
     def _limit(self):
         self._lim = self._size - _SLACK - 16 * len(self._streams)
@@ -396,7 +397,7 @@ class Log:
         return False
 
     def _is_blank(self, p):
-        buf = self._buf
+        buf = self.buf
         view = memoryview(buf)
         off = 0
         while off < self._size:
@@ -554,7 +555,7 @@ class Log:
     def _runs(self, p):
         seq = self._seq[p]
         last = {}
-        for kind, key, buf, i, end in self._items(p, _HEADER, self._buf):
+        for kind, key, buf, i, end in self._items(p, _HEADER, self.buf):
             if kind == _STREAM:
                 last[key] = unpack_from("<Q", buf, i)[0]
             elif kind <= _RUN_FAR:
@@ -585,7 +586,7 @@ class Log:
         try:
             for key in blobs:
                 b = self._blobs[key]
-                self._store(key, b[2], self._pieces(b, bytearray(len(self._buf))))
+                self._store(key, b[2], self._pieces(b, bytearray(len(self.buf))))
             for key, xi, n, body in self._runs(p):
                 self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
@@ -717,7 +718,7 @@ class Log:
     def _find(self, s, stream, xi, buf, p, off, base):
         seq = self._seq[p]
         last = {stream: base}
-        for kind, key, rec, i, end in self._items(p, off, self._buf):
+        for kind, key, rec, i, end in self._items(p, off, self.buf):
             if key != stream:
                 continue
             if kind == _STREAM:
@@ -818,7 +819,7 @@ class Log:
         self._store(key, sum([len(part) for part in data]), iter(data))
 
     def _store(self, key, size, parts):
-        buf = self._buf
+        buf = self.buf
         floor = 1 if self._busy else 3
         end = 8 + size
         whole = end <= len(buf) and end <= self._usable - 16
@@ -842,7 +843,7 @@ class Log:
         self._freed()
 
     def _store_chain(self, key, size, parts, floor):
-        buf = self._buf
+        buf = self.buf
         self._chain = chain = (self._chain + 1) & 0xFFFF
         self._hold = self._seq[self._p]
         try:
@@ -872,7 +873,7 @@ class Log:
             if not len(part):
                 part = memoryview(next(parts))
             n = min(end - i, len(part))
-            self._buf[i : i + n] = part[:n]
+            self.buf[i : i + n] = part[:n]
             part = part[n:]
             i += n
         self._part = part
@@ -924,7 +925,7 @@ class Log:
         b = self._blobs.get(key)
         done = 0
         if b and offset < b[2]:
-            for piece in self._pieces(b, self._buf):
+            for piece in self._pieces(b, self.buf):
                 if offset < len(piece):
                     n = min(len(piece) - offset, len(buf) - done)
                     buf[done : done + n] = piece[offset : offset + n]

@@ -94,7 +94,7 @@ def _replay(log, p, full):
     last = {}
     place = (-1,)
     blobs = log._blobs
-    for kind, key, buf, i, end in log._items(p, _HEADER, log._buf):
+    for kind, key, buf, i, end in log._items(p, _HEADER, log.buf):
         s = log._streams.get(key)
         here = (seq << 12) + (log._off >> 4)
         if kind <= _RUN_FAR:
@@ -192,7 +192,7 @@ def _rewrite(log, old, seq):
     log._begin(p, seq, 1)
     off = _HEADER
     while True:
-        buf = log._record(old, off, seal, log._buf)
+        buf = log._record(old, off, seal, log.buf)
         if buf is None:
             break
         if log._kind != _NOTE:

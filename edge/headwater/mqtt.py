@@ -18,33 +18,42 @@ import asyncio
 
 from .const import const
 from .machine import BOARD
+from .once import let_go
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)
 _SUBACK = const(0x90)
 _PINGRESP = const(0xD0)
+_HEAD = const(5)  # bytes of a packet before its parts, at most
 _OUT_MAX = const(12)  # packets that wait for the socket; more are dropped, and the frames in them sent again
 _OPEN_US = const(20000000)  # name, TCP, TLS, CONNACK and SUBACK take no longer
 _LASTED_US = const(10000000)  # a link that lasted so long was a good one: pauses begin anew
 _RETRY_MS = const(500)
-_REFUSED = ("", "protocol version", "client id", "broker not ready", "user or password", "not allowed")
 
 
-# A packet: its first byte, and what follows the length.
+# Write a packet to buf: its first byte, the length of the parts, and these. -> where it ends
+def put(buf, kind, *parts):
+    n = sum([len(part) for part in parts])
+    buf[0] = kind
+    at = 1
+    while n > 127:
+        buf[at] = n & 127 | 128
+        n >>= 7
+        at += 1
+    buf[at] = n
+    at += 1
+    for part in parts:
+        n = at + len(part)
+        buf[at:n] = part
+        at = n
+    return at
+
+
 def packet(kind, *parts):
     n = sum([len(part) for part in parts])
-    head = bytearray((kind,))
-    while n > 127:
-        head.append(n & 127 | 128)
-        n >>= 7
-    head.append(n)
-    at = len(head)
-    out = bytearray(at + sum([len(part) for part in parts]))
-    out[:at] = head
-    for part in parts:
-        out[at : at + len(part)] = part
-        at += len(part)
-    return out
+    buf = bytearray(2 + (n > 127) + (n > 16383) + n)
+    put(buf, kind, *parts)
+    return buf
 
 
 def text(s):
@@ -53,30 +62,14 @@ def text(s):
     return len(s).to_bytes(2, "big") + s
 
 
-def connect(name, keepalive_s, will, user, password):
-    flags = 6 | (0x80 if user else 0) | (0x40 if password else 0)  # clean; a will, of QoS 0
-    parts = [text("MQTT"), bytes((4, flags)), keepalive_s.to_bytes(2, "big"), text(name), text(will), b"\0\0"]
-    for s in (user, password):
-        if s:
-            parts.append(text(s))
-    return packet(0x10, *parts)
+# In one line.
+def why(e):
+    try:
+        from . import connecting
 
-
-# What mbedTLS says of a certificate -> what to look at.
-_CURES = (
-    ("expected CN", "look at broker.name"),
-    ("trusted CA", "look at broker.ca"),
-    ("expired", "the broker needs a new one"),
-)
-
-
-# In one line. What is raised again has its cure already.
-def _why(e):
-    s = str(e).strip().replace("\n", "; ") or type(e).__name__
-    for part, cure in _CURES:
-        if part in s and cure not in s:
-            s += ": " + cure
-    return s
+        return connecting.why(e)
+    except MemoryError:
+        return type(e).__name__
 
 
 # Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
@@ -97,7 +90,7 @@ class Packets:
     def room(self):
         n = self.end - self.pos
         if self.pos:
-            self.mem[:n] = bytes(self.mem[self.pos : self.end])
+            self.mem[:n] = self.mem[self.pos : self.end]
             self.pos = 0
             self.end = n
         return self.mem[n:]
@@ -139,8 +132,9 @@ class Client:
     # broker: host, port; may have name (in its certificate), user, password, keepalive_s, retry_s_max.
     # tls: an SSLContext or None. online(): awaited until there is a network.
     # take(sender, payload): a frame came; payload lies in the buffer.
-    # random() -> 64 bits. size: most bytes of a packet that is taken.
-    def __init__(self, site, name, broker, tls, online, take, random, size=640):
+    # random() -> 64 bits. size: most bytes of a packet that is taken. buf: where a packet is made that fits,
+    # for as long as a call takes; who gives it may use it in between.
+    def __init__(self, site, name, broker, tls, online, take, random, size=640, buf=b""):
         self.own = text("%s/%s/" % (site, name))[2:]
         self.site = site
         self.name = name
@@ -150,6 +144,7 @@ class Client:
         self.take = take
         self.random = random
         self.packets = Packets(size)
+        self.buf = memoryview(buf)
         self.half_us = broker.get("keepalive_s", 20) * 500000
         self.topics = {}
         self.out = []  # packets that wait for the socket
@@ -168,11 +163,17 @@ class Client:
         topic = self.topics.get(to)
         if topic is None:
             topic = self.topics[to] = text("%s/%s/%s" % (self.site, to, self.name))
-        if self.up and self._write(packet(_PUBLISH, topic, frame)):
+        if self.up and self._write(self._publish(topic, frame)):
             self.sent += 1
             return True
         self.dropped += 1
         return False
+
+    def _publish(self, topic, frame):
+        buf = self.buf
+        if _HEAD + len(topic) + len(frame) > len(buf):
+            return packet(_PUBLISH, topic, frame)
+        return buf[: put(buf, _PUBLISH, topic, frame)]
 
     # To be called a few times a second, with microseconds that never go back.
     def tick(self, now):
@@ -203,7 +204,7 @@ class Client:
                 if not self.bad:
                     self.ending = True
             except (OSError, ValueError) as e:
-                self.bad = _why(e)
+                self.bad = why(e)
                 if not self.up and ("reset" in self.bad.lower() or "closed" in self.bad):
                     self.bad += ": does broker.tls fit its port?"
             self.why = self.bad
@@ -238,7 +239,12 @@ class Client:
         await self.online()
         await self._open(b["host"], b["port"], b.get("name") or b["host"])
         will = "%s/s/%s" % (self.site, self.name)
-        await self._all(connect(self.name, self.half_us // 500000, will, b.get("user"), b.get("password")))
+        from .connecting import connect
+
+        data = connect(self.name, self.half_us // 500000, will, b.get("user"), b.get("password"))
+        connect = None
+        let_go("connecting")
+        await self._all(data)
         while not self.bad:
             n = await self._read(p.room())
             if not n:
@@ -269,7 +275,9 @@ class Client:
             self.take(sender, body[size:])
         elif kind == _CONNACK and n == 2 and not self.up:
             if body[1]:
-                raise OSError("refused by the broker: " + _REFUSED[min(body[1], 5)])
+                from . import connecting
+
+                raise OSError("refused by the broker: " + connecting.REFUSED[min(body[1], 5)])
             self._write(packet(0x82, b"\0\1", text(self.own + b"+"), b"\0"))
         elif kind == _SUBACK and n == 3:
             if body[2]:
@@ -294,13 +302,25 @@ class Client:
                 pass  # it was broken already
             self.s = None
 
+    # What cannot be written at once is copied; where there is no room for that behind others, it is dropped.
     def _write(self, data):
-        if len(self.out) >= _OUT_MAX or self.bad:
+        out = self.out
+        if len(out) >= _OUT_MAX or self.bad:
             return False
-        self.said = self.now
-        self.out.append(data)
-        self._push()
-        if self.out and not self.drain:
+        if out:
+            try:
+                out.append(bytes(data))
+            except MemoryError:
+                return False
+            self.said = self.now
+            self._push()
+        else:
+            self.said = self.now
+            out.append(data)
+            self._push()
+            if out:
+                out[0] = bytes(data)
+        if out and not self.drain:
             self.drain = asyncio.create_task(self._drain())
         return True
 
@@ -318,7 +338,7 @@ class Client:
                     out.pop(0)
                     self.off = 0
         except (OSError, ValueError) as e:
-            self.bad = _why(e)
+            self.bad = why(e)
             out.clear()
 
     async def _all(self, data):

@@ -29,20 +29,18 @@ import sys
 import time
 
 from . import pack, wire
-from .batch import RESTART, SENSOR, Batch
-from .clock import Clock, Ticks
+from .batch import RESTART, SENSOR
+from .clock import Ticks
 from .collection import STEADY_S, collect, collect_often
 from .const import const
-from .log import Log, LogError
+from .host import CRASH
 from .machine import BOARD
 from .once import let_go
-from .seal import OPENED, TAKEN, Peer, hmac
+from .seal import OPENED, TAKEN
 
 VERSION = "0.1.0"
 _TICK_US = const(250000)
 _SECOND_US = const(1000000)
-_CRASH = const(0x803)  # blob: [boot number, text, crashes in a row]
-_CRASHES_MAX = const(5)
 _GOOD_S = const(60)  # a life that lasted so long was a good one
 _STATUS_BYTES = const(480)
 _MARK_S_MAX = const(64)
@@ -89,123 +87,21 @@ class Node:
     # ---- the start
 
     def begin(self):
-        from . import deploy
-        from .secure import context
+        from . import beginning
 
-        config = self.config
-        with open(config["key"], "rb") as f:
-            self.key = f.read()
-        if len(self.key) != 32:
-            raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(self.key)))
-        # First of all: it needs the largest pieces.
-        tls = context(config["broker"]) if config["broker"]["tls"] else None
-        let_go("secure")
-        self._mount()
-        gc.collect()
-        store = self.store
-        found = self._fit(deploy)
-        if found:
-            self.deployed = found[0]
-        if found and found[1].vertices:
-            _, plan, me, keys = found
-            self.next, draining = deploy.waiting(store)
-            found = None
-            let_go("deploy")
-            gc.collect()
-            self._host(plan, me, keys)
-            self.boot = self.host.boot_number
-            self.writer = self.host.writer
-        else:
-            draining = False
-            data = store.get(1)
-            self.boot = (int.from_bytes(data, "little") if data else 0) + 1
-            store.put(1, self.boot.to_bytes(4, "little"))
-            self.writer = wire.Writer(512)
-        key = hmac(self.key, b"headwater site")
-        self.peer = Peer(key, 1, store.log_number, self.boot, 0, bytes(8), self.board.random)
-        if draining:
-            self.drain(True)
-        self._client(tls)
+        beginning.begin(self)
+        beginning = None
+        let_go("beginning")
 
-    # The link comes last: starting a process takes more of the heap for a moment than running it.
-    def _client(self, tls):
-        from .mqtt import Client
-
-        config = self.config
-        broker = config["broker"]
-        if not broker["user"] and not broker["cert"]:
-            broker["user"] = self.name
-        size = 512 + 2 * (len(config["site"]) + len(self.name)) + 48
-        board = self.board
-        self.client = Client(
-            config["site"], self.name, broker, tls, board.online, self.take, board.random, size
-        )
-
-    def _mount(self):
-        flash = self.board.flash
-        self.store = Log(flash)
-        try:
-            self.store.mount()
-        except LogError as e:
-            head = bytearray(32)
-            blank = True
-            for p in range(flash.ioctl(4, 0)):
-                flash.readblocks(p, head, 0)
-                blank = blank and head == b"\xff" * 32
-            Log.format(flash, self.board.random())
-            self.store = Log(flash)
-            self.store.mount()
-            # The first floor: without it time would begin in 1970, and leap at the first exchange.
-            self.store.put(2, (self.config["issued"] * _SECOND_US).to_bytes(8, "little"))
-            if not blank:
-                self._note(0, "the flash held something else, or was damaged; it was formatted: %s" % e, 0)
-        data = self.store.get_blob(_CRASH)
-        if data:
-            self.crash = pack.loads(data)
-
-    def _note(self, boot, text, row):
+    def note(self, boot, text, row):
         self.crash = [boot, text[:120], row]
-        self.store.put_blob(_CRASH, pack.dumps(self.crash))
+        self.store.put_blob(CRASH, pack.dumps(self.crash))
 
     # Former crashes do not count any more.
     def forgive(self):
         self.failed = None
         if self.crash and self.crash[2]:
-            self._note(self.crash[0], self.crash[1], 0)
-
-    # The deployment to run, or None.
-    def _fit(self, deploy):
-        try:
-            found = deploy.load(self.store, self.key, self.name, self.board.random)
-        except ValueError as e:
-            self._note(0, str(e), 0)  # of another version of this program: another one can be deployed
-            return None
-        if found and found[1].vertices and self.crash and self.crash[2] >= _CRASHES_MAX:
-            self.failed = found[0]
-            return None
-        return found
-
-    def _host(self, plan, me, keys):
-        from .host import Host
-
-        config = self.config
-        host = Host(plan, me, self.store, keys, Clock(), self.send, self.board.random, None, config["mtu"])
-        self.host = host
-        host.clock.still_us += config["sleep_s"] * _SECOND_US  # it may wake before it said
-        host.start(self.mono())
-        for v in plan.vertices:
-            if not v.kind and v.hosts[0] == me:
-                n = max(1, min(plan.batch, v.rate_mhz * plan.batch_ms // 1000000))
-                settings = config["sensors"].get(v.name)
-                if not settings or settings["driver"] not in self.board.drivers:
-                    raise ValueError("source %s: no driver for it in the configuration" % v.name)
-                try:
-                    driver = self.board.drivers[settings["driver"]](settings, v.outs[0], v.rate_mhz, n)
-                except (OSError, ValueError, KeyError) as e:
-                    raise ValueError("source %s, driver %s: %s" % (v.name, settings["driver"], e))
-                every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else _TICK_US // 2
-                batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
-                self.sensors.append(Sensor(v.index, driver, batch, every_us))
+            self.note(self.crash[0], self.crash[1], 0)
 
     # ---- the life
 
@@ -403,11 +299,19 @@ class Node:
             "up": up_s,
             "version": VERSION,
         }
-        data = pack.dumps(status)
-        if len(data) > _STATUS_BYTES:
+        # In the buffer of the log: there is not always room for as many bytes in one piece.
+        buf = self.store.buf
+        while True:
+            try:
+                n = pack.dump_into(buf, status)
+            except IndexError:
+                n = len(buf) + 1
+            if n <= _STATUS_BYTES or "backlog" not in status:
+                break
             del status["backlog"]
-            data = pack.dumps(status)
-        self.say(wire.STATUS, data)
+        status = None  # its room is for what follows
+        if n <= len(buf):
+            self.say(wire.STATUS, memoryview(buf)[:n])
 
     def _line(self, up_s):
         c = self.client
@@ -456,7 +360,7 @@ def _crashed(node, e):
         sys.print_exception(e)
     node.board.say("%s crashed: %s" % (node.name, text))
     try:
-        node._note(getattr(node, "boot", 0), text, row)
+        node.note(getattr(node, "boot", 0), text, row)
     except Exception as e:
         node.board.say("%s: and the flash does not take it: %s" % (node.name, e))
     time.sleep(min(row, 20) * 0.2)  # the flash wears, and somebody may want to read

@@ -1,6 +1,7 @@
 # Packets of MQTT 3.1.1: written to the byte, read from pieces of any size, refused without a fall.
 
-from headwater.mqtt import Client, Packets, connect, packet, text
+from headwater.connecting import connect
+from headwater.mqtt import Client, Packets, packet, text
 
 
 def fed(p, data, step):
@@ -162,3 +163,44 @@ def test_write_that_was_not_taken_whole_goes_on_where_it_stopped():
         c._push()
     whole = b"".join([s for i, s in enumerate(seen) if (i + 1) % 3])
     assert whole == packet(0x30, text("hw/g/chest"), b"abc") + packet(0x30, text("hw/g/chest"), b"d")
+
+
+def test_what_waits_for_the_socket_outlives_the_buffer_it_was_made_in():
+    buf = bytearray(40)
+    c = Client("hw", "chest", {}, None, None, None, lambda: 7, 640, buf)
+    c.up = True
+    c.drain = True
+    free = [3]
+
+    def put(mem):
+        n = min(free[0], len(mem))
+        free[0] -= n
+        seen.extend(mem[:n])
+        return n
+
+    seen = bytearray()
+    c._put = put
+    frames = (b"abc", b"d", bytes(range(30)), b"e")
+    for frame in frames:
+        assert c.send("g", frame)
+    for i in range(len(buf)):
+        buf[i] = 0
+    free[0] = 1000
+    c._push()
+    topic = text("hw/g/chest")
+    assert seen == b"".join([bytes(packet(0x30, topic, frame)) for frame in frames])
+
+
+def test_frame_that_fits_takes_no_room_of_its_own():
+    buf = bytearray(40)
+    c = Client("hw", "chest", {}, None, None, None, lambda: 7, 640, buf)
+    c.up = True
+    seen = []
+
+    def put(mem):
+        seen.append(bytes(mem) == bytes(buf[: len(mem)]))
+        return len(mem)
+
+    c._put = put
+    assert c.send("g", b"abc") and c.send("g", bytes(range(30))) and c.send("g", b"d")
+    assert seen == [True, False, True] and c.out == []

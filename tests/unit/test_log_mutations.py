@@ -105,7 +105,7 @@ class AppendsBehindDoubt(Log):
         log._header(old)
         log._seed = seal = log._seal
         off = 32
-        while log._record(old, off, seal, log._buf) is not None:
+        while log._record(old, off, seal, log.buf) is not None:
             off += log._total
         log._p = old
         log._pos = off

@@ -28,9 +28,17 @@ PARTS = (
 
 # What most boards load besides, for long or for a moment.
 OFTEN = (
-    "node mqtt secure mounting starting restoring wiring planread packread checkpoint_file arriving once "
+    "node beginning mqtt connecting secure mounting starting restoring wiring planread packread checkpoint_file arriving once "
     "operators/__init__ settings".split()
 )
+
+# What gateways, simulations and tools call, and nothing on a board.
+ELSEWHERE = {
+    "clock": "allow standstill_us",
+    "host": "configure close reopen _config learning",
+    "log": "cycles",
+    "seal": "pair_key use_plan",
+}
 
 SMALL = 1 << 30
 TEXTS = "_TEXTS"
@@ -205,6 +213,17 @@ def _error_texts(tree: ast.Module) -> Iterator[ast.Constant]:
                     yield inner
 
 
+def _without(text: str, names: list[str]) -> str:
+    """A module without these functions; no line moves."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and node.name in names:
+            assert node.end_lineno is not None
+            for k in range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno + 1):
+                lines[k - 1] = ""
+    return "\n".join(lines)
+
+
 def _globals(part: Part) -> _Globals:
     visitor = _Globals()
     visitor.modules = set(part.modules)
@@ -215,9 +234,16 @@ def _globals(part: Part) -> _Globals:
 class Linked:
     """The core of these modules (path inside the package's folder without .py -> source)."""
 
-    def __init__(self, sources: Mapping[str, str], kept: Iterable[str] = ()) -> None:
-        """`kept`: names by which something outside knows what is in these modules."""
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        kept: Iterable[str] = (),
+        elsewhere: Mapping[str, str] = ELSEWHERE,
+    ) -> None:
+        """`kept`: names by which something outside knows what is in these modules. `elsewhere`: functions of
+        parts that are left out."""
         self.sources = sources
+        self.elsewhere = elsewhere
         self.parts: dict[str, Part] = {}
         for name in PARTS:
             self._take(name)
@@ -312,7 +338,7 @@ class Linked:
     def _take(self, name: str) -> None:
         """Take in a part, behind all that it needs to begin."""
         if name not in self.parts:
-            part = self._read(name, self.sources[name])
+            part = self._read(name, _without(self.sources[name], self.elsewhere.get(name, "").split()))
             for other in [*(key[0] for key in part.taken.values()), *part.modules]:
                 self._take(other)
             self.parts[name] = part

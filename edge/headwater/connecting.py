@@ -1,0 +1,34 @@
+# How a link to the broker opens, and why it does not. It is in RAM only then.
+
+from .mqtt import packet, text
+
+# What CONNACK says.
+REFUSED = ("", "protocol version", "client id", "broker not ready", "user or password", "not allowed")
+
+
+def connect(name, keepalive_s, will, user, password):
+    flags = 6 | (0x80 if user else 0) | (0x40 if password else 0)  # clean; a will, of QoS 0
+    parts = [text("MQTT"), bytes((4, flags)), keepalive_s.to_bytes(2, "big"), text(name), text(will), b"\0\0"]
+    for s in (user, password):
+        if s:
+            parts.append(text(s))
+    return packet(0x10, *parts)
+
+
+# What mbedTLS says of a certificate -> what to look at.
+_CURES = (
+    ("expected CN", "look at broker.name"),
+    ("trusted CA", "look at broker.ca"),
+    ("expired", "the broker needs a new one"),
+)
+
+
+# In one line.
+def why(e):
+    s = str(e).strip().replace("\n", "; ") or type(e).__name__
+    for part, cure in _CURES:
+        if part in s:
+            s += ": " + cure
+    return s
+
+
