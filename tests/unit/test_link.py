@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -17,24 +18,34 @@ BOARD_TESTS = house.ROOT / "tests" / "micropython"
 FILES = ("block", "clock", "expr", "log", "operator_vectors", "operators", "pack", "plan", "seal", "wire")
 
 
-def linked(**texts: str) -> link.Linked:
-    """The core, with these texts in place of some of its parts."""
-    sources = {
+def sources() -> dict[str, str]:
+    return {
         inside.removeprefix("headwater/").removesuffix(".py"): path.read_text()
         for inside, path in micropython.modules(False).items()
     }
-    return link.Linked({**sources, **texts})
+
+
+def linked(**texts: str) -> link.Linked:
+    """The core, with these texts in place of some of its parts."""
+    return link.Linked({**sources(), **texts})
+
+
+@functools.cache
+def whole() -> link.Linked:
+    """A board's modules, and the functions that only others need."""
+    return link.Linked(sources(), (), {})
 
 
 @pytest.fixture(scope="module")
 def image() -> Path:
     """A board's image with what tests need beside it."""
     tests = {
-        inside: micropython.linked().satellite(path.read_text(), inside[len("headwater/") : -len(".py")])
+        inside: whole().satellite(path.read_text(), inside[len("headwater/") : -len(".py")])
         for inside, path in micropython.modules(True).items()
         if inside not in micropython.modules(False)
     }
-    return micropython.build({**micropython.board_files(), **tests})
+    files = {"headwater/%s.py" % name: text for name, text in whole().files().items()}
+    return micropython.build({**files, **tests})
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -43,10 +54,25 @@ def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) 
     names = [n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)]
     entries = [n for n in names if n.startswith("test_")]
     script = "import gc, promises\n" + "".join("promises.%s()\ngc.collect()\n" % n for n in entries)
-    promises = micropython.linked().satellite(path.read_text())
+    promises = whole().satellite(path.read_text())
     extra = micropython.build({"script.py": script, "promises.py": promises})
     done = micropython.start((image, extra), "script", heap="512k")
-    assert done.returncode == 0, micropython.linked().told(done.stdout + done.stderr)
+    assert done.returncode == 0, whole().told(done.stdout + done.stderr)
+
+
+def test_functions_that_boards_do_not_need_are_left_out() -> None:
+    """Each of them is there to be left out, and no module of a board names it, where its name is no other's."""
+    texts = sources()
+    core = linked().text
+    for part, names in link.ELSEWHERE.items():
+        for name in names.split():
+            defined = re.search(r"^( *)def %s\(.*\n" % name, texts[part], re.M)
+            assert defined, (part, name)
+            assert core.count(defined[0]) < whole().text.count(defined[0]), (part, name)
+    trees = [ast.parse(link._without(text, link.ELSEWHERE.get(n, "").split())) for n, text in texts.items()]
+    said = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    others = {"close", "configure"}  # of files and operators
+    assert not said & set(" ".join(link.ELSEWHERE.values()).split()) - others
 
 
 def test_every_line_of_the_core_is_told_back() -> None:
