@@ -23,12 +23,10 @@ _CURES = (
 )
 
 
-# In one line.
+# In one line. What is raised again has its cure already.
 def why(e):
     s = str(e).strip().replace("\n", "; ") or type(e).__name__
     for part, cure in _CURES:
-        if part in s:
+        if part in s and cure not in s:
             s += ": " + cure
     return s
-
-

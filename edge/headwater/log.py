@@ -103,7 +103,7 @@ class _Stream:
 
 
 class Log:
-    # reserve: see ensure_reserve. scratch_bytes: records up to this size are built without allocating, in buf.
+    # reserve: see ensure_reserve. scratch_bytes: records up to this size are built in buf, not allocated.
     # Nothing is kept in it between two calls.
     def __init__(self, device, reserve=(), scratch_bytes=512):
         self._dev = device

@@ -61,7 +61,7 @@ def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) 
 
 
 def test_functions_that_boards_do_not_need_are_left_out() -> None:
-    """Each of them is there to be left out, and no module of a board names it, where its name is no other's."""
+    """Each of them is there to be left out, and no module of a board names it."""
     texts = sources()
     core = linked().text
     for part, names in link.ELSEWHERE.items():

@@ -28,8 +28,8 @@ PARTS = (
 
 # What most boards load besides, for long or for a moment.
 OFTEN = (
-    "node beginning mqtt connecting secure mounting starting restoring wiring planread packread checkpoint_file arriving once "
-    "operators/__init__ settings".split()
+    "node beginning mqtt connecting secure mounting starting restoring wiring planread packread "
+    "checkpoint_file arriving once operators/__init__ settings".split()
 )
 
 # What gateways, simulations and tools call, and nothing on a board.
