@@ -18,6 +18,10 @@ FIELDS = ("name", "value", "unit", "bar", "ok")
 QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 # Arguments of a small load; words that the names of its measures must begin with.
 SMALL = {
+    "attack": (
+        "--frames 60 --rounds 2",
+        ("garbage: refused", "flood: CPU", "refused: seal", "memory grown", "log grown", "entries lost"),
+    ),
     "flash": ("--hours 1 --sweep part", ("programmed per", "mount, full", "sweep: cuts")),
     "gateway": (
         "--rounds 1 --frames 40 --large 10 --boards 4 --latencies 3",
@@ -48,7 +52,8 @@ SMALL = {
 # What holds on any load and any machine.
 HOLDS = (
     "SP1 in 64 KiB", "bytes on the air", "checkpoint bytes", "entries", "erases within", "head of a block",
-    "programmed per packed", "results missing", "rows lost or twice", "sweep: wrong",
+    "programmed per packed", "refused: ", "results missing", "rows lost or twice",
+    "series of metrics", "sweep: wrong",
 )  # fmt: skip
 
 

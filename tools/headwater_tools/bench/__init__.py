@@ -7,6 +7,7 @@ run(args, say) -> [Measure]   measure; `say` prints a line on the way
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,12 @@ def at_least(name: str, value: float, unit: str, bar: float) -> Measure:
 
 def at_most(name: str, value: float, unit: str, bar: float) -> Measure:
     return Measure(name, value, unit, bar, value <= bar)
+
+
+def rss_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    with open("/proc/%d/statm" % pid) as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 def table(bench: str, measures: Sequence[Measure]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import functools
 import json
 import os
 import random
@@ -22,9 +23,9 @@ from typing import Any
 from headwater.cutflash import KINDS
 from headwater.process import Average, Process
 
-from .. import Trouble, board_sensors, house
+from .. import Trouble, board_sensors, house, landed
 from ..light_board import LightBoard
-from . import Measure, at_most
+from . import Measure, at_most, rss_mib
 
 SUMMARY = "fifty boards on one gateway for ten minutes, with power cuts: nothing lost, memory flat"
 
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
             _deploy(site, names)
             soak = Soak(site, boards, args, say)
             asyncio.run(soak.play())
-            return soak.measures(_rows(Path(folder) / "landing"))
+            return soak.measures(landed.rows(Path(folder) / "landing"))
         finally:
             os.chdir(here)
             site.close()
@@ -176,7 +177,7 @@ class Soak:
         while time.monotonic() < end:
             await asyncio.sleep(1)
             self.site.gateway.must_run()
-            self.rss.append(_rss_mb(self.site.gateway._process.pid))
+            self.rss.append(rss_mib(self.site.gateway._process.pid))
             for name, board in self.boards.items():
                 if board.failed:
                     raise Trouble("board %s failed: %r" % (name, board.failed))
@@ -191,53 +192,24 @@ class Soak:
                 raise Trouble(why)
             await asyncio.sleep(0.1)
 
-    def measures(self, rows: dict[str, list[tuple[int, int, int | None]]]) -> list[Measure]:
-        accepted = lost = divergent = duplicates = missing = 0
-        for name in self.boards:
-            found: dict[tuple[int, int], int | None] = {}
-            for inc, xi, value in rows.get("soak/" + name, []):
-                duplicates += (inc, xi) in found
-                found[(inc, xi)] = value
-            for a in self.boards[name].accepted():
-                for i in range(a.n):
-                    accepted += 1
-                    arrived = found.get((a.incarnation, a.xi + i))
-                    lost += arrived is None
-                    expected = board_sensors.wave(a.first + i, 0, int(name[1:]))
-                    divergent += arrived is not None and arrived != expected
+    def measures(self, rows: dict[str, list[landed.Row]]) -> list[Measure]:
+        found = landed.Landed()
+        missing = twice = 0
+        for name, board in self.boards.items():
+            value = functools.partial(board_sensors.wave, k=0, seed=int(name[1:]))
+            found.add(rows.get("soak/" + name, []), board.accepted(), value)
             means = [xi for _, xi, _ in rows.get("mean/" + name, [])]
-            duplicates += len(means) - len(set(means))
+            twice += len(means) - len(set(means))
             missing += max(means, default=0) - len(set(means))
         half = self.rss[len(self.rss) // 2 :]
         growth = max(half) / max(half[0], 1)
         return [
-            Measure("entries accepted", accepted, "", "some", accepted > 0),
+            Measure("entries accepted", found.accepted, "", "some", found.accepted > 0),
             Measure("power cuts", self.cuts, "", "some", self.cuts > 0),
-            at_most("entries lost", lost, "", 0),
-            at_most("entries twice", duplicates, "", 0),
-            at_most("entries that differ", divergent, "", 0),
+            at_most("entries lost", found.lost, "", 0),
+            at_most("entries twice", found.twice + twice, "", 0),
+            at_most("entries that differ", found.divergent, "", 0),
             at_most("results missing", missing, "", 0),
             at_most("resident memory of the gateway", round(max(self.rss), 1), "MiB", RSS_MAX_MB),
             at_most("its growth in the second half", round(growth, 3), "times", GROWTH_MAX),
         ]
-
-
-def _rss_mb(pid: int) -> float:
-    with open("/proc/%d/statm" % pid) as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
-
-
-def _rows(landing: Path) -> dict[str, list[tuple[int, int, int | None]]]:
-    """All rows of all segments, by stream: (incarnation, xi, first field; None for a hole)."""
-    import pyarrow.parquet as pq
-
-    out: dict[str, list[tuple[int, int, int | None]]] = {}
-    for path in landing.glob("*.parquet"):
-        file = pq.ParquetFile(path)
-        said = json.loads(file.schema_arrow.metadata[b"headwater"])
-        inc = int(said["incarnation"], 16)
-        rows = out.setdefault(said["stream"], [])
-        columns = file.read(["xi", "ints"]).to_pydict()
-        rows += [(inc, xi, ints[0]) for xi, ints in zip(columns["xi"], columns["ints"], strict=True)]
-        rows += [(inc, xi, None) for gap in said["gaps"] for xi in range(gap[0], gap[1] + 1)]
-    return out

@@ -1,10 +1,12 @@
-"""`hw crash`: kill -9 of the sink at each of its steps, and what the lake is like afterwards."""
+"""`hw crash`: kill -9 of the sink at each of its steps, or of the gateway at any moment, and what is in the
+lake afterwards."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
 import json
+import shutil
 import statistics
 import tempfile
 import time
@@ -16,7 +18,11 @@ from .. import Trouble, house
 if TYPE_CHECKING:
     from ..crash import Row
 
-SUMMARY = "kill the sink at every step and at any time, with segments arriving, and judge the lake"
+SUMMARY = "kill the sink at every step, or the gateway at any moment, with boards sending, and judge the lake"
+
+SINK, GATEWAY = "sink", "gateway"
+SINK_KILLS = 3
+GATEWAY_KILLS = 100
 
 COLUMNS = (
     ("crash point", lambda r: r.point),
@@ -37,17 +43,65 @@ COLUMNS = (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--point", action="append", metavar="P", help="only this one; may be given again")
-    parser.add_argument("--kills", type=int, default=3, metavar="N", help="kills at each point (3)")
-    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of what is sent and when")
+    parser.add_argument(
+        "what", nargs="?", choices=(SINK, GATEWAY), default=SINK, metavar="sink|gateway", help="(sink)"
+    )
+    parser.add_argument(
+        "--point", action="append", metavar="P", help="sink: only this one; may be given again"
+    )
+    parser.add_argument(
+        "--kills",
+        type=int,
+        metavar="N",
+        help="sink: kills at each point (%d); gateway: kills in all (%d)" % (SINK_KILLS, GATEWAY_KILLS),
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="S", help="of what is sent and when (1)")
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="a table that grows: points that have their kills in it are left out, results are added",
+        help="sink: a table that grows: points that have their kills in it are left out, results are added",
     )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if args.kills is None:
+        args.kills = GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
+    if args.kills < 1:
+        raise Trouble("--kills %d: give at least 1" % args.kills)
+    if args.what == SINK:
+        return _sink(args)
+    for name in ("point", "report"):
+        if getattr(args, name) is not None:
+            raise Trouble("--%s belongs to `hw crash sink`: leave it away" % name)
+    return _gateway(args)
+
+
+def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("gateway")
+    house.ensure("lake")
+    house.jars()
+    house.mosquitto()
+    from ..gateway_crash import GatewayCrash, page
+
+    folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
+    crash = GatewayCrash(folder, args.seed, _say)
+    right = False
+    try:
+        ending = crash.run(args.kills)
+        wrong = ending.wrong()
+        right = not wrong
+        print("\n".join(page(ending)))
+        print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+    finally:
+        crash.close()
+        if right:
+            shutil.rmtree(folder)
+        else:
+            _say("database, segments, lake and logs are left in %s" % folder)
+    return (0 if right else 1), {**dataclasses.asdict(ending), "wrong": wrong}
+
+
+def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("lake")
     from ..crash import ALL, Crash, Row
 
@@ -55,8 +109,6 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     for point in chosen:
         if point not in ALL:
             raise Trouble("no crash point '%s': there are %s" % (point, ", ".join(ALL)))
-    if args.kills < 1:
-        raise Trouble("--kills %d: give at least 1" % args.kills)
     rows = _load(args.report)
     began = time.monotonic()
     for point in chosen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,18 @@ class Site:
     def deployed(self) -> bool:
         state = self.state()
         return state is not None and all(board["plan"] == "runs" for board in state["boards"].values())
+
+    def stop_sensors(self) -> None:
+        """No more samples from now on: power goes at every board, and comes back. A batch that was sealed at
+        that moment is in no ledger."""
+        for board in self.boards.values():
+            board.kill()
+            path = board.folder / "config.json"
+            config = json.loads(path.read_text())
+            for sensor in config["sensors"].values():
+                sensor["until_us"] = time.time_ns() // 1000
+            path.write_text(json.dumps(config))
+            board.start()
 
     def close(self) -> None:
         """End everything that was started."""
