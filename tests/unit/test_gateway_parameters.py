@@ -43,7 +43,7 @@ def host(tmp_path: Path) -> Any:
         plan, 0, db.space("green", plan.hash), {0: b"", 1: bytes(32)}, Clock(), lambda to, frame: None,
         lambda: next(nonce), Outbox(Ends(db), plan), 512,
     )  # fmt: skip
-    made.start(1, 1)
+    made.start(1)
     yield made
     db.close()
 
