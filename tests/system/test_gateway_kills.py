@@ -1,12 +1,15 @@
-"""`hw crash gateway`, short: a gateway that is killed at random moments, with three boards and the sink."""
+"""`hw crash gateway`, short: a gateway that is killed at random moments, with three boards and the sink; and
+one that breaks its promise, which the judge must see."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
-from headwater_tools import house
+import pytest
+from headwater_tools import gateway_crash, house
 
 NONE = ("lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
 
@@ -23,3 +26,29 @@ def test_nothing_is_lost_or_twice_wherever_the_gateway_is_killed() -> None:
     assert answer["deployments"] + answer["rollbacks"] + answer["put_off"] == 3
     assert answer["accepted"] > 0 and answer["results"] >= answer["delivered"] >= answer["accepted"]
     assert abs(answer["ahead_s"]) <= 10 and answer["wrong"] == []
+
+
+# A gateway that calls an element durable before it is.
+HASTY = """
+from headwater_gateway import __main__ as gateway
+from headwater_gateway.store import Database, Outbox
+Database.after_commit = lambda self, action: action()
+Outbox.durable = lambda self, edge, inc: self.end(edge, inc).taken if self._begun(edge, inc) else 0
+gateway.main()
+"""
+
+
+def test_a_gateway_that_acknowledges_too_early_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.ensure("lake")
+    monkeypatch.setattr(gateway_crash, "SETTLE_S", 60.0)
+    crash = gateway_crash.GatewayCrash(tmp_path / "site", 3, print)
+    (tmp_path / "hasty.py").write_text(HASTY)
+    crash.site.file.write_text(crash.site.file.read_text() + "[store]\ncommit_ms = 1000\n")
+    crash.site.gateway.command = [sys.executable, str(tmp_path / "hasty.py"), str(crash.site.file)]
+    try:
+        ending = crash.run(8)
+    finally:
+        crash.close()
+    assert ending.lost > 0 and any(text.endswith(" lost") for text in ending.wrong())
