@@ -81,6 +81,8 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("lake")
     house.jars()
     house.mosquitto()
+    import headwater_gateway
+
     from ..gateway_crash import GatewayCrash, page
 
     folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
@@ -92,6 +94,8 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         right = not wrong
         print("\n".join(page(ending)))
         print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+    except headwater_gateway.Trouble as trouble:
+        raise Trouble(str(trouble))
     finally:
         crash.close()
         if right:
