@@ -72,8 +72,8 @@ def test_what_does_not_check_is_no_link_and_the_reason_is_on_the_console(site: S
     for board in site.boards:
         board.start()
     strange.wait_for("no link (The certificate is not correctly signed by the trusted CA: look at broker.ca)")
-    name = "no link (The certificate Common Name (CN) does not match with the expected CN: look at broker.name)"
-    elsewhere.wait_for(name)
+    name = "no link (The certificate Common Name (CN) does not match with the expected CN: "
+    elsewhere.wait_for(name + "look at broker.name)")
     password.wait_for("no link (refused by the broker: not allowed)")
     assert not site.gateway.status
     assert all(board.starts == 1 for board in site.boards)
