@@ -62,6 +62,13 @@ class Site:
         self.boards: dict[str, VirtualBoard] = {}
         self.log = folder / "gateway.log"
 
+    def move(self, folder: Path) -> None:
+        """The site is in another folder from now on: it was restored there."""
+        self.folder = folder
+        self.config_file = folder / "gateway.toml"
+        self.config = read(self.config_file)
+        self.log = folder / "gateway.log"
+
     # ---- parts
 
     def start_broker(self) -> None:

@@ -40,14 +40,16 @@ def mono_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def until(what: Callable[[], Any], timeout_s: float = 30, why: str = "") -> Any:
+def until(what: Callable[[], Any], timeout_s: float = 30, why: str | Callable[[], str] = "") -> Any:
     """Wait until `what` is true; what it gave."""
     end = time.monotonic() + timeout_s
     while True:
         found = what()
         if found:
             return found
-        assert time.monotonic() < end, why or "it did not happen in %g s" % timeout_s
+        if time.monotonic() > end:
+            said = why() if callable(why) else why
+            raise AssertionError(said or "it did not happen in %g s" % timeout_s)
         time.sleep(0.02)
 
 

@@ -317,6 +317,11 @@ class OutPort:
         for g in r.gaps:
             if g[0] <= nxt <= g[1]:
                 r.cur.xi = r.got = g[0] - 1
+        if r.edge.dst == OUTSIDE and r.got < r.safe:
+            # A gateway that lost its database lost what it had acknowledged. What is still here, or is made
+            # again after a restart, is kept for it.
+            r.safe = max(r.got, self.ring.first)
+            self.trim_to = min(self.trim_to, r.safe)
 
     # An acknowledgement for edge r; False where it is refused.
     def on_safe(self, r, epoch, xi, name, holders, load):

@@ -278,3 +278,100 @@ def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
     until(lambda: site.stream("one/other")["durable"] >= before + 50, 60, site.consoles())
     deploy(site, TWO, 4)
     runs(site, 3)
+
+
+GATED = """
+from headwater.process import Affine, Decimate, Process
+p = Process("one", checkpoints="ecoc", every=50, batch=25)
+accel = p.source("accel", "x:i16 y:i16", rate_hz=50, on="wrist")
+p.lake("one/accel", accel)
+p.lake("one/scaled", (accel >> Affine(num=%d)).on("wrist", backup=["gateway"]))
+p.lake("one/mean", (accel >> Decimate(k=10)).on("gateway", backup=["wrist"]))
+"""
+
+
+def shown(site: Site) -> dict[str, list[int]]:
+    """Numbers of the changes of each operator: asked for, and given their place."""
+    return {v["name"]: v["changes"] for v in process(site).get("vertices", ()) if v["kind"] != "source"}
+
+
+def told(site: Site) -> str:
+    return "%s\n%s" % (json.dumps(site.state(), indent=1), site.consoles())
+
+
+def test_an_old_backup_goes_on_where_boards_and_lake_are(site: Site, tmp_path: Path) -> None:
+    """The backup is made while the gateway runs; after it come entries, a change of a parameter, another
+    version of the process, and the loss of the gateway's disk. Nothing is lost but what only that disk had,
+    and that is told; nothing comes twice, and no number is given again."""
+    site.start_broker()
+    site.start_gateway()
+    wrist = board(site, "wrist", "accel")
+    wrist.start()
+    deploy(site, GATED, 2)
+    until(lambda: site.stream("one/mean")["durable"] >= 20, 90, lambda: told(site))
+    archive = tmp_path / "backup"
+    done = site.command("gateway", "backup", ".", str(archive))
+    assert done.returncode == 0 and "boards wrist; processes one" in done.stdout, done.stdout + done.stderr
+    at_backup = site.stream("one/accel")["durable"]
+
+    assert site.command("deploy", "--set", "affine.num=5").returncode == 0
+    until(lambda: shown(site)["affine"][1] >= 1, 90, lambda: told(site))
+    deploy(site, GATED, 3)
+    runs(site, 2)
+    for name in ("one/scaled", "one/mean"):  # of this version
+        until(lambda name=name: site.stream(name).get("incarnation") == process(site)["hash"], 90)  # type: ignore[misc]
+    assert site.command("deploy", "--set", "affine.num=7").returncode == 0
+    until(lambda: shown(site)["affine"][1] >= 1, 90, lambda: told(site))
+    until(lambda: site.stream("one/scaled")["durable"] >= 100, 90, lambda: told(site))
+    until(lambda: site.stream("one/mean")["durable"] >= 20, 90, lambda: told(site))
+    in_lake = {name: site.stream(name)["cut"] for name in ("one/accel", "one/scaled", "one/mean")}
+    acknowledge(site, in_lake)
+    incarnations = {site.stream(name)["incarnation"] for name in in_lake}
+    until(lambda: site.stream("one/accel")["acked"] >= in_lake["one/accel"])
+    site.kill_gateway(signal.SIGKILL)
+    site.stop_broker()
+    at_loss = wrist.accepted()[-1].xi + 25
+    assert at_backup < in_lake["one/accel"] < at_loss
+
+    # The disk is gone; landing zone and lake are elsewhere.
+    new = tmp_path / "new"
+    done = site.command("gateway", "restore", str(archive), str(new))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("landing", "lake"):
+        (site.folder / name).rename(new / name)
+    site.folder.rename(tmp_path / "gone")
+    wrist.kill()
+    wrist.folder = tmp_path / "gone" / "virtual" / "wrist"
+    wrist.ledger = wrist.folder / wrist.ledger.name
+    wrist.start()
+    site.move(new)
+    site.start_broker()
+    site.start_gateway()
+    runs(site, 2)
+    assert {site.stream(name)["incarnation"] for name in in_lake} == incarnations
+    last = wrist.accepted()[-1].xi
+    assert last > at_loss - 50
+    until(lambda: site.stream("one/accel")["cut"] >= last, 120, lambda: told(site))
+    until(lambda: site.stream("one/scaled")["cut"] > in_lake["one/scaled"] + 100, 120, lambda: told(site))
+    until(lambda: site.stream("one/mean")["cut"] > in_lake["one/mean"] + 10, 120, lambda: told(site))
+
+    # Every accepted entry is in the lake, in a segment, or in the gap of what only the lost disk had.
+    for name, high in in_lake.items():
+        numbering = judged(site, name)
+        known = {xi for first, end in numbering.known for xi in range(first, end + 1)}
+        gaps = {xi for first, end in numbering.gaps for xi in range(first, end + 1)} - known
+        end = last if name == "one/accel" else max(known)
+        assert known | gaps | set(range(1, high + 1)) >= set(range(1, end + 1)), name
+        assert all(high < xi <= at_loss for xi in gaps), name
+        assert name == "one/accel" or len(gaps) < 100  # what was not cut yet, and nothing made since
+
+    # The change of before the loss holds, and the next one gets another number.
+    until(lambda: shown(site)["affine"] == [1, 1], 90, lambda: told(site))
+    assert site.command("deploy", "--set", "affine.num=9").returncode == 0
+    until(lambda: shown(site)["affine"] == [2, 2], 90, lambda: told(site))
+    deploy(site, GATED, 3 + 1)
+    runs(site, 3)
+    until(lambda: site.stream("one/scaled")["durable"] >= 50, 90, lambda: told(site))
+    home = provision(site.config_file, "another")
+    assert (home / "board.key").read_bytes() != keys.load(new / "secrets" / "master.key").board(2)
+    assert "Traceback" not in site.log.read_text()

@@ -227,6 +227,11 @@ def test_changes_that_no_checkpoint_covers_outlive_the_database_and_a_move(seed:
     assert offsets == [1, 2, 3, 4, 5]
 
 
+def test_what_the_lost_outbox_had_acknowledged_is_made_again_for_the_new_one() -> None:
+    for seed in (2, 7, 8):
+        held("gateway erased under its operator", seed)
+
+
 @pytest.mark.parametrize("name", ["gateway erased with an operator", "gateway erased after a restart"])
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_change_that_only_the_gateway_knows_has_no_effect_elsewhere(name: str, seed: int) -> None:

@@ -39,6 +39,7 @@ from .erased import (
     GatewayErasedAfterRestart,
     GatewayErasedProposalLeft,
     GatewayErasedThenMoved,
+    GatewayErasedUnderOperator,
     GatewayErasedWithOperator,
 )
 from .joins import (
@@ -135,6 +136,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased, a proposal left": GatewayErasedProposalLeft,
     "gateway erased with an operator": GatewayErasedWithOperator,
     "gateway erased after a restart": GatewayErasedAfterRestart,
+    "gateway erased under its operator": GatewayErasedUnderOperator,
     "timer set earlier": TimerEarlier,
     "many operators": ManyOperators,
     "least log": Sized,

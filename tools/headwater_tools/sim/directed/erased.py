@@ -304,3 +304,17 @@ class ErasedBeforeCheckpoint(Directed):
             (6.4, lambda: self.boot(LEFT)),
             (7, lambda: self.boot(SPARE)),
         ]
+
+
+class GatewayErasedUnderOperator(GatewayErased):
+    """The same with an operator on the gateway. The checkpoint that its keeper has knows what the lost outbox
+    had acknowledged: more than the operator had given there. What it makes again the new outbox must get.
+    """
+
+    def process(self) -> Plan:
+        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
+        p.host("left", heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("pair/out", values >> Affine().named("first").on("gateway", backup=["left"]))
+        plan: Plan = p.plan()
+        return plan
