@@ -364,19 +364,3 @@ def text(changed: dict[str, dict[str, Any]] | None = None) -> str:
             else:
                 lines.append("#%s = %s\n" % (key, _toml(k.default)))
     return "\n".join(lines)
-
-
-# Where a Debian keeps things: gateway/gateway.toml is the file with these.
-DEBIAN = {
-    "gateway": {
-        "data": "/var/lib/headwater/data",
-        "secrets": "/var/lib/headwater/secrets",
-        "socket": "/var/lib/headwater/data/gateway.sock",
-    },
-    "mqtt": {
-        "ca": "/var/lib/headwater/tls/ca.crt",
-        "password_file": "/var/lib/headwater/secrets/mqtt.password",
-    },
-    "lake": {"landing": "/var/lib/headwater/landing", "acks": "/var/lib/headwater/lake/acks"},
-    "http": {"token_file": "/var/lib/headwater/secrets/token"},
-}

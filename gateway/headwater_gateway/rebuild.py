@@ -4,6 +4,9 @@ What is left: the master key, the folder of each board with its key, the boards 
 and the lake. A gateway must not begin as if there had never been anything: the next board would get a number,
 and with it the key, of another one. So it stops and says so, and goes on with `--rebuild`:
 
+A database that is there, but is an older copy, is treated in the same way (`learn_again`): boards and lake
+know more than it does. `hw gateway restore` sees to that itself.
+
 - A board's number is the one whose key lies in its folder. No number is given again that was found in a
   folder or that a board reports.
 - What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
@@ -134,7 +137,7 @@ def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> Non
         register(db, found, now_us)
         _log.warning("rebuilding the database: boards %s", names)
     elif again:
-        _log.warning("--rebuild: no board is missing from the database")
+        _log.warning("--rebuild: what the database knows of its boards is learned again from them")
     elif found:
         _log.warning(
             "the database is older than the folders of boards, and does not know %s: "

@@ -72,6 +72,8 @@ class Service(Switching):
             rebuild.check(config)
         self.db = Database(rebuild.database(config), self.site_us, config.store.max_bytes)
         try:
+            if again and self.db.query("SELECT 1 FROM boards LIMIT 1"):
+                self.db.rewrite(rebuild.learn_again)
             self._open(again)
         except READ_ERRORS as error:
             self.db.abandon()

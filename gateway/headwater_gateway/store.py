@@ -167,6 +167,17 @@ class Database:
         self._space_top = max((number for number, _ in self._spaces.values()), default=0)
         self._measure()
 
+    def rewrite(self, change: Callable[[sqlite3.Connection], None]) -> None:
+        """Change what is there in one commit, before anything of it is in use."""
+        self._conn.execute("BEGIN IMMEDIATE")
+        try:
+            change(self._conn)
+            self._conn.execute("COMMIT")
+        except BaseException:
+            self._conn.execute("ROLLBACK")
+            raise
+        self._prepare()
+
     def _measure(self) -> None:
         pages, free, size = (
             self._conn.execute("PRAGMA " + name).fetchone()[0]

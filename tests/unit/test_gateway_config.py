@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from headwater_gateway import Trouble, config
-from headwater_tools import house
 
 
 def problems(tmp_path: Path, text: str) -> list[str]:
@@ -113,11 +112,3 @@ def test_paths_start_at_the_folder_of_the_file(tmp_path: Path) -> None:
     read = config.read(file)
     assert read.path(read.gateway.data) == tmp_path / "data"
     assert read.path("/var/lib/x") == Path("/var/lib/x")
-
-
-def test_the_file_for_debian_is_the_file_of_defaults_with_debians_places() -> None:
-    file = house.ROOT / "gateway" / "gateway.toml"
-    assert file.read_text() == config.text(config.DEBIAN)
-    read = config.read(file)
-    assert read.path(read.gateway.data) == Path("/var/lib/headwater/data")
-    assert read.mqtt.port == 8883

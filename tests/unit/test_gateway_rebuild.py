@@ -90,7 +90,8 @@ def test_a_database_that_is_older_than_the_folders_gives_no_number_twice(tmp_pat
     made.db.close()
     made = Service(config, True)
     assert made.boards.numbers == {"wrist": 1, "chest": 2, "hip": 3}
-    assert [name for name, board in made.boards.all.items() if board.learn] == ["chest"]
+    # An older copy: what it knows of the others may be outdated too.
+    assert all(board.learn for board in made.boards.all.values())
     made.db.close()
 
 

@@ -30,7 +30,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "other",
         metavar="OTHER",
         nargs="?",
-        help="backup FOLDER FILE: the archive to make; restore FILE FOLDER: the folder of the new site",
+        help="backup FOLDER FILE: the archive to make; restore FILE FOLDER: the new site; units "
+        "FOLDER TARGET: where the units of systemd go",
     )
     parser.add_argument("--host", help="init: name or address of the broker (localhost)")
     parser.add_argument("--port", type=int, help="init: its port (8883)")
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.rebuild and args.do != "run":
         raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     site_alarms.check(args)
-    if (args.other is None) == (args.do in ("backup", "restore")):
+    if args.do != "units" and (args.other is None) == (args.do in ("backup", "restore")):
         what = "a word is missing" if args.other is None else "there is a word too many, %s" % args.other
         raise Trouble("%s: `hw gateway backup FOLDER FILE`, `hw gateway restore FILE FOLDER`" % what)
     try:
@@ -240,6 +241,32 @@ def _told(summary: Any) -> str:
     return text % (summary.files, format(summary.bytes, ","), boards, processes)
 
 
+def _units(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from headwater_gateway import provision
+    from headwater_gateway.config import read
+
+    from .. import units
+
+    folder = read(config_path(args.folder)).folder
+    target = Path(args.other) if args.other else None
+    user = provision.owner(folder)
+    if target is None:
+        print("services of systemd for this site, run by its owner %s; as root:" % user)
+        print("  %s gateway units %s /etc/systemd/system" % (house.ROOT / "hw", folder))
+        return 0, {"folder": str(folder), "user": user, "made": []}
+    made = units.write(target, folder, user)
+    house.mosquitto()  # the service may not write its environment
+    for path in made:
+        print("made %s" % path)
+    if user == "root":
+        print("they run as root, who owns %s: better make the site as a user of its own" % folder)
+    print("next: systemctl daemon-reload")
+    print("      systemctl enable --now headwater-broker headwater-gateway")
+    print("      on the machine of the lake: hw sink %s/landing %s/lake --once; then" % (folder, folder))
+    print("      systemctl enable --now headwater-sink headwater-maintenance.timer")
+    return 0, {"folder": str(folder), "user": user, "made": [str(path) for path in made]}
+
+
 _DO = {
     "init": _init,
     "run": _run,
@@ -248,4 +275,5 @@ _DO = {
     "alarms": _alarms,
     "backup": _backup,
     "restore": _restore,
+    "units": _units,
 }
