@@ -320,7 +320,7 @@ class OutPort:
         if r.edge.dst == OUTSIDE and r.got < r.safe:
             # A gateway that lost its database lost what it had acknowledged. What is still here, or is made
             # again after a restart, is kept for it.
-            r.safe = max(r.got, self.ring.first)
+            r.safe = min(r.safe, max(r.got, self.first()))
             self.trim_to = min(self.trim_to, r.safe)
 
     # An acknowledgement for edge r; False where it is refused.
