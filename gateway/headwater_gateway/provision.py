@@ -99,12 +99,23 @@ def site(folder: Path, host: str, port: int, new_authority: bool = False) -> lis
 @contextlib.contextmanager
 def turn(folder: Path) -> Iterator[None]:
     """One command at a time changes or copies the files of a site."""
+    not_as_root(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
+
+
+def not_as_root(folder: Path) -> None:
+    """Trouble where root would leave files in the site of another user, whose services could not read
+    them."""
+    if os.geteuid() == 0 and folder.stat().st_uid != 0:
+        raise Trouble(
+            "%s belongs to user %s, and its services could not read what root writes there: run this as that "
+            "user, with `sudo -u %s hw ...`" % (folder, owner(folder), owner(folder))
+        )
 
 
 def differences(folder: Path, host: str | None, port: int | None) -> list[str]:

@@ -31,7 +31,7 @@ from headwater import plan as plans
 from headwater.host import F_AGAIN, HELD, LEARN, LOST, PERMANENT
 from headwater.plan import Plan
 
-from . import Trouble, control
+from . import Trouble, control, provision
 from .boards import DRAIN, DRAINED, RUN, Board, Deployment
 from .boards import register as number_of
 from .config import Config
@@ -158,6 +158,7 @@ def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
     with contextlib.suppress(control.NotRunning):
         return int(control.ask(config, "/boards", {"name": name, "renew": renew})["number"])
     check(config)
+    provision.not_as_root(config.folder)
     path = database(config)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = Database(path, lambda: 0)

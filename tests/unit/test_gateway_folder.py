@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from cryptography import x509
 from headwater_gateway import Trouble, broker, keys, provision
 from headwater_gateway.config import read
-from headwater_tools import cli
+from headwater_tools import cli, house
 from headwater_tools.commands.provision import provision as register
 
 
@@ -178,6 +181,49 @@ def test_the_gateway_says_how_a_lost_file_comes_back(site: Path) -> None:
         Service(read(site / "gateway.toml"))
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can do harm as root")
+def test_root_leaves_nothing_in_the_site_of_another_user(
+    site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(site / "gateway.toml", "vent")
+    nobody = pwd.getpwnam("nobody").pw_uid
+    for path in (site, *site.rglob("*")):
+        os.chown(path, nobody, -1)
+    for words in (
+        ("provision", "hip", site),
+        ("provision", "vent", site, "--renew"),
+        ("gateway", "init", site),
+        ("gateway", "backup", site, tmp_path / "backup"),
+    ):
+        code, _, err = hw(capsys, *words)
+        assert code == 2 and "belongs to user nobody" in err and "sudo -u nobody" in err, err
+    assert all(path.stat().st_uid == nobody for path in (site, *site.rglob("*")))
+    # The broker itself is started by root, and becomes that user.
+    conf = site / "mosquitto" / "mosquitto.conf"
+    conf.write_text(conf.read_text().replace("\nuser root\n", "\nuser nobody\n"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    conf.write_text(conf.read_text().replace("listener 8883", "listener %d 127.0.0.1" % port))
+    shutil.chown(tmp_path, "nobody")
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(0o755)
+    started = subprocess.Popen([*house.mosquitto(), "-c", str(conf)], stderr=subprocess.PIPE, text=True)
+    try:
+        assert started.stderr is not None
+        told = []
+        for line in started.stderr:
+            told.append(line)
+            if " running" in line or "Error" in line:
+                break
+        assert "running" in told[-1], told
+        status = Path("/proc/%d/status" % started.pid).read_text()
+        assert "\nUid:\t%d\t%d\t" % (nobody, nobody) in status
+    finally:
+        started.kill()
+        started.communicate()
+
+
 # ---- the broker
 
 
@@ -218,8 +264,6 @@ def test_a_broker_is_told_of_passwords_only_while_it_is_one(site: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_told(site: Path) -> None:
-    import socket
-
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
