@@ -79,7 +79,7 @@ class BoardFacts:
     crash: str = ""  # text of the newest crash
     crashes: int = 0  # in the last `window_s`
     window_s: float = 600.0
-    young: bool = False  # the gateway has not run long enough to miss it
+    young: bool = False  # the gateway has not had the broker for long enough to miss it
     told: bool = True  # it has said how it is since the gateway started
     left_out: bool = False
     battery_mv: int | None = None

@@ -92,6 +92,7 @@ class Observer:
         self.journal = Journal(service.db)
         self.lags = Lags(service.db, service.ends)
         self._recent: dict[str, Recent] = {}
+        self._broker_since: float | None = None  # the broker has been there since then
         self._due = 0.0
 
     @property
@@ -116,6 +117,11 @@ class Observer:
             self.look()
 
     def look(self) -> None:
+        link = self.service.link
+        if link is None or not link.up:
+            self._broker_since = None
+        elif self._broker_since is None:
+            self._broker_since = time.monotonic()
         now_us = self.service.site_us()
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
@@ -204,6 +210,7 @@ class Observer:
         crash = status.get("crash")
         now_us = service.site_us()
         silent_s = service.config.boards.silent_s
+        spoke = bool(board.heard or board.frames)
         return BoardFacts(
             name=board.name,
             process=process.name if process else None,
@@ -214,7 +221,7 @@ class Observer:
             crash=crash[1] if crash else "",
             crashes=recent.crashes_since(now - WINDOW_S),
             window_s=WINDOW_S,
-            young=bool(board.seen_us) and not board.heard and not board.frames and up_s < silent_s,
+            young=self._deaf(now) or bool(board.seen_us) and not spoke and up_s < silent_s,
             told=bool(status),
             left_out=status.get("state") == LEFT_OUT,
             battery_mv=status.get("battery"),
@@ -224,6 +231,12 @@ class Observer:
             refused_lately=recent.refused_since(now - REFUSED_S),
             refused_s=REFUSED_S,
         )
+
+    def _deaf(self, now: float) -> bool:
+        """The silence of boards says nothing: the broker is away, or has just come back."""
+        if self.service.link is None:
+            return False
+        return self._broker_since is None or now - self._broker_since < self.service.config.boards.silent_s
 
     def producers(self) -> dict[str, Producer]:
         """Stream in the lake -> where it comes from."""

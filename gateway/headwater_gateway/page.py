@@ -149,6 +149,7 @@ class Page:
             view["checkpoints"] = list(self.checkpoints)
             view["site"] = {
                 "name": self.service.config.gateway.site,
+                "folder": str(self.service.config.folder),
                 "started_us": view["now_us"] - view.pop("up_us"),
             }
             self._sections = {k: json.dumps(v, separators=(",", ":")) for k, v in view.items()}

@@ -80,6 +80,8 @@ function stamp(us) {
   return h("time", { datetime: d.toISOString(), title: d.toLocaleString() }, date(us));
 }
 
+// A sentence with `commands` in it.
+const words = (text) => text.split("`").map((part, i) => (i % 2 ? h("code", null, part) : part));
 const value = (v) => (Number.isInteger(v) ? number(v) : v === null ? "–" : Number(v.toPrecision(5)).toString());
 const since = () => (performance.now() - clock.at) / 1000; // age of what is shown
 const now_us = () => clock.us + since() * 1e6;
@@ -252,7 +254,7 @@ function show_summary() {
   const { broker, clock, database } = view.gateway;
   const [sink, ago] = sink_words(view.sink);
   const figures = [
-    ["Boards up", `${up}`, ` of ${boards.length}`],
+    ["Boards up", broker.up ? `${up}` : "unknown", ` of ${boards.length}`],
     ["Waits for the lake", number(here), here ? `, oldest ${span(Math.max(0, ...lags))}` : " elements"],
     ["On boards", known ? number(held) : "unknown", known ? (held === 1 ? " element" : " elements") : ""],
     ["In the lake", number(rows.reduce((sum, row) => sum + row.acked, 0)), " elements"],
@@ -278,12 +280,13 @@ function show_alarms() {
     const sign = a.muted_until_us ? "○" : a.severity === "critical" ? "▲" : "△";
     return h("li", { class: a.muted_until_us ? "muted" : a.severity, "data-alarm": a.id },
       h("span", { "aria-hidden": "true" }, sign),
-      h("div", null, h("p", { class: "what" }, h("span", { class: "hidden" }, `${a.severity}: `), a.text), h("p", { class: "do" }, a.do),
+      h("div", null, h("p", { class: "what" }, h("span", { class: "hidden" }, `${a.severity}: `), words(a.text)), h("p", { class: "do" }, words(a.do)),
         h("p", { class: "since" }, "since ", stamp(a.since_us), marks.filter(Boolean).map((m) => ` · ${m}`), " · ", h("code", null, a.id))));
   });
   items.push(...later.map(([id, until]) => h("li", { class: "muted" }, h("span", { "aria-hidden": "true" }, "○"),
     h("div", null, h("p", { class: "since" }, h("code", null, id), ` is not on, and muted until ${date(until)}`)))));
   $("alarms").replaceChildren(...items);
+  $("folder").textContent = view.site.folder;
 }
 
 const LINKS = {
