@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -504,6 +505,13 @@ def test_a_status_is_made_safe_to_show_whatever_a_board_says() -> None:
     assert found is not None and "<script>" not in found
     assert {key: value for key, value in found.items() if value is not None} == {"version": "a b" + 197 * "x"}
     assert status.read(b"\xc1") is None and status.read(pack.dumps([1])) is None
+
+
+def test_every_word_of_a_board_is_known_here() -> None:
+    source = (house.ROOT / "edge" / "headwater" / "node.py").read_text()
+    text = source.partition("        status = {\n")[2].partition("        }\n")[0]
+    said = set(re.findall(r'^            "(\w+)":', text, re.MULTILINE))
+    assert said == set(status.KEYS)
 
 
 # ---- at a terminal
