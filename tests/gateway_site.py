@@ -120,7 +120,9 @@ class Site:
         (folder / "ca.der").write_bytes((home / "ca.der").read_bytes())
         config["broker"] = {**config["broker"], "host": "127.0.0.1", "name": "localhost", "retry_s_max": 1}
         config["sensors"] = sensors
-        made = self.boards[name] = VirtualBoard(name, folder, {**config, "status_s": 1}, key, heap="192k")
+        # A log with room for what a slow machine makes it wait for.
+        config = {**config, "status_s": 1}
+        made = self.boards[name] = VirtualBoard(name, folder, config, key, heap="192k", sectors=256)
         return made
 
     def close(self) -> None:

@@ -250,6 +250,21 @@ class Observer:
                     found[e.lake] = Producer(name, 8 * e.src + e.sport, host)
         return found
 
+    def safe(self, process: Process) -> dict[int, int]:
+        """Stream of a process (vertex * 8 + port) -> what all its consumers have made safe, as the hosts that
+        produce it say."""
+        seat = process.seat
+        assert seat is not None
+        found = {}
+        for port in seat.host.ports.values():
+            found[port.stream] = min((reader.safe for reader in port.readers), default=0)
+        for vertex in range(len(seat.plan.vertices)):
+            board = self.service.boards.all.get(host_of(process, vertex))
+            for stream, _, safe in (board.status.get("backlog") or ()) if board else ():
+                if stream // 8 == vertex:
+                    found[stream] = safe
+        return found
+
     def streams(self) -> Iterable[StreamFacts]:
         """Every stream that a process has, or that still waits for the lake."""
         service = self.service

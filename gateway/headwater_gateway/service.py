@@ -21,7 +21,7 @@ from headwater import block, checkpoint_file
 from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.host import F_FLOOR, HELD, PERMANENT
-from headwater.plan import OUTSIDE, Plan, Vertex
+from headwater.plan import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
 
@@ -567,6 +567,7 @@ class Service(Switching):
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         standings = {board.name: self.standing(board) for board in self._of(process.name)}
         step, waits = progress.of_process(process, standings)
+        safe = self.observer.safe(process)
         return {
             "hash": plan.hash.hex(),
             "version": plan.process_hash.hex(),
@@ -588,7 +589,7 @@ class Service(Switching):
                     "host": host_of(process, v.index),
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
-                    "checkpoint": permanent(host, v.index) if v.kind else None,
+                    "checkpoint": covered(host, v.index, safe) if v.kind else None,
                     **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }
                 for v in plan.vertices
@@ -691,6 +692,23 @@ def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
     if batch.hole:
         return []
     return [(batch.ts_of(i), dict(zip(alphabet.names, batch.row(i), strict=True))) for i in range(batch.n)]
+
+
+def covered(host: Any, v: int, safe: dict[int, int]) -> list[int] | None:
+    """What a permanent checkpoint of an operator covers, wherever it is kept: one that is kept here says it,
+    and of any other one the hosts that feed it know up to where they need not keep what they gave.
+
+    `safe`: stream (vertex * 8 + port) -> what all its consumers have made safe."""
+    plan = host.plan
+    known = permanent(host, v)
+    if plan.strategy == UNSAFE:
+        return known
+    feeds = sorted((e.dport, 8 * e.src + e.sport) for e in plan.edges if e.dst == v)
+    found = known[:-2] if known else [0] * len(feeds)
+    if len(found) != len(feeds):
+        return known
+    best = [max(xi, safe.get(stream, 0)) for xi, (_, stream) in zip(found, feeds, strict=True)]
+    return [*best, *(known[-2:] if known else (0, 0))] if known or any(best) else None
 
 
 def permanent(host: Any, v: int) -> list[int] | None:

@@ -266,6 +266,12 @@ def test_beyond_this_machine_the_page_asks_for_a_token(tmp_path: Path, browser: 
         status = "fetch(%s, {credentials: 'omit'}).then(r => r.status)"
         for path in ("/", "/page.js", "/page/events", "/api/state", "/metrics"):
             assert browser.get(status % json.dumps(path)) == 401
+        assert browser.get("!document.querySelector('#leave').hidden")
+        browser.get("document.querySelector('#leave button').focus()")
+        browser.keys("Enter")
+        browser.until("document.querySelector('#token') !== null")
+        browser.goto(address(site))
+        assert browser.get("document.querySelector('main') === null")  # the session is over
         assert token not in site.log.read_text()
     finally:
         site.close()

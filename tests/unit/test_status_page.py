@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from headwater_tools import house
 
 house.ensure("gateway")
-from headwater_gateway import page  # noqa: E402
+from headwater_gateway import page, service  # noqa: E402
 
 FILES = sorted(page.FILES.iterdir())
 
@@ -87,6 +88,32 @@ def test_a_stamp_of_before_the_clock_was_set_is_no_time() -> None:
     late = {**end(1, 0, 0), "stream": "p/late", "last_ts_us": 1_700_000_000_000_000}
     view = page.make_view(snapshot(streams=[end(1, 0, 0), late]), {})
     assert [row["clock_set"] for row in view["streams"]] == [False, True]
+
+
+def test_a_checkpoint_that_another_board_keeps_is_shown_as_far_as_it_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from headwater.check import check
+    from headwater.plan import loads
+    from headwater_tools.processes import load
+
+    cardio = house.ROOT / "tools" / "headwater_tools" / "examples" / "cardio.py"
+    plan = loads(check(load(str(cardio))).plan)
+    host = SimpleNamespace(plan=plan)
+    at = {v.name: v.index for v in plan.vertices}
+    kept: dict[int, list[int] | None] = {}
+    monkeypatch.setattr(service, "permanent", lambda host, v: kept.get(v))
+
+    def covered(name: str, safe: dict[str, int]) -> list[int] | None:
+        return service.covered(host, at[name], {8 * at[source]: xi for source, xi in safe.items()})
+
+    assert covered("fir", {}) is None  # nothing is known of any
+    assert covered("fir", {"ecg": 31_500}) == [31_500, 0, 0]  # its producer need not keep these
+    kept[at["fir"]] = [0, 7, 0]
+    assert covered("fir", {"ecg": 31_500}) == [31_500, 7, 0]
+    kept[at["fir"]] = [40_000, 7, 0]
+    assert covered("fir", {"ecg": 31_500}) == [40_000, 7, 0]
+    assert covered("healthanalyzer", {"heartrate": 5, "average": 900}) == [5, 900, 0, 0]
 
 
 def test_what_is_unknown_is_not_shown_as_nothing() -> None:
