@@ -36,12 +36,12 @@ def stop(host, inst, epoch):
     if inst.ports == () or inst.status == STOPPED:
         return
     _end(host, inst, epoch)
-    _mine(host, inst.vertex.index, epoch)
+    mine(host, inst.vertex.index, epoch)
 
 
 # Others know of an epoch here that this host does not: its flash was erased. It starts again above it, or
 # everybody would believe that somebody runs the operator.
-def _mine(host, v, epoch):
+def mine(host, v, epoch):
     if epoch[1] == host.me and v not in host.instances:
         data = host.store.get(F_OP + v)
         number = pack.loads(data)[0] if data else 0
@@ -100,7 +100,7 @@ def on_where(host, v, epoch, to):
     for e in list(host.inputs.values()):
         if e.edge.src == v and e.port is None:
             wiring.connect(host, e)  # perhaps it begins anew where it was
-    _mine(host, v, epoch)
+    mine(host, v, epoch)
     wiring.again(host)
 
 

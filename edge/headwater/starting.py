@@ -115,6 +115,12 @@ def start(host, now, made, again):
             from . import decisions
 
             decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+    for v in range(len(host.where)):
+        w = host.where[v]
+        if w[0] > 1 and w[2] == me and v not in host.instances:
+            from . import moving
+
+            moving.mine(host, v, w[:2])  # power went when it was to begin here
     for link in host.links.values():
         link.want(wire.BEAT, 0, host._state(), host.boot_number)
 

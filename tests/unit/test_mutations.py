@@ -603,6 +603,12 @@ DEFECTS = [
         ["full and dropping"],
     ),
     Defect(
+        "an operator that was to begin when power went is forgotten",
+        "an operator that runs nowhere, because each host believes that another one runs it",
+        [(starting, "start", "if w[0] > 1 and", "if False and")],
+        ["erased and told"],
+    ),
+    Defect(
         "no reserve at all",
         "a log so full of samples that a checkpoint or a decision has no room",
         [(starting, "start", "store.ensure_reserve(sizes)", "pass")],

@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater import wire
 from headwater.batch import Batch
-from headwater.host import Host
+from headwater.host import F_WHERE, Host
 from headwater.plan import Plan
 from headwater.process import Affine, Debounce, Decimate, Process, Union
 
@@ -237,6 +237,38 @@ class ErasedHome(Directed):
 
     def script(self) -> list[tuple[float, Any]]:
         return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
+
+
+class ErasedAndTold(Directed):
+    """The flash of an operator's host is erased. The gateway says that the operator starts there, and power
+    goes when the host has noted that, before it has noted that it runs the operator.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.waits = False
+        self.world.checks.append(self.watch)
+
+    def script(self) -> list[tuple[float, Any]]:
+        def erase() -> None:
+            self.world.erase(self.node(SPARE))
+            self.waits = True
+
+        return [(6, erase), (6.4, lambda: self.boot(SPARE)), (9, lambda: self.boot(SPARE))]
+
+    def watch(self, node: Node) -> None:
+        if node.number != SPARE or not node.host or not self.waits:
+            return
+        self.waits = False
+        store = node.host.store
+        put = store.put
+
+        def last(key: int, value: bytes) -> None:
+            put(key, value)
+            if key == F_WHERE + SHIFTED:
+                node.flash.arm(node.flash.op)
+
+        store.put = last
 
 
 class ErasedBehindTimer(Directed):
