@@ -20,6 +20,7 @@ from .instance import ASKING, RUNNING
 from .log import LogFull
 from .operator import OperatorError
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
+from .position import further
 from .refusals import CONTENT, NO_ROOM
 
 _F_NEXT = const(0x300)  # + vertex, at the gateway: number of the last config element
@@ -382,9 +383,24 @@ def propose(host, inst):
         inst.ck.now()  # no more can be open, and the one that its inputs wait for may be the next
     for number in sorted(inst.decisions):
         pos, content, done = inst.decisions[number]
-        if not done:
+        if not done and _rooted(host, inst, pos):
             v = inst.vertex.index
             _say(host, 0, wire.PROPOSE, v, v, inst.epoch, number, pos, pack.dumps(content))
+
+
+# Whether every later life gets to a place where something is proposed. Samples that lead there may be lost
+# with the log of their source, and with others nobody would ever come there: so a checkpoint of that place is
+# stored at the plan's level first. Until then the operator stands.
+def _rooted(host, inst, pos):
+    if host.plan.strategy == UNSAFE or not any(pos[:-1]):
+        return True
+    safe = inst.ck.safe_pos
+    if safe and not further(pos, safe):
+        return True
+    if inst.status == RUNNING and inst.position() == pos:
+        inst.ck.now()
+        safe = inst.ck.safe_pos
+    return safe and not further(pos, safe)
 
 
 def _on_grant(host, v, number, pos, content):
@@ -461,7 +477,8 @@ def _on_stands(host, v):
         _stand(host, v, epoch, 0, kept, 0, None)
         epoch = (0, host.me)  # to be known, and not to be granted: nobody stands there
     for n in sorted(kept):
-        _say(host, 0, wire.PROPOSE, v, v, epoch, n, kept[n][0], pack.dumps(kept[n][1]))
+        at = epoch if not inst or kept[n][2] or _rooted(host, inst, kept[n][0]) else (0, host.me)
+        _say(host, 0, wire.PROPOSE, v, v, at, n, kept[n][0], pack.dumps(kept[n][1]))
 
 
 # An operator that starts on another host than before first hears which decisions were granted:

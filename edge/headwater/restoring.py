@@ -6,7 +6,7 @@ from .batch import RESTART
 from .host import DECISION, F_INC, F_OP, UNSETTLED, UNTOLD
 from .instance import ASKING
 from .operator import OperatorError
-from .plan import FLASH, OUTSIDE
+from .plan import FLASH, OUTSIDE, UNSAFE
 from .ports import F_GAPS, F_READER, GAP_GIVEN_UP
 from .position import further
 from .refusals import CHECKPOINT
@@ -137,12 +137,14 @@ def reconnect(host, inst):
 
 
 # Decisions that were stored here for an operator, behind its checkpoint; where too few hosts know of them,
-# also those behind that of this host which is not known to be stored at the plan's level.
+# also those behind that of this host which is not known to be stored at the plan's level. What was to be
+# proposed at a place of which there is no checkpoint was told to nobody, and nobody need come there again.
 def load_decisions(host, inst):
     inst.decisions = {}
     data = host.store.get_blob(DECISION + inst.vertex.index)
     for number, pos, content, granted in pack.loads(data) if data else ():
-        if number > inst.decided or inst.few and granted:
+        told = granted or host.plan.strategy == UNSAFE or not further(pos, inst.position())
+        if told and (number > inst.decided or inst.few and granted):
             inst.decisions[number] = (pos, content, granted)
 
 

@@ -309,6 +309,12 @@ def test_the_log_of_a_board_does_not_keep_what_an_operator_left_there(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(3))
+def test_a_change_lies_behind_a_checkpoint(seed: int) -> None:
+    _, result = held("erased after a change", seed)
+    assert result.counts["delivered"] == result.counts["accepted"]
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_frames_that_overtake_each_other_cost_no_waiting(seed: int) -> None:
     _, result = held("short frames", seed)
     assert "logs that filled up" not in result.drawn

@@ -110,7 +110,10 @@ DEFECTS = [
     Defect(
         "an operator decides before a checkpoint of its epoch is stored",
         "a decision at a place that a later epoch passes without it",
-        [(Instance, "settle_depth", "or self.unsettled or", "or")],
+        [
+            (Instance, "settle_depth", "or self.unsettled or", "or"),
+            (decisions, "propose", "_rooted(host, inst, pos)", "True"),
+        ],
         ["decides unstored"],
     ),
     Defect(
@@ -283,7 +286,10 @@ DEFECTS = [
     Defect(
         "a decision is applied where it arrives",
         "a parameter that takes effect elsewhere in each life",
-        [(Instance, "_decide", "if d is None or d[0] != self.position():", "if d is None:")],
+        [
+            (Instance, "_decide", "if d is None or d[0] != self.position():", "if d is None:"),
+            (decisions, "propose", "_rooted(host, inst, pos)", "True"),
+        ],
         ["changes"],
     ),
     Defect(

@@ -330,15 +330,10 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 
 def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
     """Samples of a log that is gone would be needed for what it must put out again because others have it
-    already, or to come to the place of a change that was granted: so it waits for good, until somebody has
-    it give up."""
+    already: so it waits for good, until somebody has it give up."""
     if inst.status != RUNNING or inst.unsettled:
         return False  # it is still to be seen
-    edges = world.plan.edges
-    below: set[int] = set().union(*[reach(edges, v) for v, _ in world.lost])
-    pos, *_ = inst.decisions.get(inst.decided + 1) or ([],)
-    short = [i for i, xi in zip(inst.inputs, pos, strict=False) if i.edge.src in below and _had(i) < xi]
-    return bool(short) or (any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place))
+    return any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place)
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
@@ -350,12 +345,6 @@ def _starved(world: World, place: dict[int, int]) -> set[int]:
             if i.inc and not i.closed and world.past(i.edge.src, i.inc):
                 found.update(reach(world.plan.edges, v))
     return found
-
-
-def _had(i: Any) -> int:
-    """Entries of an input that its operator has, taken or not."""
-    ring = i.port.ring if i.port else i.ring
-    return max(i.cur.xi, ring.last if i.contact else 0)
 
 
 def _ahead(port: Any) -> bool:

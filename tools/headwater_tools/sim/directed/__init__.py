@@ -28,6 +28,7 @@ from .decisions import (
 )
 from .erased import (
     Erased,
+    ErasedAfterChange,
     ErasedAmongChanges,
     ErasedAndRestarted,
     ErasedAndTold,
@@ -155,6 +156,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dead asleep": DeadAsleep,
     "dead in a loop": DeadInLoop,
     "erased home": ErasedHome,
+    "erased after a change": ErasedAfterChange,
     "erased behind a timer": ErasedBehindTimer,
     "erased before a checkpoint": ErasedBeforeCheckpoint,
 }

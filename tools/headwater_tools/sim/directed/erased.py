@@ -271,6 +271,31 @@ class ErasedAndTold(Directed):
         store.put = last
 
 
+class ErasedAfterChange(ErasedHome):
+    """The same after a change, while the source rests. Checkpoints are rare, and that of the change is the
+    last one: what leads there is gone with the board.
+    """
+
+    def process(self) -> Plan:
+        p = Process("home", checkpoints="ecoc", every=1000, level="peer", batch=10, batch_ms=500)
+        for host in ("left", "spare"):
+            p.host(host, heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        shifted = values >> Affine().named("shifted").on("left", backup=["spare", "gateway"])
+        p.lake("home/shifted", shifted, cap=3000)
+        plan: Plan = p.plan()
+        return plan
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.world.asleep.add(LEFT)),
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (9, lambda: self.world.erase(self.node(LEFT))),
+            (9.4, lambda: self.boot(LEFT)),
+            (11, lambda: self.world.asleep.discard(LEFT)),
+        ]
+
+
 class ErasedBehindTimer(Directed):
     """The flash of a board with a source and its operator is erased. In the checkpoint from which the
     operator goes on a timer runs that samples behind it have stopped; they are lost, and another board has
