@@ -111,7 +111,8 @@ class Log:
         self._size = device.ioctl(5, 0)
         if self._size < 512 or not 5 <= self._n <= _SECTORS_MAX:
             raise LogError("a log needs 5 to 16383 sectors of at least 512 bytes")
-        self.buf = bytearray(min(max(scratch_bytes, 256), self._size))
+        # Records are programmed in steps of 16 bytes: so is what one is built in.
+        self.buf = bytearray(min(max(scratch_bytes + 15 & ~15, 256), self._size))
         self._h = bytearray(_HEADER)
         self._reserve = reserve
         self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed

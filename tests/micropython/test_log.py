@@ -64,6 +64,16 @@ def test_streams_facts_and_blobs_are_there_after_a_restart():
     assert log.blob_size(3) == 800
 
 
+def test_blobs_fit_into_a_buffer_of_any_size():
+    for scratch in range(257, 274):
+        flash, _ = new(20)
+        log = Log(flash, (), scratch)
+        log.mount()
+        log.put_blob(7, body(scratch, 900))
+        log = mounted(flash)
+        assert log.get_blob(7) == body(scratch, 900)
+
+
 def test_xi_and_ts_beyond_thirty_bits_are_kept():
     flash, log = new()
     log.start_stream(1, (1 << 60) - 1, 1 << 61)
