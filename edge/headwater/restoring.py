@@ -138,12 +138,13 @@ def reconnect(host, inst):
 
 # Decisions that were stored here for an operator, behind its checkpoint; where too few hosts know of them,
 # also those behind that of this host which is not known to be stored at the plan's level. What was to be
-# proposed at a place of which there is no checkpoint was told to nobody, and nobody need come there again.
+# proposed at another place than this was told to nobody, because no checkpoint of it is stored: no later life
+# need come there, or has gone past it.
 def load_decisions(host, inst):
     inst.decisions = {}
     data = host.store.get_blob(DECISION + inst.vertex.index)
     for number, pos, content, granted in pack.loads(data) if data else ():
-        told = granted or host.plan.strategy == UNSAFE or not further(pos, inst.position())
+        told = granted or host.plan.strategy == UNSAFE or pos == inst.position()
         if told and (number > inst.decided or inst.few and granted):
             inst.decisions[number] = (pos, content, granted)
 

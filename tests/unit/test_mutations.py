@@ -627,6 +627,12 @@ DEFECTS = [
         ["proposal lost"],
     ),
     Defect(
+        "what was to be proposed is proposed by a life that has gone past that place",
+        "a change that is granted where nobody comes any more",
+        [(restoring, "load_decisions", "pos == inst.position()", "not further(pos, inst.position())")],
+        ["proposal not told"],
+    ),
+    Defect(
         "a dead holder is asked first each time",
         "checkpoints that each wait for a host that never answers",
         [

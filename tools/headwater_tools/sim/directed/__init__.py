@@ -24,6 +24,7 @@ from .decisions import (
     ManyDecisions,
     ManyDecisionsOfTwo,
     ProposalLost,
+    ProposalNotTold,
     TimerEarlier,
 )
 from .erased import (
@@ -131,6 +132,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
     "proposal lost": ProposalLost,
+    "proposal not told": ProposalNotTold,
     "got lost": GotLost,
     "epoch clash": EpochClash,
     "gateway erased": GatewayErased,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from headwater.host import DECISION
 from headwater.plan import Plan
 from headwater.process import Affine, Debounce, Process
 
@@ -160,6 +161,41 @@ class ProposalLost(Directed):
             world.after(SECOND, lambda: self.crash(SPARE))
             world.after(3 * SECOND // 2, lambda: self.boot(SPARE))
             world.after(4 * SECOND, lambda: self.heal(GATEWAY, SPARE))
+
+
+class ProposalNotTold(Directed):
+    """Power goes when an operator has noted where a change is to take effect, before there is a checkpoint of
+    that place: nobody was told. Its next life passes it, stores a checkpoint behind it, and loses power
+    again.
+    """
+
+    def __init__(self, seed: int, seconds: int = 20) -> None:
+        super().__init__(seed, seconds)
+        self.noted = False
+        self.world.checks.append(self.watch)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (13, lambda: self.crash(SPARE)),
+            (13.5, lambda: [self.heal(SPARE, GATEWAY), self.boot(SPARE)]),
+        ]
+
+    def watch(self, node: Node) -> None:
+        if node.number != SPARE or not node.host or self.noted:
+            return
+        store = node.host.store
+        put_blob = store.put_blob
+
+        def last(key: int, data: Any) -> None:
+            put_blob(key, data)
+            if key == DECISION + SHIFTED and not self.noted:
+                self.noted = True
+                node.flash.arm(node.flash.op)
+                self.cut(SPARE, GATEWAY)
+
+        if "put_blob" not in store.__dict__:
+            store.put_blob = last
 
 
 class TimerEarlier(Directed):
