@@ -326,7 +326,9 @@ class Ideal:
                 had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]
                 return (had or ([] if closed else before) or [content[2]])[-1]
             closed = content[0] == "close"
-        return ([0, *incs] if not took else took)[-1]
+        # An operator's first checkpoint says with which one it begins, though nothing of it was taken.
+        inc, _ = self.ends.get(e.index, (0, 0))
+        return ([0, *incs] if not took else took)[-1] if inc not in incs else inc
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:
         return self.accepted[src].get(inc, []) if src in self.accepted else self.lines[src, port].entries
