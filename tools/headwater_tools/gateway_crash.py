@@ -105,6 +105,8 @@ class Ending:
             for name in ("lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
             if (n := getattr(self, name))
         ]
+        if self.gaps_declared:
+            found.append("%d gaps: a killed gateway loses nothing that it acknowledged" % self.gaps_declared)
         if not self.accepted:
             found.append("no board accepted a sample")
         if self.unknown > self.unknown_most:
