@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from defects import Change, seeded
-from headwater import deploy, wiring
+from headwater import decisions, deploy, wiring
 from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
 from headwater.node import Node
@@ -121,7 +121,10 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
     ),
     (
         "a decision is taken before it is known where the stream of a source begins",
-        [(Instance, "answered", "e.contact or e.cur.xi or", "True or")],
+        [
+            (Instance, "answered", "e.contact or e.cur.xi or", "True or"),
+            (decisions, "propose", "_rooted(host, inst, pos)", "True"),  # it waits for a checkpoint too
+        ],
         [(122, True), (28, True), (62, True)],
     ),
     (

@@ -206,7 +206,7 @@ def test_root_leaves_nothing_in_the_site_of_another_user(
         port = free.getsockname()[1]
     conf.write_text(conf.read_text().replace("listener 8883", "listener %d 127.0.0.1" % port))
     shutil.chown(tmp_path, "nobody")
-    for parent in tmp_path.parents[:2]:
+    for parent in tmp_path.parents[:3]:
         parent.chmod(0o755)
     started = subprocess.Popen([*house.mosquitto(), "-c", str(conf)], stderr=subprocess.PIPE, text=True)
     try:
