@@ -3,6 +3,7 @@ writes them with `--update`.
 
 A block that begins with `$ ./hw WORDS` holds the whole output of that command, run in a folder with the files
 that the README shows: `greenhouse.py`, its first process, and `wrong.py`, the same with three mistakes. A
+command about `wrong.py` finds them, every other one succeeds; where that is not so, nothing is written. A
 duration at the end of a line is not compared.
 """
 
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from . import Trouble
 from .house import ROOT, environment
 
 README = ROOT / "README.md"
@@ -62,6 +64,10 @@ def _hw(words: str, folder: Path) -> str:
         text=True,
         timeout=1800,
     )
+    expected = int("wrong.py" in words.split())
+    if done.returncode != expected:
+        text = "`./hw %s` ended with status %d, not %d:\n%s"
+        raise Trouble(text % (words, done.returncode, expected, done.stdout))
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
 
 
@@ -77,10 +83,13 @@ def difference() -> str:
 def main() -> None:
     if sys.argv[1:] not in ([], ["--update"]):
         sys.exit("usage: python -m headwater_tools.readme [--update]")
-    if sys.argv[1:]:
-        README.write_text(updated(README.read_text()))
-        return
-    found = difference()
+    try:
+        if sys.argv[1:]:
+            README.write_text(updated(README.read_text()))
+            return
+        found = difference()
+    except Trouble as trouble:
+        sys.exit(str(trouble))
     if found:
         sys.exit(found + "\n`python -m headwater_tools.readme --update` writes what the commands say")
     print("README.md: every output is what its command prints")
