@@ -6,22 +6,41 @@ from typing import Any
 
 from headwater.host import Host
 from headwater.plan import Plan
-from headwater.process import Affine, Process
+from headwater.process import FLASH_KB, Affine, Process
 
 from ..scenario import Scenario
 from ..world import SECOND, Hardware, Node
 
 
-def relay(checkpoints: str = "uncoordinated") -> Plan:
-    """One source, one operator on a host of its own, the lake."""
-    p = Process("relay", checkpoints=checkpoints, every=20, level="peer", batch=10, batch_ms=500)
-    for host in ("left", "spare"):
-        p.host(host, heap_kb=256)
+def boards(
+    name: str,
+    *hosts: str,
+    checkpoints: str = "ecoc",
+    every: int = 20,
+    level: str = "peer",
+    batch: int = 10,
+    batch_ms: int = 500,
+    heap_kb: int = 256,
+    flash_kb: int = FLASH_KB,
+) -> Process:
+    """A process on these hosts, without any stream yet. A history of seconds has many of its checkpoints."""
+    p = Process(name, checkpoints=checkpoints, every=every, level=level, batch=batch, batch_ms=batch_ms)
+    for host in hosts:
+        p.host(host, heap_kb=heap_kb, flash_kb=flash_kb)
+    return p
+
+
+def shifted(p: Process, on: str, *backup: str, **lake: Any) -> Process:
+    """The process with one source on its left board, one operator, and the lake behind it."""
     values = p.source("values", "v:i16", rate_hz=20, on="left")
-    shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
-    p.lake("relay/shifted", shifted, cap=600)
-    plan: Plan = p.plan()
-    return plan
+    p.lake(p.name + "/shifted", values >> Affine().named("shifted").on(on, backup=list(backup)), **lake)
+    return p
+
+
+def relay(checkpoints: str = "uncoordinated") -> Process:
+    """One source, one operator on a host of its own, the lake."""
+    p = boards("relay", "left", "spare", checkpoints=checkpoints)
+    return shifted(p, "spare", "gateway", "left", cap=600)
 
 
 GATEWAY, LEFT, SPARE = 0, 1, 2
@@ -34,12 +53,12 @@ class Directed(Scenario):
 
     def __init__(self, seed: int, seconds: int = 20) -> None:
         self.refused = 0  # changes that the gateway refused
-        plan = self.process()
+        plan: Plan = self.process().plan()
         super().__init__(plan, seed, seconds, faults=False, made_of=self.hardware(plan))
         for second, action in self.script():
             self.world.at(int(second * SECOND), action)
 
-    def process(self) -> Plan:
+    def process(self) -> Process:
         return relay()
 
     def hardware(self, plan: Plan) -> Hardware:

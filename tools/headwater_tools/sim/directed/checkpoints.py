@@ -12,7 +12,7 @@ from headwater.process import Affine, Decimate, Process
 
 from ...examples import sp4
 from ..world import SECOND, Hardware, Node
-from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, relay
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, relay, shifted
 
 
 class HolderElsewhere(Directed):
@@ -36,15 +36,9 @@ class ErasedHolder(Directed):
     producer names one, until the host comes back.
     """
 
-    def process(self) -> Plan:
-        p = Process("holder", checkpoints="uncoordinated", every=10, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("right", backup=["left", "spare"])
-        p.lake("holder/shifted", shifted, cap=600)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("holder", "left", "right", "spare", checkpoints="uncoordinated", every=10)
+        return shifted(p, "right", "left", "spare", cap=600)
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
@@ -61,7 +55,7 @@ class ErasedHolder(Directed):
 class LakeAway(Directed):
     """The last operator restarts while the lake's end has not got what it put out."""
 
-    def process(self) -> Plan:
+    def process(self) -> Process:
         return relay("ecoc")
 
     def script(self) -> list[tuple[float, Any]]:
@@ -76,10 +70,9 @@ class LakeAway(Directed):
 class BothEnds(Directed):
     """All hosts but the gateway lose power at once, again and again: both ends of every feedback edge."""
 
-    def process(self) -> Plan:
+    def process(self) -> Process:
         hosts = ("left", "right", "spare", "spare")
-        plan: Plan = sp4.build(every=36, batch=12, threshold=100, hosts=hosts).plan()
-        return plan
+        return sp4.build(every=36, batch=12, threshold=100, hosts=hosts)
 
     def script(self) -> list[tuple[float, Any]]:
         out: list[tuple[float, Any]] = []
@@ -94,15 +87,12 @@ class RequestLost(Directed):
     with what it stands in, the first operator's checkpoint stays pending, and the source lets nothing go.
     """
 
-    def process(self) -> Plan:
-        p = Process("two", checkpoints="ecoc", every=300, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("two", "left", "spare", every=300)
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         first = values >> Affine().named("first").on("left", backup=["gateway"])
         p.lake("two/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -151,14 +141,11 @@ class StalePending(Directed):
         self.phase = 0
         self.world.checks.append(self.watch)
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare", every=100, level="local")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         p.lake("relay/some", values >> Decimate(k=4).named("some").on("spare"), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [(2, lambda: self.cut(SPARE, GATEWAY))]
@@ -231,10 +218,18 @@ class DeadHolder(Directed):
     def __init__(self, seed: int, seconds: int = 60) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("ecgs", checkpoints=self.STRATEGY, every=500, level=self.LEVEL, batch=60)
-        for host in ("chest", "wrist", "belt"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards(
+            "ecgs",
+            "chest",
+            "wrist",
+            "belt",
+            checkpoints=self.STRATEGY,
+            every=500,
+            level=self.LEVEL,
+            batch=60,
+            batch_ms=1000,
+        )
         stream = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
         for name in ("a", "b"):
             spec = Affine().named(name)
@@ -242,8 +237,7 @@ class DeadHolder(Directed):
                 spec.on("chest", backup=list(self.BACKUP)) if self.BACKUP else spec.on("chest")
             )
         p.lake("ecgs/b", stream)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         wrist = [name == "wrist" for name in self.plan.hosts].index(True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headwater.plan import Plan
 from headwater.process import Process
 
 from ..world import SECOND
-from .base import GATEWAY, LEFT, Directed
+from .base import GATEWAY, LEFT, Directed, boards
 
 
 class Restarts(Directed):
@@ -19,13 +18,11 @@ class Restarts(Directed):
     def __init__(self, seed: int, seconds: int = 40) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("restarts", checkpoints="ecoc", every=40, level="local", batch=20, batch_ms=1000)
-        p.host("left", heap_kb=256)
+    def process(self) -> Process:
+        p = boards("restarts", "left", every=40, level="local", batch=20, batch_ms=1000)
         for name, rate in (("air", {"rate_hz": 20}), ("door", {"most_hz": 10})):
             p.lake("restarts/" + name, p.source(name, "v:i16", on="left", **rate))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         found: list[tuple[float, Any]] = []

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from headwater.host import DECISION
-from headwater.plan import Plan
 from headwater.process import Affine, Debounce, Process
 
 from ..world import SECOND, Node
-from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifted
 
 
 class DecidesUnstored(Directed):
@@ -26,15 +25,9 @@ class DecidesUnstored(Directed):
         super().__init__(seed, seconds)
         self.world.checks.append(self.watch)
 
-    def process(self) -> Plan:
-        p = Process("unstored", checkpoints="uncoordinated", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right", "spare", "stores"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("right", backup=["stores", "spare"])
-        p.lake("unstored/shifted", shifted, cap=600)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("unstored", "left", "right", "spare", "stores", checkpoints="uncoordinated")
+        return shifted(p, "right", "stores", "spare", cap=600)
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -97,15 +90,9 @@ class ManyDecisions(Directed):
     def __init__(self, seed: int, seconds: int = 50) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
-        p.lake("relay/shifted", shifted, cap=2000, durable="lake")
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare")
+        return shifted(p, "spare", "gateway", "left", cap=2000, durable="lake")
 
     def script(self) -> list[tuple[float, Any]]:
         end = 5 + 0.35 * self.CHANGES
@@ -127,16 +114,13 @@ class ManyDecisionsOfTwo(ManyDecisions):
 
     CHANGES = 58
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         for name in ("one", "two"):
             shifted = values >> Affine().named(name).on("spare", backup=["gateway", "left"])
             p.lake("relay/" + name, shifted, cap=2000, durable="lake")
-        plan: Plan = p.plan()
-        return plan
+        return p
 
 
 class ProposalLost(Directed):
@@ -205,14 +189,11 @@ class TimerEarlier(Directed):
     def __init__(self, seed: int, seconds: int = 15) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("quiet", checkpoints="ecoc", every=100, level="local", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("quiet", "left", "spare", every=100, level="local")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         p.lake("quiet/told", values >> Debounce(us=400_000).named("told").on("spare"))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [

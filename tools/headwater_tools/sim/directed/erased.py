@@ -8,11 +8,10 @@ from typing import Any
 from headwater import wire
 from headwater.batch import Batch
 from headwater.host import F_WHERE, Host
-from headwater.plan import Plan
 from headwater.process import Affine, Debounce, Decimate, Process, Union
 
 from ..world import SECOND, Node
-from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifted
 
 
 class Erased(Directed):
@@ -63,15 +62,12 @@ class ErasedAndRestarted(Erased):
         self.granted = False
         self.world.checks.append(self.watch)
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="uncoordinated", every=90, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare", checkpoints="uncoordinated", every=90)
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         few = values >> Decimate(k=150).named("few").on("spare", backup=["gateway", "left"])
         p.lake("relay/few", few)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def watch(self, node: Node) -> None:
         inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
@@ -123,15 +119,9 @@ class GatewayErasedThenMoved(GatewayErased):
     of them. The gateway has learned all of them by then.
     """
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
-        p.lake("relay/shifted", shifted, cap=900, durable="lake")
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare")
+        return shifted(p, "spare", "left", "gateway", cap=900, durable="lake")
 
     def script(self) -> list[tuple[float, Any]]:
         box = self.world.outbox
@@ -176,15 +166,12 @@ class GatewayErasedWithOperator(Directed):
         self.erased = False
         self.world.checks.append(self.watch)
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=100, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("pair", "left", "right", every=100)
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         first = values >> Affine().named("first").on("gateway", backup=["left"])
         p.lake("pair/out", first >> Affine().named("second").on("right", backup=["left"]))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [(6, lambda: self.configure(1, offset=7))]
@@ -225,15 +212,9 @@ class ErasedHome(Directed):
     as it was, and the board does not begin with it from the start.
     """
 
-    def process(self) -> Plan:
-        p = Process("home", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("left", backup=["spare", "gateway"])
-        p.lake("home/shifted", shifted, cap=600)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("home", "left", "spare")
+        return shifted(p, "left", "spare", "gateway", cap=600)
 
     def script(self) -> list[tuple[float, Any]]:
         return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
@@ -276,15 +257,9 @@ class ErasedAfterChange(ErasedHome):
     last one: what leads there is gone with the board.
     """
 
-    def process(self) -> Plan:
-        p = Process("home", checkpoints="ecoc", every=1000, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("left", backup=["spare", "gateway"])
-        p.lake("home/shifted", shifted, cap=3000)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("home", "left", "spare", every=1000)
+        return shifted(p, "left", "spare", "gateway", cap=3000)
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -313,17 +288,14 @@ class ErasedBehindTimer(Directed):
         for i in range(batch.n):
             batch.cols[0][i] = int((taken + i) % 40 == 39)
 
-    def process(self) -> Plan:
-        p = Process("armed", checkpoints="ecoc", every=20, level="peer", batch=4, batch_ms=200)
-        for host in ("left", "right", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("armed", "left", "right", "spare", batch=4, batch_ms=200)
         a = p.source("a", "v:i16", rate_hz=20, on="left")
         b = p.source("b", "v:i16", rate_hz=20, on="right")
         told = a >> Debounce(us=100_000).named("told").on("left", backup=["spare", "gateway"])
         both = Union().named("both").on("right", backup=["spare", "gateway"])(told, b)
         p.lake("armed/both", both)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def watch(self, node: Node) -> None:
         told, both = [v.index for v in self.plan.vertices if v.kind]
@@ -345,15 +317,9 @@ class ErasedBeforeCheckpoint(Directed):
     permanent: what its consumer has of the old samples cannot be put out again.
     """
 
-    def process(self) -> Plan:
-        p = Process("early", checkpoints="ecoc", every=1000, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
-        p.lake("early/shifted", shifted)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("early", "left", "spare", every=1000)
+        return shifted(p, "spare", "gateway", "left")
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -368,10 +334,8 @@ class GatewayErasedUnderOperator(GatewayErased):
     had acknowledged: more than the operator had given there. What it makes again the new outbox must get.
     """
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        p.host("left", heap_kb=256)
+    def process(self) -> Process:
+        p = boards("pair", "left")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         p.lake("pair/out", values >> Affine().named("first").on("gateway", backup=["left"]))
-        plan: Plan = p.plan()
-        return plan
+        return p

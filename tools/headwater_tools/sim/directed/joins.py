@@ -7,27 +7,31 @@ from typing import Any
 
 from headwater.host import Host
 from headwater.operator import Operator
-from headwater.plan import Plan
-from headwater.process import Process, SumJoin, Tumbling, Union, operator
+from headwater.process import Process, Stream, SumJoin, Tumbling, Union, operator
 
 from ...examples import sp4
 from ..world import SECOND, SITE_US, Node
-from .base import GATEWAY, RIGHT, Directed
+from .base import GATEWAY, RIGHT, Directed, boards
+
+
+def pair(**how: Any) -> tuple[Process, Stream, Stream]:
+    """A process on two boards, and the source of each."""
+    p = boards("pair", "left", "right", **how)
+    a = p.source("a", "v:i16", rate_hz=20, on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    return p, a, b
 
 
 class DeadInput(Directed):
     """One of two boards dies; the join goes on without it by decision, and takes it back when it returns."""
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
-        a = p.source("a", "v:i16", rate_hz=20, on="left")
-        b = p.source("b", "v:i16", rate_hz=20, on="right")
+    LAKE: dict[str, Any] = {"cap": 600}
+
+    def process(self) -> Process:
+        p, a, b = pair()
         total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
-        p.lake("pair/sum", total, cap=600)
-        plan: Plan = p.plan()
-        return plan
+        p.lake("pair/sum", total, **self.LAKE)
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
@@ -56,16 +60,11 @@ class InTurn(DeadInput):
         super().__init__(seed, seconds)
         self.cut(GATEWAY, 2)
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="uncoordinated", every=60, level="peer", batch=60, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
-        a = p.source("a", "v:i16", rate_hz=20, on="left")
-        b = p.source("b", "v:i16", rate_hz=20, on="right")
+    def process(self) -> Process:
+        p, a, b = pair(checkpoints="uncoordinated", every=60, batch=60)
         total = SumJoin(us=1_000_000, keep=32).named("sum").on("left", backup=["right", "gateway"])(a, b)
         p.lake("pair/sum", total, cap=600, durable="lake")
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         box = self.world.outbox
@@ -77,16 +76,7 @@ class TakenBack(DeadInput):
     The second life meets all of that in one piece, and passes over what the first one did.
     """
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
-        a = p.source("a", "v:i16", rate_hz=20, on="left")
-        b = p.source("b", "v:i16", rate_hz=20, on="right")
-        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
-        p.lake("pair/sum", total, cap=900, durable="lake")
-        plan: Plan = p.plan()
-        return plan
+    LAKE = {"cap": 900, "durable": "lake"}
 
     def script(self) -> list[tuple[float, Any]]:
         _, (_, close), _, (_, reopen) = super().script()
@@ -139,17 +129,14 @@ class TakenBackLate(DeadInput):
         self.proposed = False
         self.world.checks.append(self.watch)
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("pair", "left", "right")
         a = p.source("a", "v:i16", rate_hz=20, on="left")
         button = p.source("button", "v:i16", most_hz=2, on="right")
         c = p.source("c", "v:i16", rate_hz=20, on="right")
         join = Union().named("join").on("right", backup=["gateway", "left"])(button, a)
         p.lake("pair/both", Union().named("both").on("right", backup=["gateway", "left"])(c, join), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         join = [v.index for v in self.plan.vertices if v.name == "join"][0]
@@ -199,17 +186,12 @@ class NoInputOpen(DeadInput):
     """Every input of an operator is closed, and stays so. Its time stands still, and so does time behind it:
     timers that never end must not run on towards the end of all time."""
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
-        a = p.source("a", "v:i16", rate_hz=20, on="left")
-        b = p.source("b", "v:i16", rate_hz=20, on="right")
+    def process(self) -> Process:
+        p, a, b = pair()
         ticks = operator(Ticks)().named("ticks").on("gateway", backup=["left", "right"])(a, b)
         windows = Tumbling(us=300_000, what="count", empty=1).named("windows")
         p.lake("pair/windows", ticks >> windows.on("gateway", backup=["left", "right"]), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
@@ -315,10 +297,8 @@ class DeadInLoop(Directed):
     does that operator, which takes its feedback still: else it would fill up all buffers of the loop.
     """
 
-    def process(self) -> Plan:
-        process = sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
-        plan: Plan = process.plan()
-        return plan
+    def process(self) -> Process:
+        return sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
 
     def script(self) -> list[tuple[float, Any]]:
         calm = [v.index for v in self.plan.vertices if v.name == "calm_right"][0]
@@ -336,15 +316,10 @@ class BeginsHalf(DeadInput):
     starts again before it has taken a checkpoint of its own.
     """
 
-    def process(self) -> Plan:
-        p = Process("pair", checkpoints="ecoc", every=1000, level="local", batch=10, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
-        a = p.source("a", "v:i16", rate_hz=20, on="left")
-        b = p.source("b", "v:i16", rate_hz=20, on="right")
+    def process(self) -> Process:
+        p, a, b = pair(every=1000, level="local")
         p.lake("pair/sum", SumJoin(us=1_000_000).named("sum").on("gateway")(a, b), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()

@@ -11,10 +11,23 @@ from headwater import reserve
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.plan import Plan
-from headwater.process import Affine, Attenuate, Average, Median, Process, Sliding, Spec, Threshold, Union
+from headwater.process import (
+    Affine,
+    Attenuate,
+    Average,
+    Median,
+    Process,
+    Sliding,
+    Spec,
+    Stream,
+    Threshold,
+    Union,
+)
 
 from ..world import Hardware
-from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
+from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed, boards, shifted
+
+WIDE = " ".join("f%d:i64" % k for k in range(8))
 
 
 class LoggedLoop(Directed):
@@ -26,16 +39,13 @@ class LoggedLoop(Directed):
     def __init__(self, seed: int, seconds: int = 40) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("loop", checkpoints="extended", every=20, level="peers=2", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("loop", "left", "spare", checkpoints="extended", level="peers=2")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         calm = values >> Attenuate(threshold=0, shift=1).named("calm").on("left")
         p.feedback(calm, calm, port=1, delay_ms=2000)
         p.lake("loop/calm", calm, durable="flash", accept_loss=True)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -53,15 +63,9 @@ class Dropping(Directed):
     def __init__(self, seed: int, seconds: int = 50) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
-        p = Process("relay", checkpoints="ecoc", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("spare", backup=["left", "gateway"])
-        p.lake("relay/shifted", shifted, cap=200, on_full="drop_oldest")
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("relay", "left", "spare")
+        return shifted(p, "spare", "left", "gateway", cap=200, on_full="drop_oldest")
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -75,15 +79,12 @@ class Dropping(Directed):
 class Behind(Directed):
     """A quiet board promised more than it sealed, and comes back where nobody tells it the time."""
 
-    def process(self) -> Plan:
-        p = Process("quiet", checkpoints="ecoc", every=20, level="peer", batch=8, batch_ms=500)
-        for host in ("left", "right"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("quiet", "left", "right", batch=8)
         a = p.source("a", "v:i16", most_hz=10, on="left")
         b = p.source("b", "v:i16", most_hz=10, on="right")
         p.lake("quiet/both", Union().named("both").on("right", backup=["left", "gateway"])(a, b))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -94,6 +95,12 @@ class Behind(Directed):
             (8.3, lambda: self.world.asleep.clear()),
             (14, lambda: [self.heal(1, 0), self.heal(1, 2)]),
         ]
+
+
+def flood() -> tuple[Process, Stream]:
+    """A process on two boards, and a source that fills its flash soon."""
+    p = boards("flood", "left", "spare", every=60, batch=30, heap_kb=512)
+    return p, p.source("values", WIDE, rate_hz=100, on="left")
 
 
 class Full(Directed):
@@ -111,15 +118,10 @@ class Full(Directed):
 
         self.world.patterns[0] = fill
 
-    def process(self) -> Plan:
-        p = Process("flood", checkpoints="ecoc", every=60, level="peer", batch=30, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=512)
-        fields = " ".join("f%d:i64" % k for k in range(8))
-        values = p.source("values", fields, rate_hz=100, on="left")
+    def process(self) -> Process:
+        p, values = flood()
         p.lake("flood/out", values >> Affine().named("out").on("spare", backup=["gateway", "left"]), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -136,16 +138,11 @@ class FullAndDropping(Full):
     def hardware(self, plan: Plan) -> Hardware:
         return Hardware({LEFT: reserve.sectors(plan, LEFT)})
 
-    def process(self) -> Plan:
-        p = Process("flood", checkpoints="ecoc", every=60, level="peer", batch=30, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=512)
-        fields = " ".join("f%d:i64" % k for k in range(8))
-        values = p.source("values", fields, rate_hz=100, on="left")
+    def process(self) -> Process:
+        p, values = flood()
         p.lake("flood/all", values, on_full="drop_oldest")
         p.lake("flood/out", values >> Affine().named("out").on("spare", backup=["gateway"]), cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         script: list[tuple[float, Any]] = [(3, lambda: self.cut(LEFT, GATEWAY))]
@@ -162,15 +159,12 @@ class ShortFrames(Directed):
     def hardware(self, plan: Plan) -> Hardware:
         return Hardware({LEFT: reserve.sectors(plan, LEFT)}, mtu=256, noise=True)
 
-    def process(self) -> Plan:
-        p = Process("short", checkpoints="ecoc", every=38, level="peers=2", batch=14, batch_ms=200)
-        for host in ("left", "right", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("short", "left", "right", "spare", every=38, level="peers=2", batch=14, batch_ms=200)
         values = p.source("values", "v:i16 w:i32 x:i32", rate_hz=100, on="left")
         median = values >> Median(k=5).named("median").on("right", backup=["spare", "gateway"])
         p.lake("short/out", median >> Affine().named("out").on("spare", backup=["right", "gateway"]), cap=66)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
 
 class DropMove(Dropping):
@@ -189,19 +183,12 @@ class ManyOperators(Directed):
 
     OPERATORS = 45
 
-    def process(self) -> Plan:
-        plan: Plan | None = None
-        for n in range(self.OPERATORS, 0, -1):
-            p = self.chain(n)
-            if not check(p).errors():
-                plan = p.plan()
-                break
-        assert plan is not None
-        return plan
+    def process(self) -> Process:
+        chains = map(self.chain, range(self.OPERATORS, 0, -1))
+        return next(p for p in chains if not check(p).errors())
 
     def chain(self, n: int) -> Process:
-        p = Process("chain", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
-        p.host("left", heap_kb=4096, flash_kb=2048)
+        p = boards("chain", "left", level="local", heap_kb=4096, flash_kb=2048)
         stream = p.source("values", "v:i16", rate_hz=20, on="left")
         for i in range(n):
             stream = stream >> Affine().named("a%d" % i).on("left")
@@ -223,14 +210,11 @@ class Sized(Directed):
     def hardware(self, plan: Plan) -> Hardware:
         return Hardware({n: reserve.sectors(plan, n) for n in range(1, len(plan.hosts))})
 
-    def process(self) -> Plan:
-        p = Process("big", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
-        p.host("left", heap_kb=2048, flash_kb=4096)
-        fields = "v:i16 " + " ".join("f%d:i64" % k for k in range(8))
-        values = p.source("values", fields, rate_hz=100, on="left")
+    def process(self) -> Process:
+        p = boards("big", "left", every=60, level="local", batch=30, heap_kb=2048, flash_kb=4096)
+        values = p.source("values", "v:i16 " + WIDE, rate_hz=100, on="left")
         p.lake("big/out", values >> self.operator().named("out").on("left"))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def operator(self) -> Spec:
         return Average(us=20_000_000, field="v")
@@ -257,14 +241,12 @@ class SizedSliding(Sized):
 class SizedWide(Sized):
     """Two operators of wide elements with long buffers: the reserve is most of the log."""
 
-    def process(self) -> Plan:
-        p = Process("wide", checkpoints="ecoc", every=60, level="local", batch=30, batch_ms=500)
-        p.host("left", heap_kb=4096, flash_kb=4096)
-        values = p.source("values", " ".join("f%d:i64" % k for k in range(8)), rate_hz=20, on="left")
+    def process(self) -> Process:
+        p = boards("wide", "left", every=60, level="local", batch=30, heap_kb=4096, flash_kb=4096)
+        values = p.source("values", WIDE, rate_hz=20, on="left")
         for name in ("one", "two"):
             p.lake("wide/" + name, values >> Affine().named(name).on("left"), cap=700)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
 
 class SizedGreenhouse(Sized):
@@ -275,15 +257,14 @@ class SizedGreenhouse(Sized):
     def __init__(self, seed: int, seconds: int = 260) -> None:
         super().__init__(seed, seconds)
 
-    def process(self) -> Plan:
+    def process(self) -> Process:
         p = Process("greenhouse", checkpoints="ecoc", every=60)
         p.host("vent", heap_kb=256)
         air = p.source("air", "centi_c:i16", rate_hz=100, on="vent")
         mean = air >> Average(seconds=20)
         p.lake("greenhouse/air", air)
         p.lake("greenhouse/frost", mean >> Threshold(high=400, low=200), durable="lake", within_ms=5000)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
 
 def _noise(seed: int, v: int, batch: Batch, taken: int) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.plan import Plan
 from headwater.process import Affine, Process
 
 from ..world import SECOND, Node
-from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed
+from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed, boards, shifted
 
 
 class Zombie(Directed):
@@ -65,15 +64,12 @@ class CheckpointLeft(Directed):
     is asked: what their producers name tells who has them, after a restart as well.
     """
 
-    def process(self) -> Plan:
-        p = Process("left", checkpoints="ecoc", every=20, level="local", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("left", "left", "spare", level="local")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         first = values >> Affine().named("first").on("spare", backup=["gateway"])
         p.lake("left/out", first >> Affine().named("second").on("spare", backup=["gateway"]))
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -105,16 +101,13 @@ class CourseLeft(Directed):
     over. What it had itself stood further, on a course that was left.
     """
 
-    def process(self) -> Plan:
-        p = Process("course", checkpoints="uncoordinated", every=10, level="peers=2", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("course", "left", "spare", checkpoints="uncoordinated", every=10, level="peers=2")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         clean = values >> Affine().named("clean").on("left", backup=["gateway", "spare"])
         beats = clean >> Affine().named("beats").on("left", backup=["gateway", "spare"])
         p.lake("course/beats", beats, cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -135,15 +128,9 @@ class SpillLeft(Directed):
     """An operator whose outputs lie in the flash of its board moves, while that is cut off; then it is
     back."""
 
-    def process(self) -> Plan:
-        p = Process("spill", checkpoints="extended", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
-        values = p.source("values", "v:i16", rate_hz=20, on="left")
-        shifted = values >> Affine().named("shifted").on("spare", backup=["gateway", "left"])
-        p.lake("spill/shifted", shifted, durable="flash", accept_loss=True)
-        plan: Plan = p.plan()
-        return plan
+    def process(self) -> Process:
+        p = boards("spill", "left", "spare", checkpoints="extended")
+        return shifted(p, "spare", "gateway", "left", durable="flash", accept_loss=True)
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -167,16 +154,13 @@ class StoppedAtStart(Directed):
         if node.number == SPARE and node.host and self.world.now < 7 * SECOND:
             node.host._on_where = lambda *_: None
 
-    def process(self) -> Plan:
-        p = Process("stopped", checkpoints="extended", every=20, level="peer", batch=10, batch_ms=500)
-        for host in ("left", "spare"):
-            p.host(host, heap_kb=256)
+    def process(self) -> Process:
+        p = boards("stopped", "left", "spare", checkpoints="extended")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
         first = values >> Affine().named("first").on("spare", backup=["gateway", "left"])
         second = first >> Affine().named("second").on("spare", backup=["gateway", "left"])
         p.lake("stopped/second", second, cap=600)
-        plan: Plan = p.plan()
-        return plan
+        return p
 
     def script(self) -> list[tuple[float, Any]]:
         second = [v.index for v in self.plan.vertices if v.name == "second"][0]
