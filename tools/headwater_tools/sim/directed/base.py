@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater import wire
 from headwater.host import Host
 from headwater.plan import Plan
 from headwater.process import FLASH_KB, Affine, Process
@@ -51,10 +52,12 @@ SHIFTED = 1  # the operator's vertex
 class Directed(Scenario):
     """A history in which only what its script says goes wrong, and when."""
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
+    SECONDS = 20
+
+    def __init__(self, seed: int) -> None:
         self.refused = 0  # changes that the gateway refused
         plan: Plan = self.process().plan()
-        super().__init__(plan, seed, seconds, faults=False, made_of=self.hardware(plan))
+        super().__init__(plan, seed, self.SECONDS, faults=False, made_of=self.hardware(plan))
         for second, action in self.script():
             self.world.at(int(second * SECOND), action)
 
@@ -80,9 +83,32 @@ class Directed(Scenario):
         for number in numbers:
             self.world.crash(self.node(number))
 
+    def kill(self, number: int) -> None:
+        self.world.kill(self.node(number))
+
+    def erase(self, number: int) -> None:
+        self.world.erase(self.node(number))
+
     def boot(self, *numbers: int) -> None:
         for number in numbers:
             self.world.boot(self.node(number))
+
+    def open_lake(self, is_open: bool) -> None:
+        self.world.outbox.lake_open = is_open
+
+    def vertex(self, name: str) -> int:
+        return next(v.index for v in self.plan.vertices if v.name == name)
+
+    def shifted_at(self, number: int, node: Node) -> Any:
+        """The operator's instance, where `node` is that host and runs it."""
+        return node.host.instances.get(SHIFTED) if node.host and node.number == number else None
+
+    def withhold(self, host: Host, so: bool) -> None:
+        """While `so`, a host hears of no checkpoint of another."""
+        if so:
+            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
+        else:
+            host.__dict__.pop("_may_say", None)
 
     def configure(self, v: int, **params: int) -> None:
         if self.node(GATEWAY).up:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater import wire
 from headwater.host import Host
 from headwater.plan import Plan
 from headwater.process import Affine, Decimate, Process
@@ -23,7 +22,7 @@ class HolderElsewhere(Directed):
     def script(self) -> list[tuple[float, Any]]:
         return [
             (5, lambda: self.cut(SPARE, GATEWAY)),
-            (10, lambda: self.world.kill(self.node(SPARE))),
+            (10, lambda: self.kill(SPARE)),
             (10.5, lambda: self.crash(LEFT)),
             (11, lambda: self.boot(LEFT)),
             (12, lambda: self.move(SHIFTED, GATEWAY)),
@@ -45,7 +44,7 @@ class ErasedHolder(Directed):
         return [
             (7, lambda: world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
             (8, lambda: [self.cut(RIGHT, n.number) for n in world.nodes if n.number != RIGHT]),
-            (8, lambda: world.erase(self.node(LEFT))),
+            (8, lambda: self.erase(LEFT)),
             (8.4, lambda: self.boot(LEFT)),
             (9, lambda: self.move(SHIFTED, 3)),
             (10, lambda: world.asleep.discard(LEFT)),
@@ -115,19 +114,16 @@ class BeginsUnknown(Directed):
     before its host dies. Another host goes on.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.checks.append(self.deaf)
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(5, lambda: [self.world.kill(self.node(SPARE)), self.move(SHIFTED, GATEWAY)])]
+        return [(5, lambda: [self.kill(SPARE), self.move(SHIFTED, GATEWAY)])]
 
     def deaf(self, node: Node) -> None:
-        host = node.host
-        if host and self.world.now < 5 * SECOND:
-            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
-        elif host:
-            host.__dict__.pop("_may_say", None)
+        if node.host:
+            self.withhold(node.host, self.world.now < 5 * SECOND)
 
 
 class StalePending(Directed):
@@ -135,8 +131,10 @@ class StalePending(Directed):
     it in vain, takes a decision before it, goes past it, and loses power: the third must not restore it.
     """
 
-    def __init__(self, seed: int, seconds: int = 45) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 45
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.delay_us = (100_000, 100_000)
         self.phase = 0
         self.world.checks.append(self.watch)
@@ -215,8 +213,7 @@ class DeadHolder(Directed):
     BACKUP: tuple[str, ...] = ()
     STRATEGY = "ecoc"
 
-    def __init__(self, seed: int, seconds: int = 60) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 60
 
     def process(self) -> Process:
         p = boards(
@@ -241,7 +238,7 @@ class DeadHolder(Directed):
 
     def script(self) -> list[tuple[float, Any]]:
         wrist = [name == "wrist" for name in self.plan.hosts].index(True)
-        return [(10, lambda: self.world.kill(self.node(wrist))), (58, self.lag)]
+        return [(10, lambda: self.kill(wrist)), (58, self.lag)]
 
     def lag(self) -> None:
         """Eight checkpoint intervals are more than any operator may be behind its source."""

@@ -15,8 +15,7 @@ class Restarts(Directed):
     """A board and the gateway start again and again, at once, before the time that was logged ahead has come.
     One sensor has a rate and never rests, another promises what will not come, up to a floor ahead."""
 
-    def __init__(self, seed: int, seconds: int = 40) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 40
 
     def process(self) -> Process:
         p = boards("restarts", "left", every=40, level="local", batch=20, batch_ms=1000)

@@ -21,8 +21,8 @@ class DecidesUnstored(Directed):
 
     TAKES_OVER, STORES = 3, 4
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.checks.append(self.watch)
 
     def process(self) -> Process:
@@ -35,7 +35,7 @@ class DecidesUnstored(Directed):
             (8, lambda: self.cut(RIGHT, LEFT)),
             (9, lambda: self.move(SHIFTED, self.TAKES_OVER)),
             (11, lambda: self.configure(SHIFTED, offset=7)),
-            (14, lambda: self.world.kill(self.node(self.TAKES_OVER))),
+            (14, lambda: self.kill(self.TAKES_OVER)),
             (14.5, self.world.cut.clear),
             (15, lambda: self.move(SHIFTED, RIGHT)),
         ]
@@ -43,7 +43,7 @@ class DecidesUnstored(Directed):
     def watch(self, node: Node) -> None:
         """Who takes over has heard what there is, from the holder and from the source; then only the gateway
         reaches it."""
-        inst = node.host.instances.get(SHIFTED) if node.host and node.number == self.TAKES_OVER else None
+        inst = self.shifted_at(self.TAKES_OVER, node)
         if self.world.now < self.storm_us and inst and not inst.recalling and inst.answered():
             self.cut(self.TAKES_OVER, self.STORES)
             self.cut(self.TAKES_OVER, LEFT)
@@ -87,8 +87,7 @@ class ManyDecisions(Directed):
 
     CHANGES = 80
 
-    def __init__(self, seed: int, seconds: int = 50) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 50
 
     def process(self) -> Process:
         p = boards("relay", "left", "spare")
@@ -100,9 +99,6 @@ class ManyDecisions(Directed):
         out += [(5 + 0.35 * i, partial(self.change, i)) for i in range(self.CHANGES)]
         out += [(end + 3.5, lambda: self.crash(SPARE)), (end + 4, lambda: self.boot(SPARE))]
         return [*out, (end + 9, lambda: self.open_lake(True))]
-
-    def open_lake(self, open_: bool) -> None:
-        self.world.outbox.lake_open = open_
 
     def change(self, i: int) -> None:
         for v in [v.index for v in self.plan.vertices if v.kind]:
@@ -128,8 +124,8 @@ class ProposalLost(Directed):
     granted: its next life must stop there too.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.proposed = False
         self.world.checks.append(self.watch)
 
@@ -137,7 +133,7 @@ class ProposalLost(Directed):
         return [(6, lambda: self.configure(SHIFTED, offset=7))]
 
     def watch(self, node: Node) -> None:
-        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        inst = self.shifted_at(SPARE, node)
         if inst and inst.decisions and not self.proposed:
             self.proposed = True
             world = self.world
@@ -153,8 +149,8 @@ class ProposalNotTold(Directed):
     again.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.noted = False
         self.world.checks.append(self.watch)
 
@@ -186,8 +182,7 @@ class TimerEarlier(Directed):
     """After a change an entry sets the timer earlier than it stood. Those behind it wait for it, also where
     all of them come in one go."""
 
-    def __init__(self, seed: int, seconds: int = 15) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 15
 
     def process(self) -> Process:
         p = boards("quiet", "left", "spare", every=100, level="local")

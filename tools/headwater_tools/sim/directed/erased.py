@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater import wire
 from headwater.batch import Batch
 from headwater.host import F_WHERE, Host
 from headwater.process import Affine, Debounce, Decimate, Process, Union
@@ -23,7 +22,7 @@ class Erased(Directed):
         self.world.delay_us = (100_000, 900_000)
         return [
             (6, lambda: self.crash(LEFT)),
-            (6.2, lambda: self.world.erase(self.node(LEFT))),
+            (6.2, lambda: self.erase(LEFT)),
             (6.3, lambda: self.boot(LEFT)),
         ]
 
@@ -47,7 +46,7 @@ class ErasedAtRest(Erased):
         return [
             (6, lambda: self.crash(LEFT)),
             (7, lambda: self.world.call(self.node(SPARE), save)),
-            (7.5, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (7.5, lambda: [self.erase(LEFT), self.crash(SPARE)]),
             (8, lambda: self.boot(LEFT, SPARE)),
         ]
 
@@ -57,8 +56,8 @@ class ErasedAndRestarted(Erased):
     incarnation. What it had of the old one since its last checkpoint is nowhere else any more.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.granted = False
         self.world.checks.append(self.watch)
 
@@ -70,7 +69,7 @@ class ErasedAndRestarted(Erased):
         return p
 
     def watch(self, node: Node) -> None:
-        inst = node.host.instances.get(SHIFTED) if node.host and node.number == SPARE else None
+        inst = self.shifted_at(SPARE, node)
         if inst and inst.decided and not self.granted:
             self.granted = True
             self.world.after(1, lambda: self.crash(SPARE))
@@ -90,18 +89,14 @@ class ErasedAmongChanges(Erased):
 class GatewayErased(Directed):
     """The gateway loses its database, and with it what the lake has not acknowledged."""
 
-    def __init__(self, seed: int, seconds: int = 40) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 40
 
     def script(self) -> list[tuple[float, Any]]:
-        def lake(is_open: bool) -> None:
-            self.world.outbox.lake_open = is_open
-
         return [
-            (7, lambda: lake(False)),
-            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (7, lambda: self.open_lake(False)),
+            (10, lambda: self.erase(GATEWAY)),
             (12, lambda: self.boot(GATEWAY)),
-            (14, lambda: lake(True)),
+            (14, lambda: self.open_lake(True)),
         ]
 
 
@@ -124,16 +119,15 @@ class GatewayErasedThenMoved(GatewayErased):
         return shifted(p, "spare", "left", "gateway", cap=900, durable="lake")
 
     def script(self) -> list[tuple[float, Any]]:
-        box = self.world.outbox
         changes = [(4 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
         return [
-            (1, lambda: setattr(box, "lake_open", False)),
+            (1, lambda: self.open_lake(False)),
             *changes,
-            (10, lambda: self.world.erase(self.node(GATEWAY))),
+            (10, lambda: self.erase(GATEWAY)),
             (12, lambda: self.boot(GATEWAY)),
             (20, lambda: self.crash(SPARE)),
             (21, lambda: self.move(SHIFTED, LEFT)),
-            (24, lambda: setattr(box, "lake_open", True)),
+            (24, lambda: self.open_lake(True)),
             (25, lambda: self.boot(SPARE)),
         ]
 
@@ -150,7 +144,7 @@ class GatewayErasedProposalLeft(GatewayErased):
             (6, lambda: self.configure(SHIFTED, offset=7)),
             (8, lambda: self.move(SHIFTED, GATEWAY)),
             (14, lambda: self.world.cut.clear()),
-            (20, lambda: self.world.erase(self.node(GATEWAY))),
+            (20, lambda: self.erase(GATEWAY)),
             (21, lambda: self.boot(GATEWAY)),
             (25, lambda: self.move(SHIFTED, LEFT)),
         ]
@@ -161,8 +155,8 @@ class GatewayErasedWithOperator(Directed):
     has something that was put out behind it: nobody but the gateway knew of the change.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.erased = False
         self.world.checks.append(self.watch)
 
@@ -183,7 +177,7 @@ class GatewayErasedWithOperator(Directed):
         if granted and inst and inst.inputs[0].cur.xi > granted[0][0][0] and not self.erased:
             self.erased = True
             world = self.world
-            world.after(0, lambda: world.erase(self.node(GATEWAY)))
+            world.after(0, lambda: self.erase(GATEWAY))
             world.after(SECOND, lambda: self.move(1, LEFT))
             world.after(2 * SECOND, lambda: self.boot(GATEWAY))
 
@@ -199,11 +193,8 @@ class GatewayErasedAfterRestart(GatewayErasedWithOperator):
         ]
 
     def watch(self, node: Node) -> None:
-        host = node.host
-        if host and node.number and 6 * SECOND < self.world.now < 10 * SECOND:
-            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
-        elif host:
-            host.__dict__.pop("_may_say", None)
+        if node.host:
+            self.withhold(node.host, node.number > 0 and 6 * SECOND < self.world.now < 10 * SECOND)
         super().watch(node)
 
 
@@ -217,7 +208,7 @@ class ErasedHome(Directed):
         return shifted(p, "left", "spare", "gateway", cap=600)
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(6, lambda: self.world.erase(self.node(LEFT))), (6.4, lambda: self.boot(LEFT))]
+        return [(6, lambda: self.erase(LEFT)), (6.4, lambda: self.boot(LEFT))]
 
 
 class ErasedAndTold(Directed):
@@ -225,14 +216,14 @@ class ErasedAndTold(Directed):
     goes when the host has noted that, before it has noted that it runs the operator.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.waits = False
         self.world.checks.append(self.watch)
 
     def script(self) -> list[tuple[float, Any]]:
         def erase() -> None:
-            self.world.erase(self.node(SPARE))
+            self.erase(SPARE)
             self.waits = True
 
         return [(6, erase), (6.4, lambda: self.boot(SPARE)), (9, lambda: self.boot(SPARE))]
@@ -265,7 +256,7 @@ class ErasedAfterChange(ErasedHome):
         return [
             (5, lambda: self.world.asleep.add(LEFT)),
             (6, lambda: self.configure(SHIFTED, offset=7)),
-            (9, lambda: self.world.erase(self.node(LEFT))),
+            (9, lambda: self.erase(LEFT)),
             (9.4, lambda: self.boot(LEFT)),
             (11, lambda: self.world.asleep.discard(LEFT)),
         ]
@@ -277,8 +268,8 @@ class ErasedBehindTimer(Directed):
     gone on behind the boundary that they gave.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.erased = False
         self.world.patterns[0] = self.blips
         self.world.checks.append(self.watch)
@@ -308,7 +299,7 @@ class ErasedBehindTimer(Directed):
         after = right.instances[both]
         if armed and after.front + after.past > line[covers - 1][0] + 100_000:
             self.erased = True
-            self.world.after(1, lambda: self.world.erase(self.node(LEFT)))
+            self.world.after(1, lambda: self.erase(LEFT))
             self.world.after(SECOND // 2, lambda: self.boot(LEFT))
 
 
@@ -323,7 +314,7 @@ class ErasedBeforeCheckpoint(Directed):
 
     def script(self) -> list[tuple[float, Any]]:
         return [
-            (6, lambda: [self.world.erase(self.node(LEFT)), self.crash(SPARE)]),
+            (6, lambda: [self.erase(LEFT), self.crash(SPARE)]),
             (6.4, lambda: self.boot(LEFT)),
             (7, lambda: self.boot(SPARE)),
         ]

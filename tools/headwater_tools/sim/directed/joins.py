@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from headwater.host import Host
@@ -34,7 +34,6 @@ class DeadInput(Directed):
         return p
 
     def script(self) -> list[tuple[float, Any]]:
-        world = self.world
         join = self.join()
 
         def reopen(host: Host) -> None:
@@ -42,13 +41,25 @@ class DeadInput(Directed):
 
         return [
             (6, lambda: self.crash(2)),
-            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (8, self.close),
             (12, lambda: self.boot(2)),
-            (14, lambda: world.call(self.node(GATEWAY), reopen)),
+            (14, lambda: self.at_gateway(reopen)),
         ]
 
     def join(self) -> int:
         return [v.index for v in self.plan.vertices if v.kind][0]
+
+    def at_gateway(self, action: Callable[[Host], None]) -> None:
+        self.world.call(self.node(GATEWAY), action)
+
+    def close(self, port: int = 1) -> None:
+        self.at_gateway(lambda host: host.close(self.join(), port))
+
+    def sleep(self) -> None:
+        """The second board sleeps for ten seconds, and says so."""
+        self.world.asleep.add(2)
+        node = self.node(2)
+        self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
 
 
 class InTurn(DeadInput):
@@ -56,8 +67,10 @@ class InTurn(DeadInput):
     turn; and the lake is away, so its checkpoint carries as much of that as its buffer holds.
     """
 
-    def __init__(self, seed: int, seconds: int = 60) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 60
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.cut(GATEWAY, 2)
 
     def process(self) -> Process:
@@ -67,8 +80,7 @@ class InTurn(DeadInput):
         return p
 
     def script(self) -> list[tuple[float, Any]]:
-        box = self.world.outbox
-        return [(28, lambda: setattr(box, "lake_open", False)), (55, lambda: setattr(box, "lake_open", True))]
+        return [(28, lambda: self.open_lake(False)), (55, lambda: self.open_lake(True))]
 
 
 class TakenBack(DeadInput):
@@ -80,14 +92,13 @@ class TakenBack(DeadInput):
 
     def script(self) -> list[tuple[float, Any]]:
         _, (_, close), _, (_, reopen) = super().script()
-        box = self.world.outbox
         return [
-            (5, lambda: setattr(box, "lake_open", False)),
+            (5, lambda: self.open_lake(False)),
             (6, close),
             (9, reopen),
             (13, lambda: self.crash(GATEWAY)),
             (13.5, lambda: self.boot(GATEWAY)),
-            (16, lambda: setattr(box, "lake_open", True)),
+            (16, lambda: self.open_lake(True)),
         ]
 
 
@@ -98,7 +109,7 @@ class TakenBackUnnamed(TakenBack):
         join = self.join()
 
         def reopen() -> None:
-            self.world.call(self.node(GATEWAY), lambda host: host.reopen(join, 1, 0, host.site()))
+            self.at_gateway(lambda host: host.reopen(join, 1, 0, host.site()))
 
         return [(when, reopen if when == 9 else action) for when, action in super().script()]
 
@@ -124,8 +135,8 @@ class TakenBackLate(DeadInput):
     behind it goes on by them. What is taken back lies above all of them.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.proposed = False
         self.world.checks.append(self.watch)
 
@@ -139,18 +150,15 @@ class TakenBackLate(DeadInput):
         return p
 
     def script(self) -> list[tuple[float, Any]]:
-        join = [v.index for v in self.plan.vertices if v.name == "join"][0]
-
-        def at_gateway(action: Any) -> None:
-            self.world.call(self.node(GATEWAY), action)
+        join = self.vertex("join")
 
         def reopen(host: Host) -> None:
             host.reopen(join, 1, self.world.current(-1, 0), host.site())
 
         return [
-            (5, lambda: at_gateway(lambda host: host.close(join, 1))),
+            (5, self.close),
             (7, lambda: self.cut(GATEWAY, RIGHT)),
-            (7.1, lambda: at_gateway(reopen)),
+            (7.1, lambda: self.at_gateway(reopen)),
             (9.5, lambda: self.heal(GATEWAY, RIGHT)),
         ]
 
@@ -194,12 +202,7 @@ class NoInputOpen(DeadInput):
         return p
 
     def script(self) -> list[tuple[float, Any]]:
-        join = self.join()
-        at_gateway = partial(self.world.call, self.node(GATEWAY))
-        return [
-            (6, lambda: at_gateway(lambda host: host.close(join, 0))),
-            (7, lambda: at_gateway(lambda host: host.close(join, 1))),
-        ]
+        return [(6, lambda: self.close(0)), (7, self.close)]
 
 
 class Asleep(DeadInput):
@@ -209,29 +212,22 @@ class Asleep(DeadInput):
         world = self.world
         self.heard_us = 0
 
-        def sleep() -> None:
-            world.asleep.add(2)
-            node = self.node(2)
-            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
-
         def hear() -> None:
             rows = [row for s in world.outbox.streams.values() for row in s.rows.values()]
             self.heard_us = max(row[0] for row in rows) - SITE_US
 
-        return [(6, sleep), (15, hear), (16.5, lambda: world.asleep.clear())]
+        return [(6, self.sleep), (15, hear), (16.5, lambda: world.asleep.clear())]
 
 
 class DeadSource(DeadInput):
     """A board dies with its source; the join goes on without it by decision, after a restart of the join."""
 
     def script(self) -> list[tuple[float, Any]]:
-        world = self.world
-        join = [v.index for v in self.plan.vertices if v.kind][0]
         return [
-            (6, lambda: world.kill(self.node(2))),
+            (6, lambda: self.kill(2)),
             (8, lambda: self.crash(GATEWAY)),
             (9, lambda: self.boot(GATEWAY)),
-            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (11, self.close),
         ]
 
 
@@ -241,15 +237,13 @@ class DeadSourceMoved(DeadInput):
     """
 
     def script(self) -> list[tuple[float, Any]]:
-        world = self.world
-        gateway = self.node(GATEWAY)
-        join = [v.index for v in self.plan.vertices if v.kind][0]
+        join = self.join()
         return [
-            (6, lambda: world.kill(self.node(2))),
-            (7, lambda: world.call(gateway, lambda host: host.instances[join].ck.now())),
+            (6, lambda: self.kill(2)),
+            (7, lambda: self.at_gateway(lambda host: host.instances[join].ck.now())),
             (8, lambda: self.move(join, 1)),
             *[(9 + i / 10, lambda: self.configure(join, us=500_000)) for i in range(10)],
-            (11, lambda: world.call(gateway, lambda host: host.close(join, 1))),
+            (11, self.close),
         ]
 
 
@@ -259,11 +253,9 @@ class DeadSourceClosed(DeadInput):
     """
 
     def script(self) -> list[tuple[float, Any]]:
-        world = self.world
-        join = [v.index for v in self.plan.vertices if v.kind][0]
         return [
-            (6, lambda: world.kill(self.node(2))),
-            (8, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (6, lambda: self.kill(2)),
+            (8, self.close),
             (8.05, lambda: self.crash(GATEWAY)),
             (9, lambda: self.boot(GATEWAY)),
         ]
@@ -275,18 +267,10 @@ class DeadAsleep(DeadInput):
     """
 
     def script(self) -> list[tuple[float, Any]]:
-        world = self.world
-        join = [v.index for v in self.plan.vertices if v.kind][0]
-
-        def sleep() -> None:
-            world.asleep.add(2)
-            node = self.node(2)
-            world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
-
         return [
-            (6, sleep),
-            (9, lambda: world.kill(self.node(2))),
-            (11, lambda: world.call(self.node(GATEWAY), lambda host: host.close(join, 1))),
+            (6, self.sleep),
+            (9, lambda: self.kill(2)),
+            (11, self.close),
             (11.05, lambda: self.crash(GATEWAY)),
             (12, lambda: self.boot(GATEWAY)),
         ]
@@ -301,11 +285,11 @@ class DeadInLoop(Directed):
         return sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
 
     def script(self) -> list[tuple[float, Any]]:
-        calm = [v.index for v in self.plan.vertices if v.name == "calm_right"][0]
+        calm = self.vertex("calm_right")
         return [
             (5, lambda: self.world.asleep.add(2)),
             (6, lambda: self.world.call(self.node(2), lambda host: host.instances[calm].ck.now())),
-            (7, lambda: self.world.kill(self.node(2))),
+            (7, lambda: self.kill(2)),
             (8, lambda: self.move(calm, GATEWAY)),
             (9, self.close_ended),
         ]
@@ -329,7 +313,7 @@ class BeginsHalf(DeadInput):
 
         return [
             (0, lambda: self.cut(RIGHT, GATEWAY)),
-            (3, lambda: self.world.call(self.node(GATEWAY), save)),
+            (3, lambda: self.at_gateway(save)),
             (4, lambda: self.heal(RIGHT, GATEWAY)),
             (8, lambda: self.crash(GATEWAY)),
             (9, lambda: self.boot(GATEWAY)),

@@ -36,8 +36,7 @@ class LoggedLoop(Directed):
     can be one behind a change.
     """
 
-    def __init__(self, seed: int, seconds: int = 40) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 40
 
     def process(self) -> Process:
         p = boards("loop", "left", "spare", checkpoints="extended", level="peers=2")
@@ -60,8 +59,7 @@ class LoggedLoop(Directed):
 class Dropping(Directed):
     """The way to the lake is cut for longer than the buffer lasts, and its author prefers the newest."""
 
-    def __init__(self, seed: int, seconds: int = 50) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 50
 
     def process(self) -> Process:
         p = boards("relay", "left", "spare")
@@ -106,8 +104,10 @@ def flood() -> tuple[Process, Stream]:
 class Full(Directed):
     """The way out of a source's host is cut for longer than its flash lasts."""
 
-    def __init__(self, seed: int, seconds: int = 34) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 34
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         noise = random.Random(seed)
         values = [noise.getrandbits(63) for _ in range(997)]
 
@@ -173,7 +173,7 @@ class DropMove(Dropping):
     def script(self) -> list[tuple[float, Any]]:
         return [
             (5, lambda: self.cut(SPARE, GATEWAY)),
-            (30, lambda: self.world.kill(self.node(SPARE))),
+            (30, lambda: self.kill(SPARE)),
             (31, lambda: self.move(SHIFTED, LEFT)),
         ]
 
@@ -203,8 +203,10 @@ class Sized(Directed):
 
     OUT_S = (3, 42)
 
-    def __init__(self, seed: int, seconds: int = 60) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 60
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.patterns[0] = partial(_noise, seed)
 
     def hardware(self, plan: Plan) -> Hardware:
@@ -254,8 +256,7 @@ class SizedGreenhouse(Sized):
 
     OUT_S = (10, 220)
 
-    def __init__(self, seed: int, seconds: int = 260) -> None:
-        super().__init__(seed, seconds)
+    SECONDS = 260
 
     def process(self) -> Process:
         p = Process("greenhouse", checkpoints="ecoc", every=60)

@@ -19,8 +19,8 @@ class Zombie(Directed):
     Only the epoch that the producer remembers stands between the old instance and the log.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.checks.append(self.deaf)
 
     def deaf(self, node: Node) -> None:
@@ -33,8 +33,8 @@ class Zombie(Directed):
             (5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
             (6, lambda: self.move(SHIFTED, GATEWAY)),
             (8, lambda: world.call(self.node(GATEWAY), lambda host: host.configure(SHIFTED, {"offset": 7}))),
-            (10, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
-            (11, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+            (10, lambda: [self.cut(GATEWAY, LEFT), self.crash(SPARE)]),
+            (11, lambda: [self.heal(SPARE, LEFT), self.boot(SPARE)]),
         ]
 
 
@@ -50,11 +50,11 @@ class ZombieAfterRestart(Zombie):
             (4.5, lambda: world.asleep.add(LEFT)),
             (5.5, lambda: [self.cut(SPARE, GATEWAY), self.cut(SPARE, LEFT)]),
             (6, lambda: self.move(SHIFTED, GATEWAY)),
-            (10, lambda: [self.cut(GATEWAY, LEFT), world.crash(self.node(SPARE))]),
+            (10, lambda: [self.cut(GATEWAY, LEFT), self.crash(SPARE)]),
             (10.1, lambda: self.configure(SHIFTED, offset=7)),
-            (10.2, lambda: world.crash(self.node(LEFT))),
-            (10.8, lambda: world.boot(self.node(LEFT))),
-            (11, lambda: [self.heal(SPARE, LEFT), world.boot(self.node(SPARE))]),
+            (10.2, lambda: self.crash(LEFT)),
+            (10.8, lambda: self.boot(LEFT)),
+            (11, lambda: [self.heal(SPARE, LEFT), self.boot(SPARE)]),
             (11.5, lambda: world.asleep.discard(LEFT)),
         ]
 
@@ -88,7 +88,7 @@ class MovedBack(CheckpointLeft):
     def script(self) -> list[tuple[float, Any]]:
         return [
             (5, lambda: [self.move(v, GATEWAY) for v in self.place]),
-            (7, lambda: self.world.erase(self.node(LEFT))),
+            (7, lambda: self.erase(LEFT)),
             (7.4, lambda: self.boot(LEFT)),
             (14, lambda: [self.move(v, SPARE) for v in self.place]),
         ]
@@ -114,7 +114,7 @@ class CourseLeft(Directed):
             (4.5, lambda: self.world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
             (5.9, lambda: self.cut(LEFT, GATEWAY)),
             (6, lambda: self.world.asleep.discard(LEFT)),
-            (8, lambda: [self.world.erase(self.node(LEFT)), self.cut(GATEWAY, SPARE)]),
+            (8, lambda: [self.erase(LEFT), self.cut(GATEWAY, SPARE)]),
             (8.2, lambda: [self.move(v, GATEWAY) for v in self.place]),
             (8.4, lambda: [self.heal(LEFT, GATEWAY), self.boot(LEFT)]),
             (9.5, lambda: self.heal(GATEWAY, SPARE)),
@@ -146,8 +146,8 @@ class StoppedAtStart(Directed):
     over. So the producer stops the operator while the host starts again.
     """
 
-    def __init__(self, seed: int, seconds: int = 20) -> None:
-        super().__init__(seed, seconds)
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.world.checks.append(self.deaf)
 
     def deaf(self, node: Node) -> None:
@@ -163,7 +163,7 @@ class StoppedAtStart(Directed):
         return p
 
     def script(self) -> list[tuple[float, Any]]:
-        second = [v.index for v in self.plan.vertices if v.name == "second"][0]
+        second = self.vertex("second")
         spare = self.node(SPARE)
         return [
             (4.5, lambda: self.world.asleep.add(LEFT)),
