@@ -7,6 +7,8 @@ import json
 import time
 import zlib
 from array import array
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -236,13 +238,28 @@ def test_bits_are_the_flags_lowest_first(flags: list[int]) -> None:
 # The gateway's side, with a cutter of its own
 
 
-def service_of(place: Place, **lake: Any) -> Segments:
+def service_of(place: Place) -> Segments:
     values = {"segment_rows": 1000, "segment_s": 0.0, "acks_every_s": 1.0, "check_every_s": 3600.0}
-    values = {**values, "landing": "landing", "acks": "acks", **lake}
+    values = {**values, "landing": "landing", "acks": "acks"}
     config = Config(place.folder, {})
     config.lake = Section(values)  # type: ignore[attr-defined]
     landing, acks = str(place.folder / "landing"), str(place.folder / "acks")
     return Segments(place.db, place.ends, config, CutterProcess(place.db.path, landing, acks, 3))
+
+
+@asynccontextmanager
+async def serving(place: Place, *processes: str) -> AsyncIterator[Segments]:
+    segments = service_of(place)
+    try:
+        await segments.open(list(processes))
+        yield segments
+    finally:
+        await segments.cutter.close()
+
+
+async def look(place: Place, segments: Segments) -> None:
+    await segments.look("cardio")
+    place.db.commit()
 
 
 def acknowledge(
@@ -263,9 +280,7 @@ def test_files_and_rows_go_when_the_lake_has_them_and_not_before(place: Place) -
     end = place.end()
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open(["cardio"])
+        async with serving(place, "cardio") as segments:
             put(end, batch(1, 4))
             place.db.commit()
             await segments.once()
@@ -275,16 +290,12 @@ def test_files_and_rows_go_when_the_lake_has_them_and_not_before(place: Place) -
             place.db.commit()
             assert len(landed(place)) == 2 and end.cut == 8
             acknowledge(place, end, 6)
-            await segments.look("cardio")
-            place.db.commit()
+            await look(place, segments)
             assert len(landed(place)) == 1 and end.acked == 6
             assert place.db.query("SELECT first FROM chunks") == [(5,)]
             acknowledge(place, end, 8)
-            await segments.look("cardio")
-            place.db.commit()
+            await look(place, segments)
             assert landed(place) == [] and place.db.query("SELECT first FROM chunks") == []
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -293,17 +304,14 @@ def test_what_the_sink_cannot_read_is_cut_again_under_another_name(place: Place)
     end = place.end()
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open(["cardio"])
+        async with serving(place, "cardio") as segments:
             put(end, batch(1, 4))
             place.db.commit()
             await segments.once()
             place.db.commit()
             (bad,) = landed(place)
             acknowledge(place, end, 0, [bad])
-            await segments.look("cardio")
-            place.db.commit()
+            await look(place, segments)
             rows = place.db.query("SELECT name, first, last, times FROM segments WHERE name != ?", bad)
             assert [row[1:] for row in rows] == [(1, 4, 1)]
             assert landed(place) == sorted([bad, rows[0][0]])
@@ -313,8 +321,6 @@ def test_what_the_sink_cannot_read_is_cut_again_under_another_name(place: Place)
             acknowledge(place, end, 4, [bad])
             await segments.look("cardio")
             assert landed(place) == []
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -359,8 +365,7 @@ def test_a_segment_that_vanished_before_the_lake_had_it_is_cut_again(place: Plac
             place.db.commit()
             assert segments.vanished == 1  # it is there now
             acknowledge(place, end, 12)
-            await segments.look("cardio")
-            place.db.commit()
+            await look(place, segments)
             assert landed(place) == [] and place.db.query("SELECT * FROM segments") == []
         finally:
             await segments.cutter.close()
@@ -372,9 +377,7 @@ def test_what_the_lake_has_whole_is_not_missed_in_the_landing_zone(place: Place)
     end = place.end()
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open(["cardio"])
+        async with serving(place, "cardio") as segments:
             put(end, batch(1, 4))
             place.db.commit()
             await segments.cut(end)
@@ -384,8 +387,6 @@ def test_what_the_lake_has_whole_is_not_missed_in_the_landing_zone(place: Place)
             end.acknowledge(4)
             await segments.check()
             assert (segments.vanished, landed(place)) == (0, [])
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -396,13 +397,9 @@ def test_a_segment_that_a_killed_gateway_did_not_note_is_its_own_again(place: Pl
     name = place.cut(end, 1, 4)["name"]
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open([])
+        async with serving(place):
             place.db.commit()
             assert place.db.query('SELECT name, "end", first, last FROM segments') == [(name, end.id, 1, 4)]
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -411,9 +408,7 @@ def test_a_cutter_that_is_killed_is_started_anew(place: Place) -> None:
     end = place.end()
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open([])
+        async with serving(place) as segments:
             put(end, batch(1, 4))
             place.db.commit()
             assert segments.cutter.process is not None
@@ -421,8 +416,6 @@ def test_a_cutter_that_is_killed_is_started_anew(place: Place) -> None:
             await segments.cutter.process.wait()
             await segments.once()
             assert len(landed(place)) == 1
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
