@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,22 @@ def test_board_modules_import_nothing_that_only_hosts_have() -> None:
                     "/".join(filter(None, [*start, name])) for name in ("", *(a.name for a in node.names))
                 }
                 assert not names & set(micropython.HOST_ONLY), (inside, ast.unparse(node))
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["edge/headwater", "gateway/headwater_gateway", "cloud/headwater_cloud", "tools/headwater_tools"],
+)
+def test_the_table_of_modules_names_each_and_none_that_is_gone(folder: str) -> None:
+    root = house.ROOT / folder
+    section = (house.ROOT / "ARCHITECTURE.md").read_text().split("\n### " + folder)[1].split("\n#")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    named = re.findall(r"`([\w/*]+(?:\.py|/))`", "\n".join(rows))
+    meant = {name: {*root.rglob(name), *house.ROOT.glob(name)} for name in named}
+    assert [name for name, paths in meant.items() if not paths] == []
+    known = set().union(*meant.values())
+    modules = [path for path in root.rglob("*.py") if path.name != "__init__.py"]
+    assert [path for path in modules if not known & {path, *path.parents}] == []
 
 
 def test_micropython_returns_what_a_script_prints() -> None:
