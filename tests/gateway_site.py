@@ -11,11 +11,15 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from headwater_gateway import control
 from headwater_gateway.config import read
+from headwater_gateway.names import split
 from headwater_tools import house
 from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
@@ -125,6 +129,11 @@ class Site:
         made = self.boards[name] = VirtualBoard(name, folder, config, key, heap="192k", sectors=256)
         return made
 
+    def wave_board(self, name: str = "wrist", source: str = "accel") -> VirtualBoard:
+        """A board with one sensor: `wave` of seed 3 tells its samples."""
+        t0_us = time.time_ns() // 1000
+        return self.board(name, {source: {"driver": "wave", "t0_us": t0_us, "seed": 3}})
+
     def close(self) -> None:
         for board in self.boards.values():
             board.stop()
@@ -163,6 +172,22 @@ class Site:
 
     def segments(self) -> list[Path]:
         return sorted((self.folder / "landing").glob("[!._]*.parquet"))
+
+    def rows(self, stream: str) -> Iterator[dict[str, Any]]:
+        """Every row of a stream in the segments, with its ts in microseconds as `ts_us`."""
+        for path in self.segments():
+            parts = split(path.name)
+            assert parts is not None
+            if parts.stream == stream.replace("/", "."):
+                for row in pq.read_table(path).to_pylist():
+                    row["incarnation"] &= (1 << 64) - 1
+                    yield {**row, "ts_us": round(row["ts"].timestamp() * 1e6)}
+
+    def hw(self, *words: str, code: int = 0) -> str:
+        """What `hw` says to these words; it ends with this code."""
+        done = self.command(*words)
+        assert done.returncode == code, done.stdout + done.stderr + self.consoles()
+        return done.stdout + done.stderr
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """`hw` with these words."""

@@ -1,14 +1,17 @@
-"""What the tests with real processes share: one Spark, started once."""
+"""What the tests with real processes share: one Spark, started once, and a site for each test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from headwater_tools import house
 
 if TYPE_CHECKING:
+    from gateway_site import Site
     from pyspark.sql import SparkSession
 
 
@@ -24,3 +27,12 @@ def spark() -> Iterator[SparkSession]:
         session = start("local[2]", house.jars(), quick, "tests")
     yield session
     session.stop()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A site with real parts, of which none has been started; what a test starts ends with it."""
+    from gateway_site import Site
+
+    with closing(Site(tmp_path / "site")) as made:
+        yield made

@@ -12,13 +12,11 @@ import signal
 import ssl
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
 import pyarrow.parquet as pq
-import pytest
 from gateway_site import Site, alive, until
 from headwater import wire
 from headwater.seal import Peer
@@ -38,35 +36,17 @@ p.lake("one/mean", mean)
 """
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 def deploy(site: Site, count: int = 10, more: str = "") -> None:
     (site.folder / "one.py").write_text(PROCESS % (count, more))
-    done = site.command("deploy", "one.py", "--wait", "30")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def wrist(site: Site) -> VirtualBoard:
-    t0_us = time.time_ns() // 1000
-    return site.board("wrist", {"accel": {"driver": "wave", "t0_us": t0_us, "seed": 3}})
+    site.hw("deploy", "one.py", "--wait", "30")
 
 
 def rows_of(site: Site, stream: str) -> dict[int, dict[int, dict[str, Any]]]:
     """incarnation -> xi -> row, of all segments; a row twice must be the same twice."""
     out: dict[int, dict[int, dict[str, Any]]] = {}
-    for path in site.segments():
-        table = pq.read_table(path)
-        if split(path.name).stream == stream.replace("/", "."):  # type: ignore[union-attr]
-            for row in table.to_pylist():
-                known = out.setdefault(row["incarnation"] & (1 << 64) - 1, {})
-                assert known.setdefault(row["xi"], row) == row
+    for row in site.rows(stream):
+        known = out.setdefault(row["incarnation"], {})
+        assert known.setdefault(row["xi"], row) == row
     return out
 
 
@@ -90,7 +70,7 @@ def complete(site: Site, board: VirtualBoard, stream: str, source: str, last: in
         for i in range(min(batch.n, last + 1 - batch.xi)):
             row = rows[batch.incarnation][batch.xi + i]
             assert row["ints"] == [wave(batch.first + i, k, 3) for k in range(2)]
-            assert round(row["ts"].timestamp() * 1e6) == batch.ts + i * batch.dt
+            assert row["ts_us"] == batch.ts + i * batch.dt
             count += 1
     return count
 
@@ -98,7 +78,7 @@ def complete(site: Site, board: VirtualBoard, stream: str, source: str, last: in
 def test_every_sample_reaches_a_segment_through_kills_of_gateway_broker_and_board(site: Site) -> None:
     site.start_broker()
     site.start_gateway()
-    board = wrist(site)
+    board = site.wave_board()
     board.start()
     deploy(site)
     until(lambda: site.stream("one/accel")["durable"] >= 300)
@@ -141,7 +121,7 @@ def test_a_board_whose_flash_was_lost_is_told_so_and_goes_on(site: Site) -> None
     """Its source begins anew; the operator that it runs for another board goes on where it was kept."""
     site.start_broker()
     site.start_gateway()
-    board = wrist(site)
+    board = site.wave_board()
     ankle = site.board("ankle", {"other": {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 4}})
     board.start()
     ankle.start()
@@ -183,7 +163,7 @@ p.lake("one/doubled", other >> Affine(num=2).named("doubled").on("wrist"))
             if batch.xi + i <= made:
                 row = results[batch.xi + i]
                 assert row["ints"] == [2 * wave(batch.first + i, k, 4) for k in range(2)]
-                assert round(row["ts"].timestamp() * 1e6) == batch.ts + i * batch.dt
+                assert row["ts_us"] == batch.ts + i * batch.dt
 
 
 def acks(site: Site, high: int) -> None:
@@ -199,7 +179,7 @@ def acks(site: Site, high: int) -> None:
 def test_parameters_change_and_a_process_gets_another_version_while_it_runs(site: Site) -> None:
     site.start_broker()
     site.start_gateway()
-    board = wrist(site)
+    board = site.wave_board()
     board.start()
     unknown = site.folder / "unknown.py"
     unknown.write_text((PROCESS % (10, "")).replace('"wrist"', '"ankle"'))
@@ -249,7 +229,7 @@ def client(site: Site, name: str) -> mqtt.Client:
 def test_garbage_forgeries_and_wrong_keys_change_nothing_and_are_counted(site: Site) -> None:
     site.start_broker()
     site.start_gateway()
-    board = wrist(site)
+    board = site.wave_board()
     site.board("evil", {})
     board.start()
     deploy(site)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,15 @@ p.lake("one/other", p.source("other", "x:i16 y:i16", rate_hz=100, on="wrist"))
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    text = made.config_file.read_text()
-    made.config_file.write_text(text.replace("unacknowledged_s = 100000", "unacknowledged_s = 15"))
-    try:
-        yield made
-    finally:
-        made.close()
+def site(site: Site) -> Site:
+    text = site.config_file.read_text()
+    site.config_file.write_text(text.replace("unacknowledged_s = 100000", "unacknowledged_s = 15"))
+    return site
 
 
 def deploy(site: Site) -> None:
     (site.folder / "one.py").write_text(PROCESS)
-    done = site.command("deploy", "one.py")
-    assert done.returncode == 0, done.stdout + done.stderr
+    site.hw("deploy", "one.py")
 
 
 def alarms(site: Site) -> dict[str, dict[str, Any]]:

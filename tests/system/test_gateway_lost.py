@@ -9,12 +9,10 @@ import json
 import signal
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pytest
 from gateway_site import Site, until
 from headwater_cloud import segment as sink
 from headwater_cloud.decide import decide
@@ -22,7 +20,6 @@ from headwater_gateway import keys
 from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
 from headwater_tools.commands.provision import provision
-from headwater_tools.virtual_board import VirtualBoard
 
 ONE = """
 from headwater.process import Affine, Process
@@ -38,28 +35,13 @@ p.lake("one/other", other)
 TWO = ONE + OTHER
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def board(site: Site, name: str, source: str) -> VirtualBoard:
-    t0_us = time.time_ns() // 1000
-    return site.board(name, {source: {"driver": "wave", "t0_us": t0_us, "seed": 3}})
-
-
 def write(site: Site, text: str, num: int) -> None:
     (site.folder / "one.py").write_text(text % num)
 
 
 def deploy(site: Site, text: str, num: int) -> None:
     write(site, text, num)
-    done = site.command("deploy", "one.py", "--wait", "60")
-    assert done.returncode == 0, done.stdout + done.stderr + site.consoles()
+    site.hw("deploy", "one.py", "--wait", "60")
 
 
 def process(site: Site) -> dict[str, Any]:
@@ -134,7 +116,7 @@ def test_a_lost_database_is_told_and_rebuilt_from_boards_and_lake(site: Site) ->
     site.config_file.write_text(original.replace("segment_s = 0.5", "segment_s = 3600"))  # nothing is cut yet
     site.start_broker()
     site.start_gateway()
-    wrist = board(site, "wrist", "accel")
+    wrist = site.wave_board()
     provision(site.config_file, "spare")  # a board that never came
     wrist.start()
     deploy(site, ONE, 2)
@@ -221,7 +203,7 @@ def judged(site: Site, stream: str) -> Any:
 def test_segments_that_the_lake_had_not_read_yet_are_no_loss(site: Site) -> None:
     site.start_broker()
     site.start_gateway()
-    wrist = board(site, "wrist", "accel")
+    wrist = site.wave_board()
     wrist.start()
     deploy(site, ONE, 2)
     until(lambda: site.stream("one/scaled")["cut"] >= 150, 60, site.consoles())
@@ -251,7 +233,7 @@ def test_segments_that_the_lake_had_not_read_yet_are_no_loss(site: Site) -> None
 def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
     site.start_broker()
     site.start_gateway()
-    wrist, ankle = board(site, "wrist", "accel"), board(site, "ankle", "other")
+    wrist, ankle = site.wave_board(), site.wave_board("ankle", "other")
     wrist.start()
     ankle.start()
     deploy(site, TWO, 2)
@@ -305,7 +287,7 @@ def test_an_old_backup_goes_on_where_boards_and_lake_are(site: Site, tmp_path: P
     and that is told; nothing comes twice, and no number is given again."""
     site.start_broker()
     site.start_gateway()
-    wrist = board(site, "wrist", "accel")
+    wrist = site.wave_board()
     wrist.start()
     deploy(site, GATED, 2)
     until(lambda: site.stream("one/mean")["durable"] >= 20, 90, lambda: told(site))

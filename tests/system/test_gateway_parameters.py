@@ -4,15 +4,10 @@ The command sequences are those of users; the outputs of a real board show which
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from gateway_site import Site, until
-from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
 
 PROCESS = """
@@ -25,25 +20,15 @@ p.lake("green/alarm", air >> Threshold(high=400, low=200, field="x").named("thre
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    try:
-        made.start_broker()
-        made.start_gateway()
-        yield made
-    finally:
-        made.close()
-
-
-def hw(site: Site, *words: str, code: int = 0) -> str:
-    done = site.command(*words)
-    assert done.returncode == code, done.stdout + done.stderr + site.consoles()
-    return done.stdout + done.stderr
+def site(site: Site) -> Site:
+    site.start_broker()
+    site.start_gateway()
+    return site
 
 
 def deploy(site: Site, num: int) -> None:
     (site.folder / "green.py").write_text(PROCESS % num)
-    hw(site, "deploy", "green.py", "--wait", "120")
+    site.hw("deploy", "green.py", "--wait", "120")
 
 
 def vertex(site: Site, name: str) -> dict[str, Any]:
@@ -63,29 +48,28 @@ def in_force(site: Site, name: str, **values: Any) -> None:
 
 
 def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Site) -> None:
-    t0_us = time.time_ns() // 1000
-    board = site.board("vent", {"air": {"driver": "wave", "t0_us": t0_us, "seed": 3}})
+    board = site.wave_board("vent", "air")
     board.start()
     deploy(site, 2)
     # D2: the second change is legal against the plan's values, and not against those in force.
-    told = hw(site, "deploy", "--set", "threshold.high=250")
+    told = site.hw("deploy", "--set", "threshold.high=250")
     assert "threshold: high = 250, change number 1" in told
-    told = hw(site, "deploy", "--set", "threshold.low=300", code=2)
+    told = site.hw("deploy", "--set", "threshold.low=300", code=2)
     assert "low is 300 and high 250: low must be lower" in told
     in_force(site, "threshold", high=250, low=200)
-    assert "threshold (Threshold): high = 250, low = 200, field = x" in hw(site, "gateway", "state", ".")
+    assert "threshold (Threshold): high = 250, low = 200, field = x" in site.hw("gateway", "state", ".")
     # The other way round: refused against the plan's values, and legal against those in force.
-    hw(site, "deploy", "--set", "threshold.high=950")
-    hw(site, "deploy", "--set", "threshold.low=900")
+    site.hw("deploy", "--set", "threshold.high=950")
+    site.hw("deploy", "--set", "threshold.low=900")
     in_force(site, "threshold", high=950, low=900)
     for change in ("threshold.high=4000000", "threshold.low=-40000"):
-        assert "holds -32768 to 32767" in hw(site, "deploy", "--set", change, code=2)
+        assert "holds -32768 to 32767" in site.hw("deploy", "--set", change, code=2)
 
     # D2b: changes after a switch are numbered from 1 again, and applied.
     deploy(site, 3)
     assert vertex(site, "threshold")["changes"] == [0, 0]
     assert vertex(site, "threshold")["parameters"]["high"] == 400
-    told = hw(site, "deploy", "--set", "scale.num=-5", "--set", "threshold.high=350")
+    told = site.hw("deploy", "--set", "scale.num=-5", "--set", "threshold.high=350")
     assert "scale: num = -5, change number 1" in told and "threshold: high = 350, change number 1" in told
     in_force(site, "scale", num=-5)
     in_force(site, "threshold", high=350, low=200)
@@ -93,7 +77,7 @@ def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Si
     # A change that waits says for whom, and counts when the board is back.
     board.stop()
     until(lambda: (s := site.state()) and s["processes"]["green"]["step"] == "waits", 60)
-    told = hw(site, "deploy", "--set", "scale.num=7")
+    told = site.hw("deploy", "--set", "scale.num=7")
     assert "scale: num = 7, change number 2; it waits: vent is silent for" in told
     shown = site.command("gateway", "state", ".").stdout  # exit 1 once the silence is an alarm
     assert "change 2: num = 7; waiting: vent is silent for" in shown and "num = -5" in shown
@@ -104,7 +88,7 @@ def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Si
     in_force(site, "scale", num=7)
     before = site.stream("green/scaled")["durable"]
     until(lambda: site.stream("green/scaled")["durable"] >= before + 200, 60, site.consoles())
-    hw(site, "undeploy", "green", "--wait", "120")
+    site.hw("undeploy", "green", "--wait", "120")
     assert not any("crashed" in line for line in board.lines)
     assert rows_scaled_by(site) == {2, 3, -5, 7}
 
@@ -114,14 +98,10 @@ def rows_scaled_by(site: Site) -> set[int]:
     accepted = site.boards["vent"].accepted()
     samples = {b.ts + i * b.dt: b.first + i for b in accepted for i in range(b.n)}
     found = set()
-    for path in site.segments():
-        parts = split(path.name)
-        assert parts is not None
-        if parts.stream == "green.scaled":
-            for row in pq.read_table(path).to_pylist():
-                sample = samples.get(round(row["ts"].timestamp() * 1e6))
-                x = wave(sample, 0, 3) if sample is not None else 0
-                if x:
-                    assert row["ints"][0] % x == 0
-                    found.add(row["ints"][0] // x)
+    for row in site.rows("green/scaled"):
+        sample = samples.get(row["ts_us"])
+        x = wave(sample, 0, 3) if sample is not None else 0
+        if x:
+            assert row["ints"][0] % x == 0
+            found.add(row["ints"][0] // x)
     return found

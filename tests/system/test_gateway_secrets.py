@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from gateway_site import Site, until
 from headwater_gateway import broker
 
@@ -16,15 +12,6 @@ from headwater.process import Process
 p = Process("one", every=50, batch=25)
 p.lake("one/accel", p.source("accel", "x:i16 y:i16", rate_hz=50, on="wrist"))
 """
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def durable(site: Site) -> int:
@@ -40,12 +27,10 @@ def test_a_board_goes_on_after_a_second_provision_and_comes_back_after_renewal(s
     # As it is documented, by whoever runs this: root, too.
     site.start_broker()
     site.start_gateway()
-    t0_us = time.time_ns() // 1000
-    wrist = site.board("wrist", {"accel": {"driver": "wave", "t0_us": t0_us, "seed": 3}})
+    wrist = site.wave_board()
     wrist.start()
     (site.folder / "one.py").write_text(ONE)
-    done = site.command("deploy", "one.py", "--wait", "60")
-    assert done.returncode == 0, done.stdout + done.stderr + site.consoles()
+    site.hw("deploy", "one.py", "--wait", "60")
     grows(site)
 
     done = site.command("provision", "wrist")

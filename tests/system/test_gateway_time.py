@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -25,14 +23,10 @@ p.lake("house/door", p.source("door", "v:i16", most_hz=10, on="vent"))
 
 
 @pytest.fixture
-def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    text = made.config_file.read_text().replace('clock = "wall"', 'clock = "%s"' % request.param)
-    made.config_file.write_text(text)
-    try:
-        yield made
-    finally:
-        made.close()
+def site(site: Site, request: pytest.FixtureRequest) -> Site:
+    text = site.config_file.read_text().replace('clock = "wall"', 'clock = "%s"' % request.param)
+    site.config_file.write_text(text)
+    return site
 
 
 def wall_us() -> int:
@@ -64,8 +58,7 @@ def test_kills_of_gateway_and_board_move_nobodys_time(site: Site) -> None:
     board = site.board("vent", sensors)
     board.start()
     (site.folder / "house.py").write_text(PROCESS)
-    done = site.command("deploy", "house.py", "--wait", "60")
-    assert done.returncode == 0, done.stdout + done.stderr
+    site.hw("deploy", "house.py", "--wait", "60")
     until(lambda: site.stream("house/door")["durable"] >= 3, 60, site.consoles())
     before = ahead_us(site)
     for i in range(KILLS):

@@ -5,15 +5,10 @@ What the board accepted is the judge: its ledger against the segments, where not
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from gateway_site import Site, until
-from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
 from headwater_tools.virtual_board import VirtualBoard
 
@@ -28,25 +23,10 @@ p.lake("one/scaled", accel >> Affine(num=%d))
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path / "site")
-    try:
-        made.start_broker()
-        made.start_gateway()
-        yield made
-    finally:
-        made.close()
-
-
-def wrist(site: Site) -> VirtualBoard:
-    t0_us = time.time_ns() // 1000
-    return site.board("wrist", {"accel": {"driver": "wave", "t0_us": t0_us, "seed": 3}})
-
-
-def hw(site: Site, *words: str, code: int = 0) -> str:
-    done = site.command(*words)
-    assert done.returncode == code, done.stdout + done.stderr + site.consoles()
-    return done.stdout + done.stderr
+def site(site: Site) -> Site:
+    site.start_broker()
+    site.start_gateway()
+    return site
 
 
 def write(site: Site, name: str, num: int) -> None:
@@ -55,7 +35,7 @@ def write(site: Site, name: str, num: int) -> None:
 
 def deploy(site: Site, name: str, num: int) -> dict[str, Any]:
     write(site, name, num)
-    hw(site, "deploy", "one.py", "--wait", WAIT)
+    site.hw("deploy", "one.py", "--wait", WAIT)
     return process_of(site, name)
 
 
@@ -67,15 +47,8 @@ def process_of(site: Site, name: str) -> dict[str, Any]:
 
 def rows_of(site: Site, stream: str) -> list[tuple[str, int, int, list[int]]]:
     """(incarnation, xi, ts, values) of every row in the segments."""
-    out = []
-    for path in site.segments():
-        parts = split(path.name)
-        assert parts is not None
-        if parts.stream == stream.replace("/", "."):
-            for row in pq.read_table(path).to_pylist():
-                ts = round(row["ts"].timestamp() * 1e6)
-                out.append(("%016x" % (row["incarnation"] & (1 << 64) - 1), row["xi"], ts, row["ints"]))
-    return out
+    rows = site.rows(stream)
+    return [("%016x" % row["incarnation"], row["xi"], row["ts_us"], row["ints"]) for row in rows]
 
 
 def all_there(site: Site, board: VirtualBoard, factor: dict[str, int], last: int) -> bool:
@@ -98,30 +71,30 @@ def all_there(site: Site, board: VirtualBoard, factor: dict[str, int], last: int
 
 
 def test_an_undeployed_process_loses_nothing_and_gives_its_boards_and_names_away(site: Site) -> None:
-    board = wrist(site)
+    board = site.wave_board()
     board.start()
     factor = {deploy(site, "one", 2)["hash"]: 2}
     until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
-    told = hw(site, "undeploy", "one", "--wait", WAIT)
+    told = site.hw("undeploy", "one", "--wait", WAIT)
     assert "process one has stopped; its boards are free" in told
     until(lambda: (s := site.state()) and s["boards"]["wrist"]["leaving"] is None, 60, site.consoles())
     last = board.accepted()[-1].first
     state = site.state()
     assert state is not None and state["processes"] == {} and state["boards"]["wrist"]["process"] is None
-    assert "`hw deploy --rollback one` deploys it again" in hw(site, "gateway", "state", ".")
+    assert "`hw deploy --rollback one` deploys it again" in site.hw("gateway", "state", ".")
     until(lambda: all_there(site, board, factor, last), 60, site.consoles())
 
     # Another process takes the board, and the names in the lake; its sources begin new incarnations.
     factor[deploy(site, "two", 3)["hash"]] = 3
     until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
-    assert "no process one here" in hw(site, "undeploy", "one", code=2)
-    hw(site, "undeploy", "two", "--wait", WAIT)
-    hw(site, "deploy", "--rollback", "one", "--wait", WAIT)
+    assert "no process one here" in site.hw("undeploy", "one", code=2)
+    site.hw("undeploy", "two", "--wait", WAIT)
+    site.hw("deploy", "--rollback", "one", "--wait", WAIT)
     again = process_of(site, "one")
     assert again["deployment"] > 2 and again["hash"] not in factor
     factor[again["hash"]] = 2
     until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
-    hw(site, "undeploy", "one", "--wait", WAIT)
+    site.hw("undeploy", "one", "--wait", WAIT)
     accepted = board.accepted()
     until(lambda: all_there(site, board, factor, accepted[-1].first), 60, site.consoles())
     assert len({inc for inc, _, _, _ in rows_of(site, "one/accel")}) == 3
@@ -130,25 +103,25 @@ def test_an_undeployed_process_loses_nothing_and_gives_its_boards_and_names_away
 
 
 def test_a_rollback_deploys_the_version_before_and_loses_nothing(site: Site) -> None:
-    board = wrist(site)
+    board = site.wave_board()
     board.start()
     factor = {}
     for num in (2, 3):
         factor[deploy(site, "one", num)["hash"]] = num
         until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
-    told = hw(site, "deploy", "--rollback", "one", "--wait", WAIT)
+    told = site.hw("deploy", "--rollback", "one", "--wait", WAIT)
     assert "goes back to what deployment 1 was" in told and "deployment 3" in told
     now = process_of(site, "one")
     assert (now["deployment"], [e["deployment"] for e in now["earlier"]]) == (3, [2])
     factor[now["hash"]] = 2
     until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
-    assert "has no earlier deployment 7 of process one: it has 2" in hw(
-        site, "deploy", "--rollback", "one", "--to", "7", code=2
+    assert "has no earlier deployment 7 of process one: it has 2" in site.hw(
+        "deploy", "--rollback", "one", "--to", "7", code=2
     )
     site.kill_gateway()
     site.start_gateway()
     assert [e["deployment"] for e in process_of(site, "one")["earlier"]] == [2]
-    hw(site, "undeploy", "one", "--wait", WAIT)
+    site.hw("undeploy", "one", "--wait", WAIT)
     accepted = board.accepted()
     until(lambda: all_there(site, board, factor, accepted[-1].first), 60, site.consoles())
     assert {inc for inc, _, _, _ in rows_of(site, "one/scaled")} == factor.keys()
@@ -156,23 +129,23 @@ def test_a_rollback_deploys_the_version_before_and_loses_nothing(site: Site) -> 
 
 
 def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
-    board = wrist(site)
+    board = site.wave_board()
     write(site, "one", 2)
-    told = hw(site, "deploy", "one.py", "--wait", "1", code=1)
+    told = site.hw("deploy", "one.py", "--wait", "1", code=1)
     assert "after 1 s process one does not run everywhere: wrist was never seen" in told
-    shown = hw(site, "gateway", "state", ".", code=0)
+    shown = site.hw("gateway", "state", ".", code=0)
     assert ": waits\n  waiting: wrist was never seen" in shown and ": runs" not in shown
 
     board.start()
-    hw(site, "deploy", "one.py", "--wait", WAIT)
+    site.hw("deploy", "one.py", "--wait", WAIT)
     until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
     board.stop()
     until(lambda: process_of(site, "one")["step"] == "waits", 60)
-    told = hw(site, "undeploy", "one", "--wait", "1", code=1)
+    told = site.hw("undeploy", "one", "--wait", "1", code=1)
     assert "process one has not stopped: wrist is silent for" in told
     write(site, "one", 3)
-    assert "process one is being undeployed: wait" in hw(site, "deploy", "one.py", code=2)
-    hw(site, "undeploy", "one", "--cancel")
+    assert "process one is being undeployed: wait" in site.hw("deploy", "one.py", code=2)
+    site.hw("undeploy", "one", "--cancel")
     assert process_of(site, "one")["step"] == "waits"
     before = site.stream("one/accel")["durable"]
     board.start()
@@ -181,7 +154,7 @@ def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
 
     # Undeployed while it is away: it stops when it comes back, and only then.
     board.stop()
-    hw(site, "undeploy", "one")
+    site.hw("undeploy", "one")
     site.kill_gateway()
     site.start_gateway()
     assert process_of(site, "one")["step"] == "stops"
@@ -192,13 +165,13 @@ def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
 
 
 def test_an_erased_board_gets_a_plan_that_it_had_refused(site: Site) -> None:
-    board = wrist(site)
+    board = site.wave_board()
     config = board.folder / "config.json"
     whole = config.read_text()
     config.write_text(json.dumps({**json.loads(whole), "sensors": {}}))
     board.start()
     write(site, "one", 2)
-    told = hw(site, "deploy", "one.py", "--wait", WAIT, code=1)
+    told = site.hw("deploy", "one.py", "--wait", WAIT, code=1)
     assert "process one cannot run: wrist refuses it: " in told and "no such sensor" in told
     board.stop()
     config.write_text(whole)
