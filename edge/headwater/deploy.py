@@ -178,6 +178,7 @@ def _whole(node, ident, data, again):
             raise ValueError("source %s: the configuration of %s has no such sensor" % (v.name, node.name))
         if me in v.hosts and v.kind:
             operators.find(v.kind)
+    _fits(node.store, new, me, len(data))
     if node.host is None:
         _replace(node, ident, data, new, again)
         node.forgive()
@@ -191,6 +192,20 @@ def _whole(node, ident, data, again):
         return STORED, len(data), ""
     node.again = True
     return RUNS, len(data), ""
+
+
+# A log that cannot hold what this plan wants of it would refuse samples for ever: the plan is checked for
+# the flash that its author declared, and this board may have less.
+def _fits(store, new, me, size):
+    from . import reserve
+
+    have, sector_bytes = store.sectors()
+    least = reserve.sectors(new, me, size, sector_bytes)
+    if least > have:
+        raise ValueError(
+            "the log of this board has %d KB, and process %s needs %d KB there; run hw check with flash_kb=%d"
+            % (have * sector_bytes >> 10, new.name, least * sector_bytes >> 10, have * sector_bytes >> 10)
+        )
 
 
 # No process runs: there was none, or it was left out. Then it must leave nothing to this one.

@@ -791,8 +791,9 @@ class Log:
             return
         if len(value) > 200 or not 0 <= key < 65536:
             raise LogError("fact %d: keys are below 65536, values have up to 200 bytes" % key)
-        if old is None or len(value) > len(old):
-            self._fits(len(value) - len(old) if old is not None else len(value) + 4)
+        more = len(value) + 4 if old is None else len(value) - len(old)
+        if more > 0:
+            self._fits(more)
         self._write(_FACT, key, value, 1)
         self._facts[key] = bytes(value)
 
@@ -974,6 +975,10 @@ class Log:
     # Bytes that streams may take of an empty log.
     def usable_bytes(self):
         return max(0, self._n - len(self._bad) - self._floor) * self._usable
+
+    # Sectors in use, and bytes of each.
+    def sectors(self):
+        return self._n - len(self._bad), self._size
 
     def stats(self):
         names = ("programs", "programmed", "bodies", "erases", "skipped", "reclaimed")

@@ -216,7 +216,7 @@ class Node:
 
                     deploy.handle(self, m)
             if not self.taking:
-                let_go("deploy")
+                let_go("deploy", "reserve")
 
     def say(self, kind, *values):
         self.peer.begin(self.writer)

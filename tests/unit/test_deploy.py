@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headwater import block, deploy, pack, wire
+from headwater import block, deploy, pack, reserve, wire
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.cutflash import KINDS, CutFlash, PowerCut
@@ -18,6 +18,7 @@ from headwater.seal import hmac, pair_key
 KEY = bytes(range(32))
 MASTER = b"\x77" * 32
 LOG = 0x1234
+SECTORS = 40
 
 
 def plan(*sources: str, operator: bool = False) -> bytes:
@@ -43,7 +44,7 @@ def mounted(flash: CutFlash) -> Log:
 
 def decided() -> CutFlash:
     """The flash of a drained board for which a switch has just been decided."""
-    flash = CutFlash(8, 1024)
+    flash = CutFlash(SECTORS, 1024)
     Log.format(flash, LOG)
     log = mounted(flash)
     log.put(1, (9).to_bytes(4, "little"))
@@ -96,7 +97,7 @@ def test_power_cut_at_any_operation_of_a_switch_ends_in_the_new_process() -> Non
     for k in range(before, len(sizes)):
         for byte in {0, sizes[k] // 2, sizes[k]}:
             for kind in range(len(KINDS)):
-                flash = CutFlash(8, 1024)
+                flash = CutFlash(SECTORS, 1024)
                 flash.restore(shot)
                 flash.arm(first + k, byte, kind)
                 with pytest.raises(PowerCut):
@@ -166,7 +167,7 @@ def test_a_process_that_was_left_out_leaves_its_successor_nothing_but_its_source
 
 
 def blank() -> Log:
-    flash = CutFlash(8, 1024)
+    flash = CutFlash(SECTORS, 1024)
     Log.format(flash, LOG)
     return mounted(flash)
 
@@ -178,6 +179,28 @@ def test_a_board_that_lost_its_flash_knows_that_it_ran_this_process_before() -> 
     fresh = blank()
     assert arrives(Node(fresh), NEW)[2] == deploy.RUNS
     assert fresh.get(F_AGAIN) is None
+
+
+def test_a_log_too_small_for_a_process_refuses_it_and_takes_it_with_a_sector_more() -> None:
+    p = Process("large", batch=10, every=100)
+    p.host("chest", flash_kb=512)
+    p.lake("large/ecg", p.source("ecg", "x:i16", rate_hz=10, on="chest") >> Fir([1, 2, 1]).on("chest"))
+    data = pack.dumps([1, bytes(p.encode()), []])
+    found, me, _ = deploy.read(data, KEY, "chest")
+    least = reserve.sectors(found, me, len(data))
+    for sectors in (least - 1, least):
+        flash = CutFlash(sectors, 4096)
+        Log.format(flash, LOG)
+        log = mounted(flash)
+        kind, _, state, _, why = arrives(Node(log), data)
+        if sectors == least:
+            assert state == deploy.RUNS
+            log.ensure_reserve(reserve.blobs(found, me, len(data)))
+            assert log.takes(400)
+        else:
+            assert state == deploy.REFUSED and log.blob_keys() == []
+            said = why.decode()
+            assert "the log of this board has %d KB" % (4 * sectors) in said and "large" in said
 
 
 def test_a_deployment_that_cannot_be_read_any_more_is_replaced() -> None:

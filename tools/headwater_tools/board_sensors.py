@@ -73,12 +73,14 @@ class Sampler:
         self.i += n
         return now - (wall - self.t0_us - self.first * 1000000000 // self.rate_mhz)
 
-    # Source, incarnation, xi of the first entry, how many, number of the first sample, its ts, dt.
+    # Source, incarnation, xi of the first entry, how many, number of the first sample, its ts, dt. What was
+    # refused has no xi: 0.
     def taken(self, batch, n):
         path = self.settings.get("ledger")
-        if n and path:
+        if path:
             inc = self.node.host.ports[(self.vertex, 0)].inc
-            row = (self.settings["source"], inc, batch.xi, n, self.first, batch.ts, batch.dt)
+            xi = batch.xi if n else 0
+            row = (self.settings["source"], inc, xi, batch.n, self.first, batch.ts, batch.dt)
             with open(path, "ab") as f:
                 f.write(("%s %016x %d %d %d %d %d\n" % row).encode())
 

@@ -81,6 +81,7 @@ class Ending:
     rollbacks: int = 0
     put_off: int = 0  # changes that were refused, because the one before was not through
     accepted: int = 0
+    refused: int = 0
     delivered: int = 0  # rows of sources in the lake
     results: int = 0  # rows of operators there
     lost: int = 0
@@ -100,11 +101,8 @@ class Ending:
 
     def wrong(self) -> list[str]:
         """What of the promise does not hold."""
-        found = [
-            "%d %s" % (n, name.replace("_", " "))
-            for name in ("lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
-            if (n := getattr(self, name))
-        ]
+        none = ("refused", "lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
+        found = ["%d %s" % (n, name.replace("_", " ")) for name in none if (n := getattr(self, name))]
         if self.gaps_declared:
             found.append("%d gaps: a killed gateway loses nothing that it acknowledged" % self.gaps_declared)
         if not self.accepted:
@@ -275,6 +273,7 @@ class GatewayCrash:
         ]
         compared: Compared = compare(self.site.lake, sources)
         ending.accepted, ending.delivered = compared.accepted, compared.delivered
+        ending.refused = compared.refused
         ending.lost, ending.divergent = compared.lost, compared.divergent
         ending.unknown = compared.delivered - (compared.accepted - compared.lost)
         said = as_json(audit(str(self.site.lake), landing=str(self.site.folder / "landing")))
@@ -302,8 +301,8 @@ def page(ending: Ending) -> list[str]:
     return [
         "%d kills, %d of them at its start; %d restarts, %d deployments, %d rollbacks, %d put off"
         % (e.kills, e.early, e.restarts, e.deployments, e.rollbacks, e.put_off),
-        "%s samples accepted by the boards, %s rows of them in the lake: %d lost, %d twice, %d divergent"
-        % (f"{e.accepted:,}", f"{e.delivered:,}", e.lost, e.twice, e.divergent),
+        "%s samples accepted by the boards, %d refused; %s rows in the lake: %d lost, %d twice, %d divergent"
+        % (f"{e.accepted:,}", e.refused, f"{e.delivered:,}", e.lost, e.twice, e.divergent),
         "%d rows that were sealed as power went at the end, and that no ledger has" % e.unknown,
         "%s results of operators: %d lost; %d gaps declared, %d holes; files refused: %d"
         % (f"{e.results:,}", e.lost_results, e.gaps_declared, e.holes, e.files_refused),

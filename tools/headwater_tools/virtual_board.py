@@ -20,6 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headwater.process import FLASH_KB
+
 from . import Trouble, house, micropython
 from .micropython import START
 
@@ -27,10 +29,11 @@ HERE = Path(__file__).parent
 ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
 AGAIN = 42  # as in board_node.py: the board starts again by itself
 LINES_KEPT = 1000
+SECTORS = FLASH_KB * 1024 // 4096  # what a process takes for granted of a board
 
 
 class Accepted(NamedTuple):
-    """One accepted batch, as the board's ledger has it."""
+    """One batch of a source, as the board's ledger has it; what was refused has ξ 0."""
 
     source: str
     incarnation: int
@@ -42,7 +45,11 @@ class Accepted(NamedTuple):
 
 
 def read_ledger(path: Path) -> list[Accepted]:
-    """The whole lines of a ledger, as `Sampler.taken` writes them."""
+    """The batches that were accepted, in order: whole lines of a ledger, as `Sampler.taken` writes them."""
+    return [row for row in _rows(path) if row.xi]
+
+
+def _rows(path: Path) -> list[Accepted]:
     if not path.exists():
         return []
     rows = []
@@ -62,7 +69,7 @@ class VirtualBoard:
         config: dict[str, Any],
         key: bytes,
         heap: str = micropython.HEAP,
-        sectors: int = 64,
+        sectors: int = SECTORS,
         on_line: Callable[[str], None] | None = None,
         program: tuple[str, ...] = ("board_node",),
     ) -> None:
@@ -156,6 +163,10 @@ class VirtualBoard:
     def accepted(self) -> list[Accepted]:
         """What the sources accepted, in order. A batch that was sealed as power went may be missing."""
         return read_ledger(self.ledger)
+
+    def refused(self) -> int:
+        """Samples for which the log had no room."""
+        return sum(row.n for row in _rows(self.ledger) if not row.xi)
 
     def wait_for(self, words: str, timeout_s: float = 30, after: int = 0) -> str:
         """The first console line from the `after`-th of those kept on that contains `words`."""

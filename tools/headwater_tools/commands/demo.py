@@ -87,6 +87,7 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
     audit = as_json(ending.audit)
     return {
         "accepted": compared.accepted,
+        "refused": compared.refused,
         "delivered": compared.delivered,
         "lost": compared.lost + audit["lost"],
         "duplicates": compared.twice + audit["duplicates"],
@@ -111,7 +112,7 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
 
 
 def _ok(answer: dict[str, Any]) -> bool:
-    none = ("lost", "duplicates", "divergent", "out_of_order")
+    none = ("refused", "lost", "duplicates", "divergent", "out_of_order")
     return bool(
         answer["accepted"]
         and not any(answer[name] for name in none)
@@ -128,9 +129,10 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
     yield from page(ending.audit)
     yield ""
     yield (
-        "%s samples accepted by the boards, %s rows of them in the lake: %d lost, %d twice, %d divergent"
+        "%s samples accepted by the boards, %d refused; %s rows in the lake: %d lost, %d twice, %d divergent"
         % (
             f"{answer['accepted']:,}",
+            answer["refused"],
             f"{answer['delivered']:,}",
             answer["lost"],
             answer["duplicates"],

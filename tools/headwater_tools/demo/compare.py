@@ -4,7 +4,7 @@ wrote the lake has a say in it."""
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ..virtual_board import ECG, VirtualBoard
 @dataclass
 class Compared:
     accepted: int = 0
+    refused: int = 0  # by boards whose logs had no room
     delivered: int = 0
     lost: int = 0
     divergent: int = 0
@@ -49,7 +50,7 @@ def expected(source: str, settings: dict[str, Any], i: int) -> list[int]:
 _ECG = array("h", ECG.read_bytes())
 
 
-def compare(lake: Path, sources: Iterable[tuple[str, VirtualBoard, str, dict[str, Any]]]) -> Compared:
+def compare(lake: Path, sources: Collection[tuple[str, VirtualBoard, str, dict[str, Any]]]) -> Compared:
     """`sources`: stream, board, source, settings of its sensor."""
     total = Compared()
     for stream, board, source, settings in sources:
@@ -66,4 +67,5 @@ def compare(lake: Path, sources: Iterable[tuple[str, VirtualBoard, str, dict[str
                     total.lost += 1
                 elif there[0] != (batch.ts + i * batch.dt, expected(source, settings, batch.first + i)):
                     total.divergent += 1
+    total.refused = sum(board.refused() for board in {board for _, board, _, _ in sources})
     return total
