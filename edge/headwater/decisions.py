@@ -256,10 +256,8 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     except (pack.PackError, ValueError, TypeError):
         host.count(CONTENT)
         return
-    if not valid(host.plan, v, ["set", values]) or type(refused) is not list or not numbers(kept):
-        host.count(CONTENT)
-        return
-    if not is_number(decided) or decided > number:
+    sane = valid(host.plan, v, ["set", values]) and type(refused) is list and numbers(kept)
+    if not sane or not is_number(decided) or decided > number:
         host.count(CONTENT)
         return
     host._on_where(v, epoch, sender)

@@ -30,24 +30,26 @@ def declare(port, r, first, last, reason):
 def make_room(port, n):
     ring = port.ring
     for r in port.readers:
-        e = r.edge
-        if e.dst != OUTSIDE or e.policy != DROP_OLDEST or not ring.count:
-            continue
-        others = [q.safe for q in port.readers if q is not r]
-        upto = min(others + [ring.last, max(ring.first + n, ring.chunk_end())])
-        if upto > r.safe and may_declare(r, r.safe + 1, GAP_FULL):
-            declare(port, r, r.safe + 1, upto, GAP_FULL)
-            port.trim()
+        if ring.count:
+            _let_go(port, r, max(ring.first + n, ring.chunk_end()))
 
 
 # The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
 def let_oldest_go(port):
     for r in port.readers:
-        if r.edge.dst == OUTSIDE and r.edge.policy == DROP_OLDEST:
-            others = [q.safe for q in port.readers if q is not r]
-            upto = min(others + [port.ring.last, max(r.safe, port.first()) + 8 * port.host.plan.batch])
-            if upto > r.safe and may_declare(r, r.safe + 1, GAP_FULL):
-                declare(port, r, r.safe + 1, upto, GAP_FULL)
-                port.trim()
-                return True
+        if _let_go(port, r, max(r.safe, port.first()) + 8 * port.host.plan.batch):
+            return True
     return False
+
+
+# Let go of the oldest up to there, as far as no other reader needs them. False where reader r may not, or has
+# none.
+def _let_go(port, r, upto):
+    if r.edge.dst != OUTSIDE or r.edge.policy != DROP_OLDEST:
+        return False
+    upto = min([q.safe for q in port.readers if q is not r] + [port.ring.last, upto])
+    if upto <= r.safe or not may_declare(r, r.safe + 1, GAP_FULL):
+        return False
+    declare(port, r, r.safe + 1, upto, GAP_FULL)
+    port.trim()
+    return True

@@ -265,10 +265,8 @@ class Host:
         now = self.now
         if not self.clock.synced:
             self._ask_time()  # until then everything is stamped by guess
-        deepest = len(self.plan.vertices)
         for inst in self.instances.values():
-            if inst.depth < deepest:
-                inst.settle_depth()
+            inst.settle_depth()
             for e in inst.inputs:
                 if e.ring and e.contact and e.depth != inst.depth:
                     self._arriving().got(self, e, 0)
@@ -279,7 +277,7 @@ class Host:
                 wiring.hello(self, e)
         for p in self.ports.values():
             inst = self.instances.get(p.vertex.index)
-            shallow = inst is not None and inst.depth < deepest
+            shallow = inst is not None and inst.depth < len(self.plan.vertices)
             for r in p.readers:
                 if r.local or not r.live:
                     continue
@@ -535,6 +533,7 @@ class Host:
     def _may_say(self, sender, m):
         kind = m[0]
         plan = self.plan
+        sane = Host._sane
         if wire.DATA <= kind <= wire.ANSWER:  # these are of an edge
             if m[1] >= len(plan.edges):
                 self.count(RANGE)
@@ -549,13 +548,17 @@ class Host:
             return True
         elif kind == wire.TIME:
             ok = sender == 0
+        elif m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
+            self.count(RANGE)
+            return False
         else:
             from . import judging
 
-            return judging.may_say(self, sender, m)
+            ok = judging.may_say(self, sender, m)
+            sane = judging.sane
         if not ok:
             self.count(ROLE)
-        elif not self._sane(m):
+        elif not sane(self, m):
             self.count(CONTENT)
             ok = False
         return ok

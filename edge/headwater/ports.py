@@ -325,7 +325,7 @@ class OutPort:
 
     # An acknowledgement for edge r; False where it is refused.
     def on_safe(self, r, epoch, xi, name, holders, load):
-        if epoch != r.epoch and not self.fence(r, epoch):
+        if not self.fence(r, epoch):
             return False
         r.load = load
         moved = xi > r.safe or further(name, r.name)
