@@ -2,16 +2,21 @@
 
 It has pyarrow and a core for itself, so that cutting never holds up the taking in. It reads the database
 and writes the landing zone; the gateway tells it what to cut, one JSON object a line on standard input,
-and gets one a line back. When standard input ends, so does it. It may be killed at any moment: what is
-not told to the gateway is cut again, and a file without its final name is nobody's.
+and gets one a line back. When standard input ends, so does it. It may be killed at any moment: a file without
+its final name is nobody's, and one that has it counts, whether the gateway was told of it or not.
+
+When the gateway is killed, its cutter still finishes what it was told to do. So the next cutter begins when
+that one has ended: else a segment could appear after the landing zone was listed, and be cut again.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
 import sys
+import time
 import zlib
 from array import array
 from collections.abc import Iterator
@@ -48,6 +53,7 @@ GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"
 UNREADABLE = "unreadable block"
 SIGN = "_sink.json"  # by which a sink shows that it lives
 SIGN_MAX = 4096  # bytes of it
+FORMER_S = 30.0  # a former cutter that hangs holds up nobody for longer: what is cut twice, the sink drops
 
 _SCHEMA = [
     pa.field("stream", pa.string(), nullable=False),
@@ -406,9 +412,22 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data[:SIGN_MAX].decode(errors="replace")
 
 
+def _take_turn(database: str) -> None:
+    """Wait until no other cutter is at work, and keep the next one waiting until this one ends."""
+    handle = os.open(database + ".cutter", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    until = time.monotonic() + FORMER_S
+    while time.monotonic() < until:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.02)
+
+
 def main(argv: list[str]) -> None:
     """Arguments: database, landing zone, acknowledgements, compression level."""
     os.nice(10)  # frames come first
+    _take_turn(argv[0])
     pa.set_memory_pool(pa.system_memory_pool())
     pa.set_cpu_count(1)
     cutter = Cutter(argv[0], argv[1], argv[2], int(argv[3]))

@@ -3,8 +3,9 @@
 What it promises: every entry that is durable here comes to stand in a segment, in order, one contiguous run
 a segment; a row is let go when an acknowledgement of the lake covers it, and never earlier; a file that the
 lake calls unreadable, or that has vanished from the landing zone before the lake had it, is cut again under
-another name. It may stop anywhere: what the database does not know of a cut is cut again, and the sink drops
-what it has.
+another name. Else every entry stands in one segment only. A file and its row in the database cannot become
+durable at once, so wherever it is not known how a cut ended (after a kill, or when the cutter does not
+answer), the landing zone is listed before the next one: what lies there counts as cut.
 
 Files vanish by a mistaken `rm`, by a lifecycle rule of an object store, or with a disk that was replaced. The
 rows are still in the database then. The landing zone is listed at the start, every `check_every_s` while
@@ -38,6 +39,7 @@ ANSWER_S = 120.0  # a cutter that says nothing for so long is started anew
 
 
 Row = tuple[str, int, int, int, int]  # of a segment: file, end, first, last, times
+Marks = dict[tuple[str, int], int]  # (stream, incarnation) -> an entry
 
 
 class CutterGone(Exception):
@@ -115,6 +117,7 @@ class Segments:
         self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
         self.sink = SinkWatch(self.config.acks)
+        self._unsure = False  # a cut did not come back: its file may be there, or not
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
         self._ends = 0  # ends that were known when the strays were looked at
         self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
@@ -137,20 +140,36 @@ class Segments:
         self._check_due = time.monotonic() + self.config.check_every_s
 
     def _adopt(self, names: list[str]) -> None:
-        """Segments that a former life cut, and did not come to note."""
-        known = {row[0] for row in self.db.query("SELECT name FROM segments")}
-        by_place = {
-            (naming.words(e.process), naming.words(e.lake), e.incarnation): e for e in self.ends.all.values()
-        }
-        for file in names:
-            parts = naming.split(file)
-            if file in known or parts is None:
-                continue
-            end = by_place.get((parts.process, parts.stream, parts.incarnation))
-            if end is not None:
-                self._note(file, end, parts.first, parts.last, 0, 0)
-            else:
+        """Segments that were put there and not noted: what they hold is not cut again."""
+        known = {row[0] for row in self.db.query("SELECT name FROM segments")} | set(self._strays)
+        by_place: dict[tuple[str, str, int], End | None] = {}
+        for e in self.ends.all.values():
+            place = (naming.words(e.process), naming.words(e.lake), e.incarnation)
+            by_place[place] = None if place in by_place else e
+        found = [(parts, file) for file in names if file not in known and (parts := naming.split(file))]
+        for parts, file in sorted(found, key=lambda one: one[0].first):
+            place = (parts.process, parts.stream, parts.incarnation)
+            if place not in by_place:
                 self._strays.append(file)
+                continue
+            end = by_place[place]
+            if end is None:
+                continue  # two long names begin alike: it stays, and what it may hold is cut again
+            # IGNORE: it may be noted already, in what is not committed yet.
+            self._note("INSERT OR IGNORE", file, end, parts.first, parts.last, 0, 0)
+            if parts.first <= end.cut + 1 and parts.last <= end.durable:
+                self._is_cut(end, parts.last)
+
+    def _note(self, how: str, file: str, end: End, first: int, last: int, size: int, times: int) -> None:
+        self.db.execute(
+            how + " INTO segments VALUES(?, ?, ?, ?, ?, ?)", file, end.id, first, last, size, times
+        )
+
+    def _is_cut(self, end: End, upto: int) -> None:
+        """Segments hold everything of an end up to here."""
+        if upto > end.cut:
+            end.cut = upto
+            self.db.execute("UPDATE ends SET cut = max(cut, ?) WHERE id = ?", upto, end.id)
 
     def knows(self, incarnation: int) -> bool:
         """The lake has entries of this incarnation, or they are on their way there."""
@@ -160,10 +179,6 @@ class Segments:
             return True
         files = [naming.split(file) for file in self._strays]
         return any(parts is not None and parts.incarnation == incarnation for parts in files)
-
-    def _note(self, file: str, end: End, first: int, last: int, size: int, times: int) -> None:
-        sql = "INSERT OR REPLACE INTO segments VALUES(?, ?, ?, ?, ?, ?)"
-        self.db.execute(sql, file, end.id, first, last, size, times)
 
     async def run(self, processes: Any) -> None:
         """Cut and let go, until cancelled. `processes` gives the names of those that are known."""
@@ -208,21 +223,28 @@ class Segments:
 
     async def cut(self, end: End) -> bool:
         """One segment of what waits; True where more waits behind it."""
+        if self._unsure:
+            self._adopt((await self.cutter.ask(do="list"))["names"])
+            self._unsure = False
+            if end.cut >= end.durable:
+                return False
         upto = await self._cut(end, end.cut + 1, end.durable, 0)
         if upto is None:
             return False
-        if upto > end.cut:
-            end.cut = upto
-            self.db.execute("UPDATE ends SET cut = max(cut, ?) WHERE id = ?", upto, end.id)
+        self._is_cut(end, upto)
         self._since.pop(end.id, None)
         return upto < end.durable
 
     async def _cut(self, end: End, first: int, last: int, times: int) -> int | None:
         """One segment that begins at `first`; where it ends."""
-        answer = await self.cutter.ask(
-            do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
-            within_ms=end.within_ms, first=first, last=last, rows=self.config.segment_rows, cut=times,
-        )  # fmt: skip
+        try:
+            answer = await self.cutter.ask(
+                do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
+                within_ms=end.within_ms, first=first, last=last, rows=self.config.segment_rows, cut=times,
+            )  # fmt: skip
+        except BaseException:
+            self._unsure = True
+            raise
         upto = answer["last"]
         if upto is None:
             return None
@@ -234,7 +256,7 @@ class Segments:
                 "segments: %d entries of %s up to %d cannot be decoded, and go to the lake as a gap",
                 answer["damaged"], end.lake, upto,
             )  # fmt: skip
-        self._note(answer["name"], end, first, upto, answer["bytes"], times)
+        self._note("INSERT OR REPLACE", answer["name"], end, first, upto, answer["bytes"], times)
         return int(upto)
 
     # ---- what the lake says
@@ -273,7 +295,7 @@ class Segments:
             for file in gone:
                 self.db.execute("DELETE FROM segments WHERE name = ?", file)
 
-    def _read_strays(self, process: str, marks: dict[tuple[str, int], int]) -> list[str]:
+    def _read_strays(self, process: str, marks: Marks) -> list[str]:
         """Files of the landing zone that no end here stands for, and that the lake has."""
         high = {(naming.words(stream), inc): mark for (stream, inc), mark in marks.items()}
         gone = []
@@ -312,7 +334,7 @@ class Segments:
 
     # ---- what vanished
 
-    def _passed_over(self, furthest: dict[tuple[str, int], int]) -> bool:
+    def _passed_over(self, furthest: Marks) -> bool:
         """The lake has entries behind a segment, and nothing of that segment itself."""
         for end in self.ends.all.values():
             beyond = furthest.get((end.lake, end.incarnation), 0)
@@ -352,7 +374,7 @@ class Segments:
         return marks_of(acks).get((stream, incarnation), 0) if acks else 0
 
 
-def marks_of(acks: Any) -> dict[tuple[str, int], int]:
+def marks_of(acks: Any) -> Marks:
     """(stream, incarnation) -> everything up to there is in the lake. ValueError for anything else."""
     if not isinstance(acks, dict) or acks.get("format") != 1 or not isinstance(acks.get("streams"), dict):
         raise ValueError("no acknowledgements of format 1")
@@ -366,7 +388,7 @@ def marks_of(acks: Any) -> dict[tuple[str, int], int]:
     return marks
 
 
-def furthest_of(acks: Any) -> dict[tuple[str, int], int]:
+def furthest_of(acks: Any) -> Marks:
     """(stream, incarnation) -> the last entry that is in the lake, whatever is missing before it. ValueError
     for anything else."""
     found = {}

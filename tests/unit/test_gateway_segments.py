@@ -22,7 +22,7 @@ from headwater_cloud import segment as sink
 from headwater_gateway import Trouble, names
 from headwater_gateway.config import Config, Section
 from headwater_gateway.cutter import GAPS_MAX, Cutter, _bits
-from headwater_gateway.segments import SUSPECT_S, CutterProcess, Segments, furthest_of, marks_of
+from headwater_gateway.segments import SUSPECT_S, CutterGone, CutterProcess, Segments, furthest_of, marks_of
 from headwater_gateway.store import Database, End, Ends
 from hypothesis import given
 from hypothesis import strategies as st
@@ -400,6 +400,134 @@ def test_a_segment_that_a_killed_gateway_did_not_note_is_its_own_again(place: Pl
         async with serving(place):
             place.db.commit()
             assert place.db.query('SELECT name, "end", first, last FROM segments') == [(name, end.id, 1, 4)]
+
+    asyncio.run(life())
+
+
+class DeafCutter(CutterProcess):
+    """What it is told is done, and the answer to the first cut is lost."""
+
+    deaf = True
+
+    async def ask(self, **order: Any) -> dict[str, Any]:
+        answer = await super().ask(**order)
+        if order["do"] == "cut" and self.deaf:
+            self.deaf = False
+            raise CutterGone("no answer")
+        return answer
+
+
+@pytest.mark.parametrize("how", ["killed", "no answer"])
+def test_a_cut_that_nobody_noted_is_not_made_twice(place: Place, how: str) -> None:
+    """The file is in the landing zone; then more entries come, so that a second cut would end elsewhere."""
+    end = place.end()
+    put(end, batch(1, 4))
+    place.db.commit()
+
+    async def life() -> None:
+        now, segments = place, service_of(place)
+        try:
+            await segments.open([])
+            if how == "no answer":
+                await segments.cutter.close()
+                segments.cutter = DeafCutter(place.db.path, *segments.cutter.arguments[1:3], 3)
+                with pytest.raises(CutterGone):
+                    await segments.cut(end)
+            else:
+                await segments.cut(end)
+                await segments.cutter.close()
+                place.db.abandon()  # the row of the segment was not committed
+                now = Place(place.folder)
+                segments = service_of(now)
+                await segments.open([])
+                now.db.commit()
+            assert kept_rows(place) == [1, 2, 3, 4]
+            (there,) = now.ends.all.values()
+            put(there, batch(5, 4))
+            now.db.commit()
+            await segments.once()
+            await segments.once()
+            now.db.commit()
+            assert kept_rows(place) == [1, 2, 3, 4, 5, 6, 7, 8]
+            assert now.db.query("SELECT first, last FROM segments ORDER BY first") == [(1, 4), (5, 8)]
+            assert now.db.query("SELECT cut FROM ends") == [(8,)]
+            acknowledge(now, there, 8)
+            await segments.look("cardio")
+            now.db.commit()
+            assert landed(place) == [] and now.db.query("SELECT * FROM segments") == []
+        finally:
+            await segments.cutter.close()
+            if now is not place:
+                now.close()
+                place.db = Database(place.folder / "gateway.db", lambda: T0)
+
+    asyncio.run(life())
+
+
+def test_a_file_counts_as_cut_only_where_it_follows_and_the_rows_are_here(place: Place) -> None:
+    """An older copy of the database knows less than the landing zone: what it has is cut."""
+    end = place.end()
+    put(end, batch(1, 8))
+    place.cut(end, 1, 2)
+    place.cut(end, 5, 6)
+    behind = names.join("cardio", "cardio/ecg", end.incarnation, 3, 9, 7, TEXT, 1)
+    (place.folder / "landing" / behind).write_bytes(b"x")
+
+    async def life() -> None:
+        segments = service_of(place)
+        try:
+            await segments.open([])
+            place.db.commit()
+            assert end.cut == 2
+            assert len(place.db.query("SELECT * FROM segments")) == 3
+        finally:
+            await segments.cutter.close()
+
+    asyncio.run(life())
+
+
+def test_a_file_whose_name_may_be_of_two_streams_is_neither_adopted_nor_removed(place: Place) -> None:
+    one, two = (place.ends.make("cardio", "s" * 60 + c, "", 7, TEXT, 500) for c in "ab")
+    put(one, batch(1, 4))
+    put(two, batch(1, 4))
+    name = place.cut(one, 1, 4)["name"]
+
+    async def life() -> None:
+        segments = service_of(place)
+        try:
+            await segments.open([])
+            place.db.commit()
+            assert (one.cut, two.cut) == (0, 0)
+            acknowledge(place, two, 4)
+            await segments.look("cardio")
+            assert landed(place) == [name]
+        finally:
+            await segments.cutter.close()
+
+    asyncio.run(life())
+
+
+def test_a_cutter_begins_when_the_one_of_a_killed_gateway_has_ended(place: Place) -> None:
+    end = place.end()
+    put(end, batch(1, 4))
+    place.db.commit()
+
+    async def life() -> None:
+        former, segments = service_of(place).cutter, service_of(place)
+        await former.ask(do="list")
+        opened = asyncio.create_task(segments.open([]))
+        try:
+            await asyncio.wait({opened}, timeout=2)  # without its turn, the next one would be through by then
+            order = place.order(end, 1, 4)
+            answer = await former.ask(**{key: value for key, value in order.items() if key != "id"})
+            await former.close()
+            await opened
+            place.db.commit()
+            assert place.db.query("SELECT name FROM segments") == [(answer["name"],)] and end.cut == 4
+        finally:
+            opened.cancel()
+            await former.close()
+            await segments.cutter.close()
 
     asyncio.run(life())
 
