@@ -66,16 +66,23 @@ class CutterProcess:
                 self.process.stdin.write(json.dumps({**order, "id": self._id}).encode() + b"\n")
                 await self.process.stdin.drain()
                 async with asyncio.timeout(ANSWER_S):
-                    line = await self.process.stdout.readline()
+                    answer = await self._answer(self.process.stdout)
             except (ConnectionError, TimeoutError):
-                line = b""
-            if not line:
+                answer = None
+            if answer is None:
                 await self._end()
                 raise CutterGone("the cutter ended while it was to %s" % order["do"])
-            answer: dict[str, Any] = json.loads(line)
             if "error" in answer:
                 raise Trouble(answer["error"])
             return answer
+
+    async def _answer(self, source: asyncio.StreamReader) -> dict[str, Any] | None:
+        """The answer to the last order. One who asked before and was cancelled has left an answer behind."""
+        while line := await source.readline():
+            answer: dict[str, Any] = json.loads(line)
+            if answer["id"] == self._id:
+                return answer
+        return None
 
     async def _start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(

@@ -532,6 +532,27 @@ def test_a_cutter_begins_when_the_one_of_a_killed_gateway_has_ended(place: Place
     asyncio.run(life())
 
 
+def test_who_asks_gets_no_answer_of_one_that_was_cancelled(place: Place) -> None:
+    end = place.end()
+    put(end, batch(1, 4))
+    place.db.commit()
+
+    async def life() -> None:
+        segments = service_of(place)
+        try:
+            await segments.open([])
+            given_up = asyncio.create_task(segments.cutter.ask(do="acks", process="cardio"))
+            while segments.cutter._id < 2:
+                await asyncio.sleep(0)
+            given_up.cancel()
+            await asyncio.gather(given_up, return_exceptions=True)
+            assert await segments.cutter.ask(do="list") == {"names": [], "id": 3}
+        finally:
+            await segments.cutter.close()
+
+    asyncio.run(life())
+
+
 def test_a_cutter_that_is_killed_is_started_anew(place: Place) -> None:
     end = place.end()
 
