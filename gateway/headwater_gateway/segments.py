@@ -123,8 +123,10 @@ class Segments:
         self.recut = 0
         self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
+        self._followed: dict[str, Any] = {}  # ... and the last from which everything was done that follows
         self.sink = SinkWatch(self.config.acks)
         self._unsure = False  # a cut did not come back: its file may be there, or not
+        self._replaced: set[str] = set()  # files that are cut again, whether that is committed yet or not
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
         self._ends = 0  # ends that were known when the strays were looked at
         self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
@@ -141,6 +143,7 @@ class Segments:
                 % (self.config.landing, error)
             )
         self._adopt(answer["names"])
+        self.db.commit()  # what follows asks the database
         for process in processes:
             await self.look(process)
         await self._restore(self._waiting(), answer["names"])
@@ -171,6 +174,7 @@ class Segments:
         self.db.execute(
             how + " INTO segments VALUES(?, ?, ?, ?, ?, ?)", file, end.id, first, last, size, times
         )
+        self.db.after_commit(self._followed.clear)  # acknowledgements may have named it already
 
     def _is_cut(self, end: End, upto: int) -> None:
         """Segments hold everything of an end up to here."""
@@ -274,7 +278,7 @@ class Segments:
             self._ends = len(self.ends.all)
             strays, self._strays = self._strays, []
             self._adopt(strays)  # a database was rebuilt: what the lost one knew of comes to be known again
-        elif acks is None or acks == self.acks.get(process):
+        elif acks is None or acks == self._followed.get(process):
             return
         if acks is None:
             return
@@ -283,7 +287,15 @@ class Segments:
             furthest = furthest_of(acks)
         except ValueError as error:
             raise Trouble("the acknowledgements of %s: %s" % (process, error))
-        self.acks[process] = acks
+        self.acks[process] = self._followed[process] = acks
+        try:
+            await self._follow(process, acks, marks, furthest)
+        except BaseException:
+            self._followed.pop(process, None)
+            raise
+
+    async def _follow(self, process: str, acks: Any, marks: Marks, furthest: Marks) -> None:
+        """What follows from acknowledgements: rows and files go, files are cut again."""
         gone = self._read_strays(process, marks)
         for end in self.ends.all.values():
             if end.process == process:
@@ -301,6 +313,7 @@ class Segments:
             await self.cutter.ask(do="remove", names=gone)
             for file in gone:
                 self.db.execute("DELETE FROM segments WHERE name = ?", file)
+            self._replaced -= set(gone)
 
     def _read_strays(self, process: str, marks: Marks) -> list[str]:
         """Files of the landing zone that no end here stands for, and that the lake has."""
@@ -325,16 +338,21 @@ class Segments:
     async def _replace(self, file: str, number: int, first: int, last: int, times: int, why: str) -> bool:
         """Cut what is in a file again, as far as the lake does not have it."""
         end = self.ends.all.get(number)
-        if end is None:
+        if end is None or file in self._replaced:
             return False
+        self._replaced.add(file)
         self.recut += 1
         _log.warning("segments: %s: %s; %s %d-%d is cut again", file, why, end.lake, first, last)
         first = max(first, end.acked + 1)
-        while first <= last:
-            upto = await self._cut(end, first, last, times + 1)
-            if upto is None:
-                break
-            first = upto + 1
+        try:
+            while first <= last:
+                upto = await self._cut(end, first, last, times + 1)
+                if upto is None:
+                    break
+                first = upto + 1
+        except BaseException:
+            self._replaced.discard(file)
+            raise
         # It goes when the lake has its run, like any other: who reads a folder may be about to read it.
         self.db.execute("UPDATE segments SET times = ? WHERE name = ?", REPLACED, file)
         return True

@@ -398,7 +398,6 @@ def test_a_segment_that_a_killed_gateway_did_not_note_is_its_own_again(place: Pl
 
     async def life() -> None:
         async with serving(place):
-            place.db.commit()
             assert place.db.query('SELECT name, "end", first, last FROM segments') == [(name, end.id, 1, 4)]
 
     asyncio.run(life())
@@ -440,7 +439,6 @@ def test_a_cut_that_nobody_noted_is_not_made_twice(place: Place, how: str) -> No
                 now = Place(place.folder)
                 segments = service_of(now)
                 await segments.open([])
-                now.db.commit()
             assert kept_rows(place) == [1, 2, 3, 4]
             (there,) = now.ends.all.values()
             put(there, batch(5, 4))
@@ -474,14 +472,9 @@ def test_a_file_counts_as_cut_only_where_it_follows_and_the_rows_are_here(place:
     (place.folder / "landing" / behind).write_bytes(b"x")
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open([])
-            place.db.commit()
+        async with serving(place):
             assert end.cut == 2
             assert len(place.db.query("SELECT * FROM segments")) == 3
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -493,16 +486,12 @@ def test_a_file_whose_name_may_be_of_two_streams_is_neither_adopted_nor_removed(
     name = place.cut(one, 1, 4)["name"]
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open([])
+        async with serving(place) as segments:
             place.db.commit()
             assert (one.cut, two.cut) == (0, 0)
             acknowledge(place, two, 4)
             await segments.look("cardio")
             assert landed(place) == [name]
-        finally:
-            await segments.cutter.close()
 
     asyncio.run(life())
 
@@ -522,7 +511,6 @@ def test_a_cutter_begins_when_the_one_of_a_killed_gateway_has_ended(place: Place
             answer = await former.ask(**{key: value for key, value in order.items() if key != "id"})
             await former.close()
             await opened
-            place.db.commit()
             assert place.db.query("SELECT name FROM segments") == [(answer["name"],)] and end.cut == 4
         finally:
             opened.cancel()
@@ -538,17 +526,59 @@ def test_who_asks_gets_no_answer_of_one_that_was_cancelled(place: Place) -> None
     place.db.commit()
 
     async def life() -> None:
-        segments = service_of(place)
-        try:
-            await segments.open([])
+        async with serving(place) as segments:
             given_up = asyncio.create_task(segments.cutter.ask(do="acks", process="cardio"))
             while segments.cutter._id < 2:
                 await asyncio.sleep(0)
             given_up.cancel()
             await asyncio.gather(given_up, return_exceptions=True)
             assert await segments.cutter.ask(do="list") == {"names": [], "id": 3}
-        finally:
+
+    asyncio.run(life())
+
+
+def test_what_is_unreadable_is_cut_again_once_however_late_the_commit_is(place: Place) -> None:
+    end = place.end()
+
+    async def life() -> None:
+        async with serving(place, "cardio") as segments:
+            put(end, batch(1, 4))
+            place.db.commit()
+            await segments.once()
+            (bad,) = landed(place)
+            acknowledge(place, end, 0, [bad])  # before the segment's row is committed
+            await segments.look("cardio")
+            place.db.commit()
+            await segments.look("cardio")
+            again = [file for file in landed(place) if file != bad]
+            assert segments.recut == len(again) == 1
+            acknowledge(place, end, 2, [bad])  # ... and now before it is committed that it was cut again
+            await segments.look("cardio")
+            assert segments.recut == 1 and landed(place) == sorted([bad, *again])
+
+    asyncio.run(life())
+
+
+def test_what_could_not_be_cut_again_is_tried_again(place: Place) -> None:
+    end = place.end()
+
+    async def life() -> None:
+        async with serving(place, "cardio") as segments:
+            put(end, batch(1, 4))
+            place.db.commit()
+            await segments.once()
+            place.db.commit()
+            (bad,) = landed(place)
+            acknowledge(place, end, 0, [bad])
             await segments.cutter.close()
+            segments.cutter = DeafCutter(place.db.path, *segments.cutter.arguments[1:3], 3)
+            with pytest.raises(CutterGone):
+                await segments.look("cardio")
+            await segments.look("cardio")
+            place.db.commit()
+            assert len(landed(place)) == 2
+            rows = place.db.query("SELECT times FROM segments ORDER BY times")
+            assert rows == [(-1,), (1,)]
 
     asyncio.run(life())
 
