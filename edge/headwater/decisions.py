@@ -196,11 +196,14 @@ def _on_other(host, v, content):
 
 
 # The first proposal of a number stands, unless a newer instance has asked since. While a gateway that lost
-# its database learns, it only takes note.
+# its database learns, it only takes note: of the content, and of the place if the host has said that it was
+# granted. What was only proposed there may have been granted elsewhere, to a newer instance.
 def _on_propose(host, sender, v, epoch, number, pos, content):
     have, at, what = granted(host, v, number)
     if v in host.unlearned:
-        if not have:
+        if v not in host.stood or number > host.stood[v][1].get(sender, 0):
+            pos = None
+        if not have or at is None and pos is not None:
             _grant(host, v, number, pos, content)
         return
     if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1 or not have:
@@ -232,7 +235,7 @@ def _on_ask(host, sender, v, epoch, number):
         _learned(host, v, number, max(number, _number(host, _F_NEXT + v)))
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
-        if not have and host.store.get(F_AGAIN):
+        if pos is None and host.store.get(F_AGAIN):
             last = n - 1  # it went with the database, and with the host that ran the operator
             _learned(host, v, last, last)
             break
@@ -278,14 +281,18 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
 # candidates have or had time to, and nothing is missing that it may propose.
 def _learn(host, sender, v, epoch, number, last, kept, values):
     store = host.store
+    here = number
     number = max(number, _granted_upto(host, v))
     last = max(last, number, _number(host, _F_NEXT + v))
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
         store.put_blob(_VALUES + v, pack.dumps(values))
-    since, stood = host.stood.setdefault(v, [host.now, []])
-    if sender not in stood and all([granted(host, v, n)[0] for n in kept]):
-        stood.append(sender)
+    since, told, stood = host.stood.setdefault(v, [host.now, {}, []])
+    told[sender] = here
+    if sender not in stood:
+        found = [granted(host, v, n) for n in kept]
+        if all([f[0] and (f[0] > here or f[1] is not None) for f in found]):
+            stood.append(sender)
     level = host.plan.level
     waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in stood]
     if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < LOST_US):
@@ -336,6 +343,12 @@ def _on_config(host, v, number, content):
             content[3] = max([content[3], inst.front + inst.past] + [p.bound for p in inst.ports])
             if e.closed:
                 content[3] = max(content[3], host.site())
+    if host.plan.strategy != UNSAFE and any(inst.position()[:-1]):
+        # It stands here until a checkpoint of this place is stored, so one must be possible: not where a
+        # consumer is away, and more was spilled for it than a checkpoint may carry.
+        inst.ck.now()
+        if further(inst.position(), inst.ck.pos):
+            return
     if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
         propose(host, inst)
 

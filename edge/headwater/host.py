@@ -99,7 +99,9 @@ class Host:
         self.largest = {}  # vertex -> bytes of a checkpoint that is kept here, at most
         self.again = b""  # what F_AGAIN says
         self.unlearned = []  # operators of which this gateway does not know yet what was decided
-        self.stood = {}  # ... -> [since when it is being learned, hosts that have said what they know]
+        # ... -> [since when it is being learned, host -> decisions that it says were granted, hosts that have
+        # said all they know]
+        self.stood = {}
         self.ask_us = 0  # when the gateway asks next how operators stand
         self.stale = set()  # vertices whose pending checkpoints should be looked at
         self.where = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]  # epoch number, host; place
@@ -107,6 +109,7 @@ class Host:
         self.keys = keys
         self.nonce = nonce
         self.links = {}
+        self.asked_us = 0  # when the time was asked for that was answered last
         self.beat_us = 0
         self.tick_us = 0
         self.quiet = False  # sources promise nothing: what is drained stays so
@@ -618,7 +621,9 @@ class Host:
                 t = self.clock.true_us(self.now)
                 self.links[sender].want(wire.TIME, 0, m[1], t, t, self.clock.true_error_us(self.now))
         elif kind == wire.TIME:
-            self.clock.exchange(m[1], m[2], m[3], self.now, m[4])
+            # What answers nothing that was asked in this life, or less than the last answer, is no answer.
+            if m[1] > self.asked_us and self.clock.exchange(m[1], m[2], m[3], self.now, m[4]):
+                self.asked_us = m[1]
         elif wire.BEAT < kind < wire.STANDS:
             self.count(SITE)
         elif kind in (wire.CKPT, wire.STORED, wire.FETCH):

@@ -23,6 +23,7 @@ _WAIT_US = 2000000  # how long a restored operator waits for news of its pending
 # made: operators that are likely to run here, by vertex. again: see Host.start.
 def start(host, now, made, again):
     host.now = now
+    host.asked_us = now - 1
     store = host.store
     plan = host.plan
     me = host.me

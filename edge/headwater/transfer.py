@@ -20,6 +20,7 @@ RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which c
 ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
 CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
+_TRIES = 8  # a holder that was asked so often for a checkpoint that it told of has not got it any more
 
 
 def handle(host, sender, m):
@@ -262,12 +263,20 @@ def _on_recalled(host, inst, sender, epoch, pos):
 # ---- jumping to a checkpoint that a producer names
 
 
+# A keeper that was recalled and told of a checkpoint, and then does not give it, has not answered: it counts
+# as silent again. What a producer names was acknowledged, and is waited for.
 def fetch(host, inst):
     v = inst.vertex.index
     if _jump(host, inst):
         return
     asked = inst.fetch_from or list(inst.vertex.hosts)
     others = [h for h in asked if h != host.me and h in host.links]
+    if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
+        arriving = host.incoming.get(v)
+        if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
+            inst.unheard += [h for h in others if h not in inst.unheard]
+            inst.status = ASKING
+            return  # `recall` goes on from here
     if others:
         h = others[inst.fetch_try % len(others)]
         inst.fetch_try += 1

@@ -495,3 +495,32 @@ def test_nothing_is_decided_above_an_operator_that_may_go_on_from_a_pending_chec
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_change_that_sets_timers_earlier_holds_for_what_comes_in_one_go(seed: int) -> None:
     held("timer set earlier", seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_keeper_that_tells_of_a_checkpoint_and_dies_holds_nothing_up(seed: int) -> None:
+    scenario, _ = held("tells and dies", seed)
+    assert scenario.node(SPARE).dead
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_change_that_can_have_no_place_yet_stops_no_operator(seed: int) -> None:
+    scenario, _ = held("changes while away", seed)
+    (before, *_), (after, *_) = scenario.stood  # type: ignore[attr-defined]
+    assert after > before + 80
+    assert [content for _, content in scenario.world.decisions()[scenario.vertex("first")]] == [
+        ["set", {"offset": 7}]
+    ]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_answer_to_nothing_that_was_asked_moves_no_clock(seed: int) -> None:
+    scenario, _ = held("answers nothing", seed)
+    node = scenario.node(SPARE)
+    assert node.host is not None
+    assert abs(node.host.clock.site(node.mono()) - SITE_US - scenario.world.now) < SECOND // 2
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_gateway_that_learns_takes_no_place_that_was_only_proposed(seed: int) -> None:
+    held("gateway erased, a proposal passed", seed)

@@ -289,6 +289,7 @@ DEFECTS = [
         [
             (Instance, "_decide", "if d is None or d[0] != self.position():", "if d is None:"),
             (decisions, "propose", "_rooted(host, inst, pos)", "True"),
+            (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
         ],
         ["changes"],
     ),
@@ -629,7 +630,10 @@ DEFECTS = [
     Defect(
         "what was to be proposed is proposed by a life that has gone past that place",
         "a change that is granted where nobody comes any more",
-        [(restoring, "load_decisions", "pos == inst.position()", "not further(pos, inst.position())")],
+        [
+            (restoring, "load_decisions", "pos == inst.position()", "not further(pos, inst.position())"),
+            (decisions, "_on_told", "if len(kept) < len(inst.decisions):", "if 0:"),
+        ],
         ["proposal not told"],
     ),
     Defect(
@@ -699,7 +703,12 @@ DEFECTS = [
         "a gateway that lost its database learns the last decision alone",
         "a host that takes an operator over without changes that were applied",
         [
-            (decisions, "_learn", " and all([granted(host, v, n)[0] for n in kept])", ""),
+            (
+                decisions,
+                "_learn",
+                "if all([f[0] and (f[0] > here or f[1] is not None) for f in found])",
+                "if 1",
+            ),
             (decisions, "_say", "values[2 if kind == wire.PROPOSE else 1]", "values[1]"),
         ],
         ["gateway erased, then moved"],
@@ -709,6 +718,18 @@ DEFECTS = [
         "a place of a change that no life has taken it at",
         [(decisions, "_on_stands", "epoch = (0, host.me)  #", "#")],
         ["gateway erased, a proposal left"],
+    ),
+    Defect(
+        "a gateway that lost its database takes a place that was only proposed",
+        "a place of a change that no life has taken it at",
+        [(decisions, "_on_propose", "or number > host.stood[v][1].get(sender, 0)", "and 0")],
+        ["gateway erased, a proposal passed"],
+    ),
+    Defect(
+        "a keeper that told of a checkpoint is waited for until it gives it",
+        "an operator that waits for a dead host for ever",
+        [(transfer, "fetch", "if inst.target_epoch[0] and", "if 0 and")],
+        ["tells and dies"],
     ),
     Defect(
         "what follows a decision is put out when only the gateway knows of it",

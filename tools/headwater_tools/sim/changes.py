@@ -417,7 +417,9 @@ class Changes:
         self.doubts = self.random.choice((0.0, 0.3))  # how often the person cancels what is under way
         self.name = loaded[0].name
         self.sources = sorted({v.name for plan in loaded for v in plan.vertices if not v.kind})
-        self.machines = {name: self.machine(name, loaded) for name in sorted(loaded[0].hosts)}
+        self.machines: dict[str, Machine] = {}
+        for name in sorted(loaded[0].hosts):
+            self.machines[name] = self.machine(name, loaded)
         self.gateway = self.machines[loaded[0].hosts[0]]
         self.gateway.number = 0
         sql = "INSERT INTO boards VALUES(?, ?, 0, NULL, NULL, 0, NULL)"
@@ -425,7 +427,8 @@ class Changes:
             self.records.execute(sql, board.number, board.name)
 
     def machine(self, name: str, loaded: list[Plan]) -> Machine:
-        machine = Machine(name, 11 + self.random.randrange(3) + 7 * len(name), self.random.uniform(-60, 60))
+        number = 11 + self.random.randrange(3) + 7 * len(self.machines)
+        machine = Machine(name, number, self.random.uniform(-60, 60))
         sectors = max(reserve.sectors(plan, plan.hosts.index(name)) for plan in loaded)
         machine.flash = CutFlash(sectors + 20 + self.random.randrange(16), SECTOR_BYTES, self.nonce())
         Log.format(machine.flash, self.nonce())

@@ -183,6 +183,7 @@ class Clocks:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.early: dict[str, tuple[int, int]] = {}  # host -> its life, how long before its time it began
 
     def __call__(self, node: Node) -> None:
         host = node.host
@@ -191,7 +192,11 @@ class Clocks:
         world = self.world
         now = SITE_US + world.now
         name = world.name(node.number)
-        most = max(now, world.promised.get(name, 0)) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
+        promised = world.promised.get(name, 0)
+        if name not in self.early or self.early[name][0] != node.boots:
+            # It had promised to sleep, and power was back before that was over.
+            self.early[name] = (node.boots, max(0, promised - now))
+        most = max(now + self.early[name][1], promised) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
         for what, ts in (("clock", host.clock.site(node.mono())), ("floor", host.floor.flash_us)):
             if ts > most:
                 world.error("the %s of %s is %.3f s ahead" % (what, name, (ts - now) / SECOND))
@@ -356,22 +361,16 @@ def _ahead(port: Any) -> bool:
 def undecided(world: World, place: dict[int, int], v: int) -> bool:
     """A change of operator v has no place for good: it waits for samples that are lost, or for an operator
     behind it that does, because nothing is decided before all that is behind has been put out again, nor
-    before a checkpoint covers what was taken of a producer that is gone."""
+    where no checkpoint can be made."""
     inst = instance(world, place, v)
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
-    if _uncovered(inst) and any(_spilled(p, waits) for p in inst.ports):
+    if any(_spilled(p, waits) for p in inst.ports):
         return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
-
-
-def _uncovered(inst: Any) -> bool:
-    """What it has taken of a producer that does not answer is in no checkpoint."""
-    gone = [i for i in inst.inputs if not i.closed and (not i.contact or i.closing >= 0)]
-    return any(inst.ck.safe(i) < i.cur.xi for i in gone)
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:

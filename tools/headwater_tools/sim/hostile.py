@@ -102,7 +102,7 @@ class Hostile:
             if m is not None and writer.put(*m):
                 told.append("%d%r" % (m[0], m[1:4]))
         if r.random() < 0.1:  # and something cut short
-            tail = bytes([r.choice(list(wire.MESSAGES)), 0xFF, 0xFF])
+            tail = bytes([r.choice(list(wire.MESSAGES)), 0xFF, 0xFF])[: writer.room()]
             writer.mem[writer.pos : writer.pos + len(tail)] = tail
             writer.pos += len(tail)
             told.append("cut short")

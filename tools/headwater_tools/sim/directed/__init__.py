@@ -16,7 +16,7 @@ from .checkpoints import (
     RequestLost,
     StalePending,
 )
-from .clocks import LateTime, NoNetwork, Restarts
+from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts
 from .decisions import (
     Changes,
     DecidesUnstored,
@@ -41,6 +41,7 @@ from .erased import (
     GatewayErasedAfterChanges,
     GatewayErasedAfterRestart,
     GatewayErasedProposalLeft,
+    GatewayErasedProposalPassed,
     GatewayErasedThenMoved,
     GatewayErasedUnderOperator,
     GatewayErasedWithOperator,
@@ -77,12 +78,14 @@ from .logs import (
     SizedWide,
 )
 from .moves import (
+    ChangesWhileAway,
     CheckpointLeft,
     CourseLeft,
     EpochClash,
     MovedBack,
     SpillLeft,
     StoppedAtStart,
+    TellsAndDies,
     Zombie,
     ZombieAfterRestart,
 )
@@ -90,12 +93,15 @@ from .moves import (
 SCHEDULES: dict[str, type[Directed]] = {
     "restarts": Restarts,
     "late time": LateTime,
+    "answers nothing": AnswersNothing,
     "no network": NoNetwork,
     "zombie": Zombie,
     "zombie after restart": ZombieAfterRestart,
     "holder elsewhere": HolderElsewhere,
     "checkpoint left": CheckpointLeft,
     "moved back": MovedBack,
+    "tells and dies": TellsAndDies,
+    "changes while away": ChangesWhileAway,
     "spill left": SpillLeft,
     "stopped at start": StoppedAtStart,
     "erased holder": ErasedHolder,
@@ -139,6 +145,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gateway erased after changes": GatewayErasedAfterChanges,
     "gateway erased, then moved": GatewayErasedThenMoved,
     "gateway erased, a proposal left": GatewayErasedProposalLeft,
+    "gateway erased, a proposal passed": GatewayErasedProposalPassed,
     "gateway erased with an operator": GatewayErasedWithOperator,
     "gateway erased after a restart": GatewayErasedAfterRestart,
     "gateway erased under its operator": GatewayErasedUnderOperator,

@@ -103,10 +103,10 @@ class Directed(Scenario):
         """The operator's instance, where `node` is that host and runs it."""
         return node.host.instances.get(SHIFTED) if node.host and node.number == number else None
 
-    def withhold(self, host: Host, so: bool) -> None:
-        """While `so`, a host hears of no checkpoint of another."""
+    def withhold(self, host: Host, so: bool, kind: int = wire.CKPT) -> None:
+        """While `so`, a host gets no message of that kind: hears of no checkpoint of another."""
         if so:
-            host._may_say = lambda sender, m: m[0] != wire.CKPT and Host._may_say(host, sender, m)
+            host._may_say = lambda sender, m: m[0] != kind and Host._may_say(host, sender, m)
         else:
             host.__dict__.pop("_may_say", None)
 

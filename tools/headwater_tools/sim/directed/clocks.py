@@ -5,10 +5,23 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from headwater import wire
 from headwater.process import Process
 
 from ..world import SECOND
-from .base import GATEWAY, LEFT, Directed, boards
+from .base import GATEWAY, LEFT, SPARE, Directed, boards
+
+
+class AnswersNothing(Directed):
+    """A gateway answers a question for the time that nobody asked: as if it was on its way for seconds."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        def ask() -> None:
+            host = self.node(SPARE).host
+            assert host is not None
+            host.links[GATEWAY].want(wire.CLOCK, 0, 7)
+
+        return [(t, ask) for t in (10, 12, 14)]
 
 
 class Restarts(Directed):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headwater.host import DECISION
+from headwater import wire
 from headwater.process import Affine, Debounce, Process
 
 from ..world import SECOND, Node
@@ -144,38 +144,19 @@ class ProposalLost(Directed):
 
 
 class ProposalNotTold(Directed):
-    """Power goes when an operator has noted where a change is to take effect, before there is a checkpoint of
-    that place: nobody was told. Its next life passes it, stores a checkpoint behind it, and loses power
-    again.
+    """An operator has noted where a change is to take effect, and nobody hears of it. It starts on another
+    board, which has not heard of the change yet, and comes back with a checkpoint behind that place.
     """
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.noted = False
-        self.world.checks.append(self.watch)
-
     def script(self) -> list[tuple[float, Any]]:
+        left = self.node(LEFT)
         return [
+            (5, lambda: self.world.cut.add((SPARE, GATEWAY))),
             (6, lambda: self.configure(SHIFTED, offset=7)),
-            (13, lambda: self.crash(SPARE)),
-            (13.5, lambda: [self.heal(SPARE, GATEWAY), self.boot(SPARE)]),
+            (7, lambda: [self.withhold(left.host, True, wire.CONFIG), self.move(SHIFTED, LEFT)]),
+            (11, lambda: self.move(SHIFTED, SPARE)),
+            (14, lambda: [self.world.cut.clear(), self.withhold(left.host, False)]),
         ]
-
-    def watch(self, node: Node) -> None:
-        if node.number != SPARE or not node.host or self.noted:
-            return
-        store = node.host.store
-        put_blob = store.put_blob
-
-        def last(key: int, data: Any) -> None:
-            put_blob(key, data)
-            if key == DECISION + SHIFTED and not self.noted:
-                self.noted = True
-                node.flash.arm(node.flash.op)
-                self.cut(SPARE, GATEWAY)
-
-        if "put_blob" not in store.__dict__:
-            store.put_blob = last
 
 
 class TimerEarlier(Directed):

@@ -150,6 +150,21 @@ class GatewayErasedProposalLeft(GatewayErased):
         ]
 
 
+class GatewayErasedProposalPassed(GatewayErasedProposalLeft):
+    """The same, and the operator starts on another board, which stores a checkpoint behind the change: where
+    that took effect only the gateway knew, and nobody will ask again."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.world.cut.add((SPARE, GATEWAY))),
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (8, lambda: [self.cut(SPARE, LEFT), self.cut(SPARE, GATEWAY), self.move(SHIFTED, LEFT)]),
+            (14, lambda: self.world.cut.clear()),
+            (20, lambda: self.erase(GATEWAY)),
+            (21, lambda: self.boot(GATEWAY)),
+        ]
+
+
 class GatewayErasedWithOperator(Directed):
     """An operator on the gateway takes a change, and the gateway loses its database as soon as another board
     has something that was put out behind it: nobody but the gateway knew of the change.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.instance import FETCHING
 from headwater.process import Affine, Process
 
 from ..world import SECOND, Node
@@ -121,6 +122,66 @@ class CourseLeft(Directed):
             (14, lambda: self.crash(GATEWAY)),
             (14.5, lambda: [self.move(v, SPARE) for v in self.place]),
             (17, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class TellsAndDies(Directed):
+    """An operator starts elsewhere while its host lives. That one tells of a checkpoint that no other has,
+    and dies before it gives it: nothing in it was acknowledged, and the operator goes on without.
+    """
+
+    SECONDS = 40
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.world.checks.append(self.watch)
+
+    def watch(self, node: Node) -> None:
+        inst = self.shifted_at(LEFT, node)
+        if inst and inst.status == FETCHING and self.node(SPARE).up:
+            self.world.after(0, lambda: self.kill(SPARE))
+
+    def script(self) -> list[tuple[float, Any]]:
+        left, gateway = self.node(LEFT), self.node(GATEWAY)
+        return [
+            (5, lambda: [self.withhold(node.host, True) for node in (left, gateway)]),
+            (9, lambda: [self.cut(LEFT, GATEWAY), self.move(SHIFTED, LEFT)]),
+            (10, lambda: self.heal(LEFT, GATEWAY)),
+            (12, lambda: [self.withhold(node.host, False) for node in (left, gateway)]),
+        ]
+
+
+class ChangesWhileAway(Directed):
+    """The board with the second operator is out of reach for long, and the first one spills for it. A change
+    of the first one can have no place meanwhile: it goes on without."""
+
+    SECONDS = 40
+    FROM, TO = 14, 22
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.stood: list[list[int]] = []  # the first operator, when the change is asked for and later
+
+    def process(self) -> Process:
+        p = boards("away", "left", "spare", "right")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("away/first", first)
+        second = Affine().named("second").on("right", backup=["gateway"])
+        p.lake("away/second", first.buffered(40, "spill") >> second)
+        return p
+
+    def look(self) -> None:
+        host = self.node(LEFT).host
+        assert host is not None
+        self.stood.append(host.instances[self.vertex("first")].position())
+
+    def script(self) -> list[tuple[float, Any]]:
+        right = [name == "right" for name in self.plan.hosts].index(True)
+        return [
+            (5, lambda: [self.cut(right, number) for number in (GATEWAY, LEFT, SPARE)]),
+            (self.FROM, lambda: [self.look(), self.configure(self.vertex("first"), offset=7)]),
+            (self.TO, lambda: [self.look(), self.world.cut.clear()]),
         ]
 
 
