@@ -29,9 +29,9 @@ class Instance:
     def __init__(self, host, vertex, op, inputs, ports):
         self.host = host
         self.vertex = vertex
-        self.op = op
         self.inputs = inputs
         self.ports = ports
+        self.run_by(op)
         self.status = RUNNING
         self.recalling = False  # until it is known which checkpoints its keepers hold (transfer.recall)
         self.unheard = []  # keepers that have not said so yet
@@ -61,6 +61,11 @@ class Instance:
             self.advance = self._single
         else:
             self.alone = False  # and what else a Joined has, in merging.py
+
+    def run_by(self, op):
+        self.op = op
+        for p in self.ports:
+            p.scratch = op.outs[p.number]
 
     def position(self):
         pos = [e.cur.xi for e in self.inputs]

@@ -185,11 +185,11 @@ class OutPort:
     def append(self, batch, n):
         ring = self.ring
         ring.append(batch, 0, n)
+        ts = batch.ts_of(n - 1)
         if self.logged and self.sealed < batch.xi - 1:
             self._seal_upto(ring.last)  # a checkpoint from elsewhere brought entries along
         elif self.logged:
             self.seal(batch, n)  # where the log is full, `_evict` tries again
-        ts = batch.ts_of(n - 1)
         if ts > self.bound:
             self.bound = ts
         if self.trim_to > ring.first:
@@ -224,11 +224,13 @@ class OutPort:
         _window(b, off, n, batch)
         return n
 
-    # A batch beside that of the host. Ports of one alphabet share it: it holds nothing between two calls.
+    # A batch beside that of the host, which holds nothing between two calls: that into which the operator
+    # writes. Sources of one alphabet share one.
     def spare(self):
+        self.ring.tail = None
         if self.scratch is None:
             for p in self.host.ports.values():
-                if p.scratch and p.alphabet == self.alphabet:
+                if p.scratch and not p.vertex.kind and p.alphabet == self.alphabet:
                     self.scratch = p.scratch
                     return p.scratch
             self.scratch = Batch(self.alphabet, self.host.plan.batch)

@@ -98,7 +98,7 @@ def _whole(host, inst, outs, parts):
 
 def _set(host, inst, body, op):
     form, version, pos, outs, flags, changed, front, state = body
-    inst.op = op
+    inst.run_by(op)
     inst.changed = changed
     inst.depth = 0
     inst.fired = pos[-2]

@@ -148,6 +148,7 @@ def _source(host, v):
     port.ring.reset(last)
     port.bound = ts
     host.ports[(v.index, 0)] = port
+    port.spare()
     port.trim()
     host.sources[v.index] = Source(host, v, port, ts)
 
@@ -175,11 +176,9 @@ def operator(host, v, epoch, op=None, anew=False):
     # What needs much room in one piece comes first.
     for p in ports:
         b = host.batch(p.alphabet)
-        s = p.spare()
         if not op.ONE_TO_ONE:
             p.ring.make_at()
             b.at = b.at
-            s.at = s.at
     inst.epoch = epoch
     inst.ck = Checkpoints(host, inst)
     for e in inputs:
