@@ -209,11 +209,11 @@ def _on_propose(host, sender, v, epoch, number, pos, content):
     if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1 or not have:
         return
     if at is None or number > _granted_upto(host, v):
-        if at is None:
-            at = pos
-            what = content  # the operator may have said from where it can reopen
+        # Also where a place is stored already: nobody was told, for power went before it counted.
+        at = pos
+        what = content  # the operator may have said from where it can reopen
         _grant(host, v, number, at, what)
-        host.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
+        host.store.put(_F_GRANTED + v, max(number, _granted_upto(host, v)).to_bytes(4, "little"))
     _say(host, sender, wire.GRANT, v, v, number, at, pack.dumps(what))
 
 

@@ -32,6 +32,7 @@ class LakeEnd:
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
         self.told = -1
+        self.meets = -1  # where its source stood when it was met, until that is noted
         self.source = -1 if host.plan.vertices[e.edge.src].kind else F_MET + e.edge.index
         waits = host.plan.vertices[e.edge.src].kind and host.plan.strategy != EXTENDED
         self.wait_us = _CHECKPOINT_US if waits else SAFE_US
@@ -85,7 +86,7 @@ class LakeEnd:
     def met(self):
         self.told = -1  # said anew
         if self.source >= 0 and not self.host.store.get(self.source):
-            self.host.store.put(self.source, b"\1")
+            self.meets = self.inputs[0].cur.xi
 
     def _local_gaps(self, e):
         for g in e.port.reader(e.edge).gaps:
@@ -98,6 +99,10 @@ class LakeEnd:
             xi = self.outbox.lake(e.edge.index, e.inc)
         else:
             xi = self.outbox.durable(e.edge.index, e.inc)
+        if self.meets >= 0 and self.outbox.durable(e.edge.index, e.inc) >= self.meets:
+            # Not before what was noted of its beginning is durable: a later life would note something else.
+            self.host.store.put(self.source, b"\1")
+            self.meets = -1
         # A few in one, as long as the producer has room, and all ends at once: one frame for each host.
         host = self.host
         waited_us = host.now - host.safe_us

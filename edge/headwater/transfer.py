@@ -210,10 +210,14 @@ def _on_fetch(host, sender, v, pos, offset):
 def begin_recall(host, inst):
     inst.recalling = True
     inst.unsettled = host.plan.strategy != UNSAFE
-    inst.erased = int(host.lost(inst.vertex.index))
-    inst.unheard = []
     for e in inst.inputs:
         e.fenced = False
+    _ask_all(host, inst)
+
+
+def _ask_all(host, inst):
+    inst.erased = int(host.lost(inst.vertex.index))
+    inst.unheard = []
     if host.plan.level and inst.unsettled:
         for h in host.plan.keepers(inst.vertex.index):
             if h != host.me and h in host.links:
@@ -263,8 +267,9 @@ def _on_recalled(host, inst, sender, epoch, pos):
 # ---- jumping to a checkpoint that a producer names
 
 
-# A keeper that was recalled and told of a checkpoint, and then does not give it, has not answered: it counts
-# as silent again. What a producer names was acknowledged, and is waited for.
+# A keeper that was recalled and told of a checkpoint, and then does not give it, has not answered. All are
+# asked again: what others told of was forgotten for it. What a producer names was acknowledged, and is waited
+# for.
 def fetch(host, inst):
     v = inst.vertex.index
     if _jump(host, inst):
@@ -274,7 +279,7 @@ def fetch(host, inst):
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
-            inst.unheard += [h for h in others if h not in inst.unheard]
+            _ask_all(host, inst)
             inst.status = ASKING
             return  # `recall` goes on from here
     if others:

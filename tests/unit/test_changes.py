@@ -124,6 +124,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
         [
             (Instance, "answered", "e.contact or e.cur.xi or", "True or"),
             (decisions, "propose", "_rooted(host, inst, pos)", "True"),  # it waits for a checkpoint too
+            (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
         ],
         [(122, True), (28, True), (62, True)],
     ),

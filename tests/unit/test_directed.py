@@ -524,3 +524,9 @@ def test_an_answer_to_nothing_that_was_asked_moves_no_clock(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_a_gateway_that_learns_takes_no_place_that_was_only_proposed(seed: int) -> None:
     held("gateway erased, a proposal passed", seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_place_that_never_counted_is_not_granted_later(seed: int) -> None:
+    scenario, _ = held("grant half stored", seed)
+    assert scenario.half  # type: ignore[attr-defined]

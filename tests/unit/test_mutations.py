@@ -726,6 +726,12 @@ DEFECTS = [
         ["gateway erased, a proposal passed"],
     ),
     Defect(
+        "a place that was stored and never counted is granted later",
+        "a change that is granted where its operator has gone past",
+        [(decisions, "_on_propose", "        at = pos\n", "        at = at or pos\n")],
+        ["grant half stored"],
+    ),
+    Defect(
         "a keeper that told of a checkpoint is waited for until it gives it",
         "an operator that waits for a dead host for ever",
         [(transfer, "fetch", "if inst.target_epoch[0] and", "if 0 and")],

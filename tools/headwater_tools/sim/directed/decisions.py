@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from headwater import wire
+from headwater.decisions import granted
 from headwater.process import Affine, Debounce, Process
 
 from ..world import SECOND, Node
@@ -157,6 +158,46 @@ class ProposalNotTold(Directed):
             (11, lambda: self.move(SHIFTED, SPARE)),
             (14, lambda: [self.world.cut.clear(), self.withhold(left.host, False)]),
         ]
+
+
+class GrantHalfStored(Directed):
+    """The gateway loses power when it has stored the place of a change, and not yet that this one counts:
+    nobody was told. The operator starts elsewhere, and passes that place without the change.
+    """
+
+    SECONDS = 30
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.half = False
+        self.world.checks.append(self.watch)
+
+    def script(self) -> list[tuple[float, Any]]:
+        left = self.node(LEFT)
+        return [
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (8, lambda: [self.withhold(left.host, True, wire.CONFIG), self.move(SHIFTED, LEFT)]),
+            (9, lambda: self.boot(GATEWAY)),
+            (14, lambda: self.withhold(left.host, False)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        if node.number != GATEWAY or not node.host or self.half:
+            return
+        store = node.host.store
+        put_blob = store.put_blob
+
+        def last(key: int, data: Any) -> None:
+            put_blob(key, data)
+            if granted(node.host, SHIFTED, 1)[1] is not None and not self.half:
+                self.half = True
+                node.flash.arm(node.flash.op)
+                self.cut(SPARE, GATEWAY)
+                self.cut(SPARE, LEFT)
+                self.world.after(6 * SECOND, self.world.cut.clear)
+
+        if "put_blob" not in store.__dict__:
+            store.put_blob = last
 
 
 class TimerEarlier(Directed):
