@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .demo.site import Site
 
 SPEED = 20  # times the rate of the process: a million elements of an electrocardiogram in 139 s
+SECTORS = 64  # of its log: 256 KB, as on the board of the other measurements; it has to hold a table of them
 PATIENCE_S = 40  # for the start and for what is left at the end
 REPORT = re.compile(r"bench accepted (\d+) missed (\d+) holes (\d+) live (\d+) free (\d+) block (\d+)")
 
@@ -57,9 +58,8 @@ def run(process: Process, stream: str, ecg: Path, elements: int, heap_kib: int) 
                 "driver": "fast", "path": str(ecg), "speed": SPEED, "elements": elements, "ledger": None,
                 "t0_us": time.time_ns() // 1000,
             }  # fmt: skip
-            board = site.add_board(
-                "chest", {"ecg": settings}, "%dk" % heap_kib, ("board_bench_node", "board_bench_free")
-            )
+            program = ("board_bench_node", "board_bench_free")
+            board = site.add_board("chest", {"ecg": settings}, "%dk" % heap_kib, program, SECTORS)
             site.register("wrist")
             # The broker reads the passwords of the boards again.
             os.kill(site.broker.pid(), signal.SIGHUP)

@@ -108,6 +108,7 @@ class Site:
         sensors: dict[str, Any],
         heap: str = HEAP,
         program: tuple[str, ...] = ("board_node",),
+        sectors: int = virtual_board.SECTORS,
     ) -> virtual_board.VirtualBoard:
         """Provision a board and make it; it reaches the broker by a cord of its own."""
         home = self.register(name)
@@ -120,7 +121,7 @@ class Site:
         config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
         key = (home / "board.key").read_bytes()
         made = self.boards[name] = virtual_board.VirtualBoard(
-            name, folder, config, key, heap=heap, program=program
+            name, folder, config, key, heap=heap, sectors=sectors, program=program
         )
         return made
 

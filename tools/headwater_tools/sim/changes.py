@@ -340,9 +340,9 @@ class Version(World):
             super().checked(node)
 
     def crash(self, node: Node) -> None:
-        super().crash(node)
         machine = self.changes.machines[self.name(node.number)]
-        if machine.node in (node, None):
+        if machine.node in (node, None):  # else it runs another version by now
+            super().crash(node)
             self.changes.down(machine)
 
     def awake(self, node: Node) -> bool:
