@@ -139,12 +139,13 @@ def reconnect(host, inst):
 # Decisions that were stored here for an operator, behind its checkpoint; where too few hosts know of them,
 # also those behind that of this host which is not known to be stored at the plan's level. What was to be
 # proposed at another place than this was told to nobody, because no checkpoint of it is stored: no later life
-# need come there, or has gone past it.
+# need come there, or has gone past it. Where nothing was taken yet no checkpoint is asked for.
 def load_decisions(host, inst):
     inst.decisions = {}
     data = host.store.get_blob(DECISION + inst.vertex.index)
     for number, pos, content, granted in pack.loads(data) if data else ():
-        told = granted or host.plan.strategy == UNSAFE or pos == inst.position()
+        here = pos == inst.position() or not (any(pos[:-1]) or further(inst.position(), pos))
+        told = granted or here or host.plan.strategy == UNSAFE
         if told and (number > inst.decided or inst.few and granted):
             inst.decisions[number] = (pos, content, granted)
 
