@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import write_deltalake
-from headwater_cloud import tables
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from headwater_cloud import checksum, tables
+from headwater_cloud.commits import Stamp
+from headwater_cloud.progress import ELEMENTS
 from headwater_cloud.ranges import above, high, normal, subtract
 
 BEGIN = datetime(2026, 3, 1, 8, tzinfo=UTC)
@@ -20,6 +23,9 @@ Key = tuple[str, int]
 
 def at(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
+
+
+LEFT_OUT: dict[str, Any] = {"left out": True}  # of progress
 
 
 class LakeOf:
@@ -33,6 +39,8 @@ class LakeOf:
         self.quarantine: list[dict[str, Any]] = []
         self.streams: list[dict[str, Any]] = []
         self.progress: dict[Key, dict[str, Any]] = {}  # what a test says instead of what is true
+        self.stamped = True  # whether a sink made the next commits
+        self.behind = 0  # commits of `elements` that progress does not know
         self._written: dict[str, int] = {}
 
     def stream(self, stream: str, alphabet: str = "mV:i16", version: int = 1, within_ms: int = 0) -> None:
@@ -152,14 +160,28 @@ class LakeOf:
                 rows_quarantined=refused,
                 last_ts=max((row["ts"] for row in mine(self.elements)), default=None),
                 updated=at(0),
+                sums=_sums(mine(self.elements)) if "sums" not in self.progress.get(key, {}) else None,
             )
         return out
+
+    def acknowledge(self, stream: str, high: int, ranges: Sequence[Sequence[int]] = ()) -> None:
+        """What the gateway was told."""
+        said = {"streams": {stream: {"%016x" % INCARNATION: {"high": high, "ranges": ranges}}}}
+        (self.path / "acks").mkdir(parents=True)
+        (self.path / "acks" / (self.process + ".json")).write_text(json.dumps(said))
+
+    def noted(self) -> None:
+        """A true sink's progress as it would be now: what is planted from here on, it does not know."""
+        self.progress = self.truth()
 
     def write(self) -> Path:
         """Write what came since the last time, one commit a table, in the order of a sink."""
         progress = []
         for key, row in self.truth().items():
-            row |= self.progress.get(key, {})
+            said = self.progress.get(key, {})
+            if said is LEFT_OUT:
+                continue
+            row |= said
             for name in ("ranges", "gaps"):
                 row[name] = [dict(first=first, last=last) for first, last in row[name]]
             progress.append(row)
@@ -167,12 +189,35 @@ class LakeOf:
             rows = getattr(self, name)
             self._put(name, rows[self._written.get(name, 0) :], "append")
             self._written[name] = len(rows)
-        self._put("progress", progress, "overwrite")
+        known = {ELEMENTS: DeltaTable(str(self.path / "elements")).version() - self.behind}
+        self._put("progress", progress, "overwrite", known)
         return self.path
 
-    def _put(self, name: str, rows: list[dict[str, Any]], mode: Any) -> None:
+    def _put(
+        self, name: str, rows: list[dict[str, Any]], mode: Any, known: dict[str, int] | None = None
+    ) -> None:
         schema = tables.ELEMENTS_ARROW if name == "elements" else tables.SCHEMAS[name]
-        write_deltalake(str(self.path / name), pa.Table.from_pylist(rows, schema=schema), mode=mode)
+        told = {"userMetadata": Stamp(0, 0, 0).text()} if self.stamped else {}
+        transactions = [Transaction(app, version) for app, version in (known or {}).items()]
+        write_deltalake(
+            str(self.path / name),
+            pa.Table.from_pylist(rows, schema=schema),
+            mode=mode,
+            commit_properties=CommitProperties(custom_metadata=told, app_transactions=transactions),
+        )
+
+
+def _sums(rows: list[dict[str, Any]]) -> list[dict[str, int]]:
+    """The checksums of a sink that put rows of one numbering there as one run."""
+    once = {row["xi"]: row for row in reversed(rows)}
+    if not once:
+        return []
+    whole = 0
+    for alphabet in {row["alphabet"] for row in once.values()}:
+        mine = [row for row in once.values() if row["alphabet"] == alphabet]
+        table = pa.Table.from_pylist(mine, schema=tables.ELEMENTS_ARROW)
+        whole ^= checksum.xor(checksum.of_table(alphabet, table))
+    return [{"first": min(once), "last": max(once), "rows": len(once), "sum": whole}]
 
 
 def healthy(path: Path) -> LakeOf:

@@ -2,7 +2,8 @@
 
 Reads the tables with delta-rs: no JVM, no Spark, memory for runs and batches but not for rows. It believes
 none of the sink's own words: rows are counted in `elements`, and what `progress` says is compared with that.
-`progress` is read first and `elements` last, so a sink that runs meanwhile only adds to what was promised.
+Acknowledgements are read first, then `progress`, and `elements` last, so a sink that runs meanwhile only adds
+to what was promised.
 
 How each reliability level follows from the tables, per stream and incarnation:
 
@@ -22,12 +23,17 @@ zone, in a batch that is being written, or in a file that was damaged and is cut
 it is overdue, `OVERDUE_S` after the first row above it landed, and lost from then on. What a segment in the
 landing zone holds is in flight however old it is. What was acknowledged and is missing is lost at once.
 
+Whether a payload is still the one that landed follows from the checksums that `progress` keeps: they are
+computed again from the rows. A row that progress does not know is of a batch that is being written, or nobody
+accounts for it: the sink's commits behind the version that progress names tell how many there can be.
+
 What cannot be known from the tables alone is listed in UNKNOWN.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -40,11 +46,14 @@ from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from .checksum import Span
 from .errors import LakeError
 from .location import Location
+from .progress import ELEMENTS
 from .ranges import Ranges, intersect, normal, size, subtract
 from .scan import Delay, Key, Scan, Seen, Unreadable, quoted, rows_of, scan, twice
-from .segment import Name, SegmentError, hexadecimal, name_part, read_name
+from .segment import Name, SegmentError, hexadecimal, name_part, read_name, signed
+from .tables import SCHEMAS
 
 ENGINE = "delta-rs %s, without a JVM" % delta_version
 SHARES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999))
@@ -60,6 +69,7 @@ UNKNOWN = (
     "whether anything was accepted above the highest ξ that any table names",
     "how many samples a hole stands for: they were never accepted, and have no ξ",
     "whether a payload that came only once is the one that a failure-free run computes",
+    "whether `unsync`, `arrived` and `landed` were changed later: no checksum covers them",
     "delays of rows that were stamped before their clock was set, and the error of any clock",
 )
 
@@ -99,6 +109,11 @@ class Stream:
     missing: list[Missing] = field(default_factory=list)
     counts: dict[str, int] | None = None  # the sink's own: landed, kept, duplicate, quarantined
     delays: dict[str, Delay] = field(default_factory=dict)
+    changed: Ranges = field(default_factory=list)  # ξ among which a payload is not the one that landed
+    unproven: int = 0  # rows whose payload no checksum covers, or not alone
+    unfit: Ranges = field(default_factory=list)  # ξ of rows that are not as their alphabet says
+    strange: Ranges = field(default_factory=list)  # ξ of rows with an alphabet that `streams` does not have
+    beyond: int = 0  # ξ that were acknowledged and that progress does not have
 
     def of_kind(self, kind: str) -> int:
         return sum(m.last - m.first + 1 for m in self.missing if m.kind == kind)
@@ -139,8 +154,11 @@ class Stream:
 
     @property
     def ok(self) -> bool:
-        wrong = self.of_kind("lost") or self.duplicates or self.divergent or self.out_of_order
-        return not wrong and self.conserved is not False
+        wrong = (
+            *(self.of_kind("lost"), self.duplicates, self.divergent, self.out_of_order, self.beyond),
+            *(self.changed, self.unfit, self.strange),
+        )
+        return not any(wrong) and self.conserved is not False
 
 
 @dataclass
@@ -153,10 +171,12 @@ class Report:
     version: int
     took_s: float
     waiting: int | None = None  # elements in segments of the landing zone, where that was looked at
+    tables_missing: list[str] = field(default_factory=list)  # though there are rows
+    unaccounted: int = 0  # rows that no batch of a sink can have brought
 
     @property
     def ok(self) -> bool:
-        return all(stream.ok for stream in self.streams)
+        return all(s.ok for s in self.streams) and not self.tables_missing and not self.unaccounted
 
 
 def audit(
@@ -179,6 +199,9 @@ def audit(
 def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: float, began: float) -> Report:
     # Before the tables: a segment that the sink takes meanwhile is counted twice rather than not at all.
     segments = _segments(landing) if landing is not None else []
+    acknowledged = _acknowledged(lake)
+    there = {table for table in SCHEMAS if _table(lake, table) is not None}
+    known_version = _known_version(lake)
     progress = _rows(lake, "progress", name)
     versions = _rows(lake, "streams", name)
     gaps = _rows(lake, "gaps", name)
@@ -187,12 +210,22 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
     if elements is None:
         raise LakeError("%s has no table `elements`: name the folder of a lake, as given to `hw sink`" % lake)
     within = {str(row["stream"]): int(row["within_ms"] or 0) for row in sorted(versions, key=_version)}
-    rows = scan(elements, {s: ms * 1000 for s, ms in within.items()}, name)
+    alphabets: dict[str, set[str]] = {}
+    for row in versions:
+        alphabets.setdefault(str(row["stream"]), set()).add(str(row["alphabet"]))
+    spans = {_key(row): [Span(**span) for span in row.get("sums") or ()] for row in progress}
+    wanted = Scan(
+        {s: ms * 1000 for s, ms in within.items()}, alphabets if "streams" in there else None, spans
+    )
+    rows = scan(elements, wanted, name)
     sums = _Sums(within)
     for key, one in rows.seen().items():
         sums.elements(key, one, twice(elements, key, one.overlaps) if one.overlaps else (0, 0))
     for row in progress:
         sums.progress(row)
+    for key, high in acknowledged.items():
+        if name in (None, key[0]):
+            sums.line(key).told = high
     for row in gaps:
         sums.gap(row)
     files = [row for row in refused if row["reason"] != "divergent"]
@@ -207,6 +240,9 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
     if name is not None and not sums.lines:
         raise LakeError("no stream '%s' in %s%s" % (name, lake, _others(elements)))
     streams = [sums.lines[key].stream for key in sorted(sums.lines)]
+    missing = sorted(set(SCHEMAS) - there) if any(stream.rows for stream in streams) else []
+    ahead = sum(stream.unacknowledged for stream in streams)
+    on_their_way = _rows_behind(elements, known_version) if ahead else 0
     return Report(
         str(lake),
         streams,
@@ -219,6 +255,8 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
         + sum(size(runs) for runs in sums.strange.values())
         if landing is not None
         else None,
+        missing,
+        max(0, ahead - on_their_way) if on_their_way is not None else 0,
     )
 
 
@@ -244,6 +282,7 @@ class _Sums:
         stream.delivered, stream.iaso, stream.delays = size(seen.ranges), seen.in_order, seen.delays
         stream.duplicates, stream.divergent = doubled
         stream.disputed = doubled[1]
+        stream.changed, stream.unfit = seen.changed, seen.unfit
 
     def progress(self, row: dict[str, Any]) -> None:
         line = self.line(_key(row))
@@ -292,6 +331,7 @@ class _Line:
     stream: Stream
     rows: Ranges = field(default_factory=list)
     accounted: Ranges = field(default_factory=list)  # what progress says
+    told: Ranges = field(default_factory=list)  # what was acknowledged
     known: Ranges = field(default_factory=list)  # of that, what no declared gap is open for
     declared: list[Missing] = field(default_factory=list)
     refused: list[Missing] = field(default_factory=list)
@@ -304,8 +344,13 @@ class _Line:
         ends = [r[1] for r in self.rows + self.accounted] + [m.last for m in self.declared + self.refused]
         stream.last = max(ends, default=0)
         stream.acknowledged = size(self.accounted)
-        if stream.counts is not None:
-            stream.unacknowledged = size(subtract(self.rows, self.known))
+        stream.unacknowledged = size(subtract(self.rows, self.known))
+        stream.beyond = size(subtract(self.told, self.accounted))
+        if self.seen is not None:
+            # A batch that is being written notes its alphabets behind its rows, and before progress.
+            stream.strange = intersect(self.seen.strange, self.known)
+            changed = size(intersect(self.rows, stream.changed))
+            stream.unproven = max(0, stream.rows - stream.unacknowledged - self.seen.proven - changed)
         disputed = normal((m.first, m.last) for m in self.refused)
         stream.disputed += size(intersect(disputed, self.rows))
         left = subtract([(1, stream.last)] if stream.last else [], self.rows)
@@ -378,6 +423,55 @@ def _others(elements: DeltaTable) -> str:
     for batch in rows_of(elements, "select distinct stream from elements order by stream limit 20"):
         names += [str(name) for name in batch.column(0).to_pylist()]
     return ": it has %s" % ", ".join(names) if names else ": it has no rows yet"
+
+
+def _acknowledged(lake: Location) -> dict[Key, Ranges]:
+    """What the gateways were told, where the lake is a local folder."""
+    out: dict[Key, Ranges] = {}
+    if lake.local is None:
+        return out
+    for path in sorted((lake.local / "acks").glob("*.json")):
+        if path.name[0] in "._":
+            continue
+        try:
+            streams = json.loads(path.read_text())["streams"]
+            for stream, incarnations in streams.items():
+                for digits, said in incarnations.items():
+                    high = [(1, int(said["high"]))] if said["high"] else []
+                    key = stream, signed(int(digits, 16))
+                    told = [(int(first), int(last)) for first, last in said["ranges"]]
+                    out[key] = normal([*out.get(key, []), *high, *told])
+        except FileNotFoundError:
+            continue  # replaced at this moment
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise LakeError(
+                "%s is no acknowledgement (%s): start `hw sink`, which writes it again" % (path, error)
+            )
+    return out
+
+
+def _known_version(lake: Location) -> int | None:
+    """The version of `elements` up to which progress accounts for all rows."""
+    table = _table(lake, "progress")
+    return None if table is None else table.transaction_version(ELEMENTS)
+
+
+def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
+    """How many rows the sink has appended behind that version; None where the log does not tell."""
+    if known is None:
+        return None
+    commits = [c for c in elements.history(max(1, elements.version() - known)) if c["version"] > known]
+    if len(commits) != elements.version() - known:
+        return None
+    rows = 0
+    for commit in commits:
+        try:
+            if json.loads(commit.get("userMetadata") or "null")["headwater"] == 1:
+                metrics = commit["operationMetrics"]
+                rows += int(metrics["numOutputRows" if "numOutputRows" in metrics else "num_added_rows"])
+        except (ValueError, TypeError, KeyError):
+            continue  # somebody else's
+    return rows
 
 
 def _segments(landing: str) -> list[Name]:
@@ -463,6 +557,13 @@ def as_json(report: Report) -> dict[str, Any]:
         "gaps_declared": sum(1 for s in streams for m in s.missing if m.kind == "gap"),
         "holes": sum(s.of_kind("hole") for s in streams),
         "dropped": sum(s.of_kind("gap") for s in streams),
+        "changed": sum(len(s.changed) for s in streams),
+        "unproven": sum(s.unproven for s in streams),
+        "unfit": sum(size(s.unfit) for s in streams),
+        "unknown_alphabet": sum(size(s.strange) for s in streams),
+        "unaccounted": report.unaccounted,
+        "acknowledged_beyond": sum(s.beyond for s in streams),
+        "tables_missing": report.tables_missing,
         "files_refused": report.files_refused,
         "files_awaited": report.files_awaited,
         "conservation": {
@@ -499,6 +600,11 @@ def _stream_json(s: Stream) -> dict[str, Any]:
         "divergent": s.divergent,
         "out_of_order": s.out_of_order,
         "unsync": s.unsync,
+        "changed": s.changed[:LISTED_MAX],
+        "unproven": s.unproven,
+        "unfit": s.unfit[:LISTED_MAX],
+        "unknown_alphabet": s.strange[:LISTED_MAX],
+        "acknowledged_beyond": s.beyond,
         "within_ms": s.within_ms,
         "missing": [vars(m) for m in s.missing[:LISTED_MAX]],
         "missing_ranges": len(s.missing),

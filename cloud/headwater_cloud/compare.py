@@ -1,9 +1,9 @@
 """Rows that come again: equal ones are duplicates, others are divergent.
 
-`elements` holds every ξ that is in question, whether it came a minute ago or a year ago; of files that
-overlap each other in one batch it does behind the append. One job reads both sides and compares a count and
-a XOR of 64-bit hashes for each range; rows are joined only in ranges where these differ, and that join alone
-decides.
+A run that comes again whole is known by its checksum, and is not seen here. `elements` holds every ξ that is
+in question, whether it came a minute ago or a year ago; of files that overlap each other in one batch it does
+behind the append. One job reads both sides and compares a count and the checksum of each range; rows are
+joined only in ranges where these differ, and that join alone decides.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from . import checksum
 from .decide import Part
 from .location import Location
 from .tables import SEGMENT_DDL
@@ -20,9 +21,9 @@ from .views import quoted
 
 PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
 
-# An element is ⟨ts, ξ, payload⟩; when it arrived, and whether a clock was set, is not its own.
-_CONTENT = ("ts", "alphabet", "ints", "floats")
-_HASH = "xxhash64(xi, ts, alphabet, ints, floats)"
+# An element is ⟨ts, ξ, payload⟩; when it arrived, and whether a clock was set, is not its own. As two of them
+# are compared: `<=>` takes -0.0 for 0.0.
+_EXACT = "struct(ts, alphabet, ints, %s AS floats)" % checksum.FLOATS
 
 
 def parts_frame(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
@@ -43,29 +44,40 @@ def rows_of(spark: SparkSession, paths: Iterable[str], parts: Sequence[Part]) ->
 
 
 def divergent(
-    spark: SparkSession, lake: Location, paths: Iterable[str], overlaps: Sequence[Part]
-) -> DataFrame | None:
+    spark: SparkSession, lake: Location, paths: Iterable[str], overlaps: Sequence[Part], hashed: str
+) -> tuple[DataFrame | None, dict[str, int]]:
     """What of these overlaps is no duplicate, as rows of `quarantine` without `landed`; None where all is.
+    And the checksum of the rows of each file in them.
 
-    Its column `rows` is 0 where a hole was said where a row is known, else 1.
+    The column `rows` is 0 where a hole was said where a row is known, else 1. `hashed` is the hash of a
+    row of these files, in SQL.
     """
     paths = list(paths)
     came = rows_of(spark, paths, overlaps)
     have = _known(spark, lake, overlaps)
-    sides = came.selectExpr("part", "1 AS side", _HASH + " AS hash").unionAll(
-        have.selectExpr("part", "0 AS side", _HASH + " AS hash")
+    sides = came.selectExpr("part", "1 AS side", hashed + " AS hash").unionAll(
+        have.selectExpr("part", "0 AS side", hashed + " AS hash")
     )
     summary: dict[int, dict[int, tuple[int, int]]] = {}
     for row in (
         sides.groupBy("part", "side").agg(F.count("*").alias("n"), F.bit_xor("hash").alias("x")).collect()
     ):
         summary.setdefault(row["part"], {})[row["side"]] = (row["n"], row["x"])
-    suspects = [
-        part for i, part in enumerate(overlaps) if summary.get(i, {}).get(0) != summary.get(i, {}).get(1)
-    ]
-    if not suspects:
-        return None
-    return _differences(spark, lake, paths, suspects)
+    suspects = []
+    sums: dict[str, int] = {}
+    for i, part in enumerate(overlaps):
+        known, new = (summary.get(i, {}).get(side, (0, 0)) for side in (0, 1))
+        sums[part.file] = sums.get(part.file, 0) ^ new[1]
+        if known != new:
+            suspects.append(part)
+    return _differences(spark, lake, paths, suspects) if suspects else None, sums
+
+
+def sums(spark: SparkSession, paths: Iterable[str], hashed: str) -> dict[str, int]:
+    """The checksum of all rows of each of these files, by file."""
+    rows = spark.read.schema(SEGMENT_DDL).parquet(*paths).select("*", "_metadata.file_name")
+    summed = rows.groupBy("file_name").agg(F.expr("bit_xor(%s)" % hashed).alias("sum"))
+    return {row["file_name"]: row["sum"] for row in summed.collect()}
 
 
 def _known(spark: SparkSession, lake: Location, parts: Sequence[Part]) -> DataFrame:
@@ -98,12 +110,12 @@ def _differences(spark: SparkSession, lake: Location, paths: list[str], parts: S
     came = rows_of(spark, paths, parts).select(
         F.col("part"),
         F.col("xi"),
-        F.struct(*_CONTENT).alias("came"),
-        F.to_json(F.struct("stream", "incarnation", "xi", "ts", "unsync", "arrived", *_CONTENT[1:])).alias(
-            "json"
-        ),
+        F.expr(_EXACT).alias("came"),
+        F.to_json(
+            F.struct("stream", "incarnation", "xi", "ts", "unsync", "arrived", "alphabet", "ints", "floats")
+        ).alias("json"),
     )
-    have = _known(spark, lake, parts).select(F.col("part"), F.col("xi"), F.struct(*_CONTENT).alias("have"))
+    have = _known(spark, lake, parts).select(F.col("part"), F.col("xi"), F.expr(_EXACT).alias("have"))
     names = parts_frame(spark, parts).drop("first", "last")
     both = came.join(have, ["part", "xi"], "full_outer").where("NOT (came <=> have)")
     return both.join(F.broadcast(names), "part").select(

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import ranges
+from . import checksum, ranges
+from .checksum import Span
 from .progress import Key, Numbering
 from .segment import Gap, Segment
 
@@ -31,6 +32,7 @@ class Part:
 class Decision:
     whole: list[Segment] = field(default_factory=list)  # all rows of the file are new
     parts: list[Part] = field(default_factory=list)  # these rows of the file are new
+    partly: dict[str, Segment] = field(default_factory=dict)  # the files that these are of
     overlaps: list[Part] = field(default_factory=list)  # these are known: to be compared
     within: bool = False  # some of them with what this very batch brings
     gaps: list[dict[str, Any]] = field(default_factory=list)  # for the table, without `landed`
@@ -52,6 +54,28 @@ class Decision:
         self.changed[key].rows_duplicate -= rows
         self.changed[key].rows_quarantined += rows
 
+    def landing(self) -> list[Segment]:
+        """The segments of which rows are new, each once."""
+        return [*self.whole, *self.partly.values()]
+
+    def sums(self, declared: Mapping[str, int], came: Mapping[str, int]) -> dict[str, Span]:
+        """By file, the rows that the batch appends and their checksum.
+
+        `declared`: by file, of all its rows; `came`: by file, of those in `overlaps`, which are not appended.
+        """
+        out = {s.file: Span(s.first, s.last, s.rows, declared[s.file]) for s in self.whole}
+        for file, segment in self.partly.items():
+            new = [(part.first, part.last) for part in self.parts if part.file == file]
+            rest = declared[segment.file] ^ came.get(file, 0)
+            out[file] = Span(new[0][0], new[-1][1], ranges.size(new), rest)
+        return out
+
+    def prove(self, sums: Mapping[str, Span]) -> None:
+        """Keep these checksums with what the batch changes."""
+        for segment in self.landing():
+            numbering = self.changed[segment.key]
+            numbering.sums = checksum.put(numbering.sums, sums[segment.file])
+
 
 def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> Decision:
     decision = Decision()
@@ -60,11 +84,11 @@ def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> 
         numbering = decision.changed.get(segment.key)
         if numbering is None:
             numbering = decision.changed[segment.key] = before.copy()
-        _take(decision, segment, numbering, before.known)
+        _take(decision, segment, numbering, before)
     return decision
 
 
-def _take(decision: Decision, segment: Segment, numbering: Numbering, known_before: ranges.Ranges) -> None:
+def _take(decision: Decision, segment: Segment, numbering: Numbering, before: Numbering) -> None:
     rows = segment.row_ranges()
     holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
     gaps = ranges.normal((gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap")
@@ -72,11 +96,13 @@ def _take(decision: Decision, segment: Segment, numbering: Numbering, known_befo
     new = ranges.subtract(rows, numbering.known)
     if new and new == rows:
         decision.whole.append(segment)
-    else:
+    elif new:
+        decision.partly[segment.file] = segment
         decision.parts += _parts(segment, new)
-    known = ranges.intersect(entries, numbering.known)
-    decision.overlaps += _parts(segment, known)
-    decision.within = decision.within or bool(ranges.subtract(known, known_before))
+    if not _same(segment, entries, before):
+        known = ranges.intersect(entries, numbering.known)
+        decision.overlaps += _parts(segment, known)
+        decision.within = decision.within or bool(ranges.subtract(known, before.known))
     for gap in segment.gaps:
         _declare(decision, segment, gap, numbering)
     numbering.known = ranges.union(numbering.known, entries)
@@ -90,6 +116,15 @@ def _take(decision: Decision, segment: Segment, numbering: Numbering, known_befo
         numbering.last_ts_us = max(segment.last_ts_us, numbering.last_ts_us or 0)
     if segment.process not in numbering.processes:
         numbering.processes.append(segment.process)
+
+
+def _same(segment: Segment, entries: ranges.Ranges, before: Numbering) -> bool:
+    """Whether its rows are known, one by one, by the checksum of those that landed there."""
+    if segment.sum is None or ranges.subtract(entries, before.known):
+        return False
+    if checksum.total(before.sums)[0] != before.rows_kept:
+        return False  # some rows landed before there were checksums
+    return checksum.within(before.sums, segment.first, segment.last) == (segment.rows, segment.sum)
 
 
 def _parts(segment: Segment, pieces: ranges.Ranges) -> list[Part]:

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from . import ranges, tables
+from .checksum import Span, Spans
 from .errors import Fenced
 from .location import Location
 from .ranges import Ranges
@@ -43,6 +44,7 @@ class Numbering:
     rows_duplicate: int = 0
     rows_quarantined: int = 0
     last_ts_us: int | None = None
+    sums: Spans = field(default_factory=list)  # of the rows that were kept since there are checksums
 
     def accounted(self) -> Ranges:
         return ranges.union(self.known, self.gaps)
@@ -87,6 +89,7 @@ class Progress:
                 rows_duplicate=row["rows_duplicate"],
                 rows_quarantined=row["rows_quarantined"],
                 last_ts_us=None if row["last_ts"] is None else _us(row["last_ts"]),
+                sums=[Span(**span) for span in row["sums"] or ()],
             )
             progress.updated[key] = row["updated"]
         return progress
@@ -122,6 +125,7 @@ class Progress:
             "rows_quarantined": numbering.rows_quarantined,
             "last_ts": numbering.last_ts_us,
             "updated": self.updated[key],
+            "sums": [vars(span) for span in numbering.sums],
         }
 
     def change(self, changed: dict[Key, Numbering], now: datetime.datetime) -> None:

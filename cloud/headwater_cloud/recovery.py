@@ -14,7 +14,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from . import commits, ranges, tables
+from . import checksum, commits, ranges, tables
+from .checksum import Span, Spans
 from .commits import Commit
 from .files import Files
 from .location import Location
@@ -31,7 +32,7 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
         return
     rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
     changed: dict[Key, Numbering] = {}
-    for key, runs, count, last_ts_us in _runs(rows):
+    for key, runs, count, last_ts_us, sums in _runs(rows):
         before = progress.numberings.get(key)
         numbering = Numbering() if before is None else before.copy()
         fresh = ranges.size(ranges.subtract(runs, numbering.known))
@@ -41,6 +42,8 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
         numbering.rows_kept += fresh
         numbering.rows_duplicate += count - fresh
         numbering.last_ts_us = max(last_ts_us, numbering.last_ts_us or 0)
+        for span in sums:
+            numbering.sums = checksum.put(numbering.sums, span)
         changed[key] = numbering
     progress.change(changed, datetime.datetime.now(datetime.UTC))
 
@@ -50,8 +53,8 @@ def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
     progress = replace(before, numberings={}, updated={})
     found: dict[Key, Numbering] = {}
     rows = spark.read.format("delta").load((lake / "elements").spark)
-    for key, runs, count, last_ts_us in _runs(rows):
-        found[key] = Numbering(known=runs, rows_kept=count, last_ts_us=last_ts_us)
+    for key, runs, count, last_ts_us, sums in _runs(rows):
+        found[key] = Numbering(known=runs, rows_kept=count, last_ts_us=last_ts_us, sums=sums)
     for gap in tables.rows(lake / "gaps"):
         numbering = found.setdefault((gap["stream"], gap["incarnation"]), Numbering())
         run = [(gap["first"], gap["last"])]
@@ -95,12 +98,12 @@ def advance(files: Files, lake: Location, progress: Progress) -> bool:
     return True
 
 
-def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int]]:
-    """Of each numbering: its runs of ξ, its rows, the time of the last."""
+def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int, Spans]]:
+    """Of each numbering: its runs of ξ, its rows, the time of the last, and the checksums of the runs."""
     numbering = Window.partitionBy("stream", "incarnation").orderBy("xi")
-    found: dict[Key, tuple[ranges.Ranges, int, int]] = {}
+    found: dict[Key, list[tuple[Span, int]]] = {}
     runs = (
-        rows.select("stream", "incarnation", "xi", "ts")
+        rows.selectExpr("stream", "incarnation", "xi", "ts", "%s AS hash" % checksum.SQL)
         .withColumn("place", F.col("xi") - F.row_number().over(numbering))
         .groupBy("stream", "incarnation", "place")
         .agg(
@@ -108,14 +111,18 @@ def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int]]:
             F.max("xi").alias("last"),
             F.count("*").alias("n"),
             F.unix_micros(F.max("ts")).alias("last_ts"),
+            F.bit_xor("hash").alias("sum"),
         )
     )
     for row in runs.collect():
-        key = (row["stream"], row["incarnation"])
-        pairs, count, last_ts_us = found.get(key, ([], 0, 0))
-        found[key] = (
-            [*pairs, (row["first"], row["last"])],
-            count + row["n"],
-            max(last_ts_us, row["last_ts"]),
-        )
-    return [(key, ranges.normal(pairs), count, ts) for key, (pairs, count, ts) in sorted(found.items())]
+        span = Span(row["first"], row["last"], row["n"], row["sum"])
+        found.setdefault((row["stream"], row["incarnation"]), []).append((span, row["last_ts"]))
+    out = []
+    for key, lines in sorted(found.items()):
+        spans: Spans = []
+        for span, _ in sorted(lines, key=lambda line: line[0].first):
+            spans = checksum.put(spans, span)
+        pairs = ranges.normal((span.first, span.last) for span, _ in lines)
+        rows_there = checksum.total(spans)[0]
+        out.append((key, pairs, rows_there, max(ts for _, ts in lines), spans))
+    return out

@@ -7,19 +7,24 @@ Rows are looked at one by one (`twice`) only where two runs of one stream overla
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable, QueryBuilder
 
+from . import alphabet as alphabets
+from . import checksum as checksums
+from .checksum import Spans, Words
 from .ranges import Ranges, normal
 
 Key = tuple[str, int]  # stream, incarnation
 Ints = np.ndarray[Any, np.dtype[np.int64]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 BLOCK_ROWS = 1 << 17  # rows that are counted at once
 LINES_MAX = 1 << 19  # lines of numbers that may wait to be merged
@@ -70,6 +75,10 @@ class Seen:
     delays: dict[str, Delay] = field(default_factory=dict)
     landed: list[int] = field(default_factory=list)  # when rows landed, ascending, and with each ...
     reach: list[int] = field(default_factory=list)  # ... the highest ξ that had landed by then
+    unfit: Ranges = field(default_factory=list)  # whose values are not those that their alphabet has
+    strange: Ranges = field(default_factory=list)  # of an alphabet that the table `streams` does not have
+    changed: Ranges = field(default_factory=list)  # spans of which all rows are there, with another checksum
+    proven: int = 0  # rows of the other spans of which all are there
 
     def passed(self, xi: int) -> int | None:
         """When the first row above this ξ landed; None where there is none."""
@@ -80,8 +89,18 @@ class Seen:
 class Scan:
     """Takes blocks of rows; afterwards `seen` tells of each stream, `orderly` of several together."""
 
-    def __init__(self, within_us: dict[str, int]) -> None:
+    def __init__(
+        self,
+        within_us: dict[str, int],
+        alphabets: dict[str, set[str]] | None = None,
+        spans: dict[Key, Spans] | None = None,
+    ) -> None:
         self.within_us = within_us
+        self.alphabets = alphabets  # of each stream; None: not known
+        self.spans = spans or {}  # checksums of what landed
+        self.found: dict[int, list[tuple[int, int]]] = {}  # of each span: rows that are there, and theirs
+        self.unfit: dict[int, Ranges] = {}
+        self.strange: dict[int, Ranges] = {}
         self.keys: dict[Key, int] = {}
         self.rows: dict[int, int] = {}
         self.unsync: dict[int, int] = {}
@@ -101,10 +120,13 @@ class Scan:
         which = stream.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         columns = [_ints(block, name) for name in ("incarnation", "xi", "ts", "arrived", "landed")]
         unsync = _ints(block, "unsync")
+        hashes, fits = _hashes(block)
+        known_alphabet = self._known_alphabets(block, names, which)
         starts = _starts(which, columns[0], columns[1], columns[4])
         if len(starts) * 8 > len(which):  # rows in no useful order: make one
             order = np.lexsort((columns[4], columns[1], columns[0], which))
             which, unsync = which[order], unsync[order]
+            hashes, fits, known_alphabet = hashes[order], fits[order], known_alphabet[order]
             columns = [column[order] for column in columns]
             starts = _starts(which, columns[0], columns[1], columns[4])
         incarnation, xi, ts, arrived, landed = columns
@@ -133,9 +155,40 @@ class Scan:
         for c, n, u in zip(code.tolist(), lengths.tolist(), np.add.reduceat(unsync, starts).tolist()):
             self.rows[c] = self.rows.get(c, 0) + n
             self.unsync[c] = self.unsync.get(c, 0) + u
+        self._sum(code.tolist(), starts.tolist(), ends.tolist(), xi, hashes)
         whole = np.repeat(code, lengths)
+        _flag(self.unfit, whole, xi, ~fits)
+        _flag(self.strange, whole, xi, ~known_alphabet)
         for name, reached in (("landed", landed), ("arrived", arrived)):
             self._delays(name, whole[known], (reached - ts)[known])
+
+    def _known_alphabets(self, block: pa.Table, streams: list[str], which: Ints) -> Flags:
+        """Of each row, whether the table `streams` has its alphabet."""
+        if self.alphabets is None:
+            return np.ones(len(which), bool)
+        column = block.column("alphabet").chunk(0)
+        texts = [*column.dictionary.to_pylist(), None]
+        known = np.array([[text in self.alphabets.get(s, ()) for text in texts] for s in streams], bool)
+        return np.asarray(known[which, _codes(column)])
+
+    def _sum(self, codes: list[int], starts: list[int], ends: list[int], xi: Ints, hashes: Words) -> None:
+        """Put rows to the spans that they are in, run by run."""
+        before = np.append(np.uint64(0), np.bitwise_xor.accumulate(hashes))  # of all rows before one
+        keys = list(self.keys)
+        for code, start, end in zip(codes, starts, ends):
+            spans = self.spans.get(keys[code])
+            if not spans:
+                continue
+            found = self.found.setdefault(code, [(0, 0)] * len(spans))
+            first, last = int(xi[start]), int(xi[end])
+            at = bisect_left(spans, first, key=lambda span: span.last)
+            for i in range(at, len(spans)):
+                if spans[i].first > last:
+                    break
+                a = start + max(first, spans[i].first) - first
+                b = start + min(last, spans[i].last) - first + 1
+                part = int(before[a] ^ before[b])
+                found[i] = found[i][0] + b - a, found[i][1] ^ part
 
     def _delays(self, name: str, code: Ints, delay: Ints) -> None:
         order = np.argsort(code, kind="stable") if np.any(code[1:] < code[:-1]) else slice(None)
@@ -177,6 +230,13 @@ class Scan:
             of_key = batches[:, batches[0] == code]
             one.in_order = not _inverted(of_key[1], of_key[2], of_key[3])
             one.delays = self.delays.get(code, {})
+            one.unfit = normal(self.unfit.get(code, ()))
+            one.strange = normal(self.strange.get(code, ()))
+            for span, (there, checksum) in zip(self.spans.get(key, ()), self.found.get(code, ())):
+                if there == span.rows and checksum != span.sum % (1 << 64):
+                    one.changed.append((span.first, span.last))
+                elif there == span.rows:
+                    one.proven += there
             one.landed = of_key[1].tolist()
             one.reach = np.maximum.accumulate(of_key[3]).tolist()
             out[key] = one
@@ -191,13 +251,13 @@ class Scan:
         return not _inverted(own[1], own[4], own[5])
 
 
-def scan(table: DeltaTable, within_us: dict[str, int], stream: str | None = None) -> Scan:
+def scan(table: DeltaTable, out: Scan, stream: str | None = None) -> Scan:
     """Read all rows of `elements` (of one stream) once."""
-    out = Scan(within_us)
     wanted = "where stream = %s" % quoted(stream) if stream is not None else ""
     query = (
         "select arrow_cast(stream, 'Dictionary(Int32, Utf8)') as stream, incarnation, xi, ts, unsync, "
-        "arrived, landed from elements " + wanted
+        "arrived, landed, arrow_cast(alphabet, 'Dictionary(Int32, Utf8)') as alphabet, ints, floats "
+        "from elements " + wanted
     )
     waiting: list[pa.RecordBatch] = []
     rows = 0
@@ -324,6 +384,70 @@ def _ints(block: pa.Table, name: str) -> Ints:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz)).view(pa.int64())
     return column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+
+
+def _codes(column: pa.DictionaryArray) -> Ints:
+    """Of each row, the place of its value in the dictionary; -1 where it has none."""
+    return np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
+
+
+def _hashes(block: pa.Table) -> tuple[Words, Flags]:
+    """The hash of each row, and whether its values are those that its alphabet has; 0 where they are not."""
+    column = block.column("alphabet").chunk(0)
+    codes = _codes(column)
+    ints, floats = (_Lists(block.column(name).chunk(0)) for name in ("ints", "floats"))
+    xi, ts = _ints(block, "xi"), _ints(block, "ts")
+    hashes: Words = np.zeros(len(codes), np.uint64)
+    fits = np.zeros(len(codes), bool)
+    for code, text in enumerate(column.dictionary.to_pylist()):
+        try:
+            widths = alphabets.counts(text)
+        except ValueError:
+            continue
+        of_it = (codes == code) & ints.have(widths[0]) & floats.have(widths[1])
+        fits |= of_it
+        rows = np.flatnonzero(of_it)
+        values = ints.columns(rows, widths[0]), floats.columns(rows, widths[1])
+        hashes[rows] = checksums.of_rows(text, xi[rows], ts[rows], *values)
+    return hashes, fits
+
+
+class _Lists:
+    """A column of lists of numbers."""
+
+    def __init__(self, column: pa.ListArray) -> None:
+        self.starts = column.offsets.to_numpy()[:-1].astype(np.int64)
+        self.lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        self.values = column.values.to_numpy(zero_copy_only=False)
+        self.nulls: Ints | None = None  # how many stand before each value
+        if column.values.null_count:
+            flags = column.values.is_null().to_numpy(zero_copy_only=False)
+            self.nulls = np.append(0, np.cumsum(flags))
+            self.values = column.values.fill_null(0).to_numpy(zero_copy_only=False)
+
+    def have(self, width: int) -> Flags:
+        """Of each row, whether it has so many values."""
+        have = np.asarray(self.lengths == width)
+        if self.nulls is not None:
+            have &= self.nulls[self.starts + self.lengths] == self.nulls[self.starts]
+        return have
+
+    def columns(self, rows: Ints, width: int) -> list[Any]:
+        return [self.values[self.starts[rows] + k] for k in range(width)]
+
+
+def _flag(into: dict[int, Ranges], code: Ints, xi: Ints, flags: Flags) -> None:
+    """Note the ξ of the rows that are flagged, as ranges, by their key."""
+    rows = np.flatnonzero(flags)
+    if not len(rows):
+        return
+    code, xi = code[rows], xi[rows]
+    apart = np.flatnonzero((code[1:] != code[:-1]) | (xi[1:] != xi[:-1] + 1))
+    for first, last in zip([0, *(apart + 1).tolist()], [*apart.tolist(), len(rows) - 1]):
+        ranges = into.setdefault(int(code[first]), [])
+        ranges.append((int(xi[first]), int(xi[last])))
+        if len(ranges) > LINES_MAX:
+            into[int(code[first])] = normal(ranges)
 
 
 def _starts(which: Ints, incarnation: Ints, xi: Ints, landed: Ints) -> Ints:

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from . import alphabet as alphabets
+from . import checksum
 from .ranges import Ranges, subtract
 
 FORMAT = 1
@@ -45,9 +46,6 @@ ARROW_SCHEMA = pa.schema(
         ("floats", pa.list_(pa.float64())),
     ]
 )
-# Columns that are one constant over the segment, and those that may not be null.
-CONSTANT = ("stream", "incarnation", "alphabet")
-NEVER_NULL = ("stream", "incarnation", "xi", "ts", "unsync", "arrived", "alphabet")
 
 _NAME = re.compile(
     r"(?P<process>[^~]+)~(?P<stream>[^~]+)~(?P<incarnation>[0-9a-f]{16})~(?P<first>[1-9][0-9]{0,18})"
@@ -108,6 +106,7 @@ class Segment:
     within_ms: int
     gaps: tuple[Gap, ...]
     last_ts_us: int | None  # None where there are no rows
+    sum: int | None = None  # checksum of its rows; None where its writer declared none
 
     @property
     def key(self) -> tuple[str, int]:
@@ -216,6 +215,7 @@ def _declared(name: Name, metadata: pq.FileMetaData) -> Segment:
             within_ms=_typed(said, "within_ms", int),
             gaps=gaps,
             last_ts_us=None,
+            sum=_sum(said),
         )
         alphabets.fields(segment.alphabet)
     except (ValueError, RecursionError) as error:
@@ -231,6 +231,16 @@ def _typed(said: dict[str, Any], key: str, kind: type) -> Any:
     if isinstance(value, int) and not 0 <= value <= XI_MAX:
         raise ValueError("`%s` is %d" % (key, value))
     return value
+
+
+def _sum(said: dict[str, Any]) -> int | None:
+    """The checksum of the rows, if it is declared."""
+    if "sum" not in said:
+        return None
+    digits = _typed(said, "sum", str)
+    if not re.fullmatch("[0-9a-f]{16}", digits):
+        raise ValueError("sum '%s' is not 16 hex digits" % digits[:80])
+    return signed(int(digits, 16))
 
 
 def _gap(said: Any) -> Gap:
@@ -398,6 +408,7 @@ def write_segment(
         "within_ms": within_ms,
         "cut": cut,
         "gaps": [[g.first, g.last, g.kind, g.reason, g.from_us, g.to_us] for g in gaps],
+        "sum": hexadecimal(checksum.xor(checksum.of_table(alphabet, table))),
     }
     data = encode(table, said)
     name = file_name(process, stream, incarnation, first, last, rows, alphabet, zlib.crc32(data))

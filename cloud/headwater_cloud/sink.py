@@ -31,7 +31,7 @@ import datetime
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,10 +39,22 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from . import commits, compare, lock, maintenance, points, quarantine, recovery, segment, sign, tables
+from . import (
+    checksum,
+    commits,
+    compare,
+    lock,
+    maintenance,
+    points,
+    quarantine,
+    recovery,
+    segment,
+    sign,
+    tables,
+)
 from .acks import Acknowledgements
 from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S
 from .commits import Commit, Stamp
@@ -58,6 +70,7 @@ from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two looks for files that are too large
+OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 WATCH_S = 1  # between two looks for requests
 CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
 
@@ -100,6 +113,19 @@ class Settings:
     maintain_s: float = MAINTAIN_S  # 0: never by itself
     shared: bool = False  # a lease, as on object stores, on a local path too
     sign_s: float = sign.EVERY_S  # between two signs of life
+
+
+@dataclass
+class Appended:
+    """What an append did, and what is known of it."""
+
+    decision: Decision
+    divergent: DataFrame | None  # of what was known before the batch
+    came: dict[str, int]  # by file: the checksum of what was compared
+    summed: dict[str, int]  # by file: the checksum of rows for which none was declared
+    stamp: Stamp
+    behind: list[Commit] = field(default_factory=list)  # commits that progress lacks
+    observed: Observation | None = None  # None: the append was there already, or of nothing
 
 
 class Sink:
@@ -372,11 +398,13 @@ class Sink:
             self._lock.check()
             self._absorb(behind)
         landed_us = time.time_ns() // 1000
-        decision, divergent, behind, stamp = self._append(spark, good, batch, files, landed_us)
+        added = self._append(spark, good, batch, files, landed_us)
+        decision, divergent, behind, stamp = added.decision, added.divergent, added.behind, added.stamp
         points.reach("appended")
         commits.sync(self._elements, behind)
         if decision.within:
-            divergent = self._compare(spark, good, decision)
+            divergent, added.came = self._compare(spark, good, decision)
+        self._prove(spark, good, added)
         self._quarantine(spark, bad, divergent, landed_us)
         points.reach("quarantined")
         now = datetime.datetime.fromtimestamp(landed_us / 1e6, datetime.UTC)
@@ -417,33 +445,47 @@ class Sink:
 
     def _append(
         self, spark: SparkSession, good: dict[str, Segment], batch: int, files: int, landed_us: int
-    ) -> tuple[Decision, DataFrame | None, list[Commit], Stamp]:
-        """Append what is new, until a commit says so; decision, divergent rows of what was known before,
-        commits that progress lacks, our stamp."""
+    ) -> Appended:
+        """Append what is new, until a commit says so."""
         while True:
             stamp = Stamp(self.progress.generation, batch, files)
+            there = any(commit.stamp == stamp for commit in self._behind())  # then Delta skips the append
             decision = decide(good.values(), self.progress.numberings)
             points.reach("appending")
-            with ThreadPoolExecutor(1) as beside:
-                comparing = None
+            watch = Observation()
+            with ThreadPoolExecutor(2) as beside:
+                comparing = summing = None
                 if decision.overlaps and not decision.within:
                     look = inheritable_thread_target(spark)(self._compare)
                     comparing = beside.submit(look, spark, good, decision)
+                if any(s.sum is None for s in decision.landing()):
+                    look = inheritable_thread_target(spark)(self._sums)
+                    summing = beside.submit(
+                        look, spark, good, [s for s in decision.landing() if s.sum is None]
+                    )
                 # With a lease, an append even of nothing shows that nobody has raised the fence.
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
+                    rows = self._new_rows(spark, good, decision)
+                    if decision.rows_kept:
+                        rows = rows.observe(
+                            watch, F.expr("bit_xor(%s)" % _hash(decision.landing())).alias("sum")
+                        )
                     with points.during("writing", self._elements.local):
-                        self._write(self._new_rows(spark, good, decision), stamp, landed_us)
-                divergent = comparing.result() if comparing else None
-            behind = self._behind()
+                        self._write(rows, stamp, landed_us)
+                divergent, came = comparing.result() if comparing else (None, {})
+                added = Appended(decision, divergent, came, summing.result() if summing else {}, stamp)
+            added.behind = self._behind()
+            if decision.rows_kept and not there:
+                added.observed = watch
             if not append:
-                return decision, divergent, behind, stamp
-            if any(commit.stamp == stamp for commit in behind):
+                return added
+            if any(commit.stamp == stamp for commit in added.behind):
                 self._written_since = True
-                return decision, divergent, behind, stamp
+                return added
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
-            self._absorb(behind)
+            self._absorb(added.behind)
 
     def _new_rows(self, spark: SparkSession, good: dict[str, Segment], decision: Decision) -> DataFrame:
         path_of = {s.file: path for path, s in good.items()}
@@ -471,17 +513,54 @@ class Sink:
             .save(self._elements.spark)
         )
 
-    def _compare(self, spark: SparkSession, good: dict[str, Segment], decision: Decision) -> DataFrame | None:
-        """Divergent rows, and their number moved from the duplicates in what the batch changes."""
+    def _sums(self, spark: SparkSession, good: dict[str, Segment], of: Sequence[Segment]) -> dict[str, int]:
+        """The checksums of segments, by file, from their rows."""
+        files = {s.file for s in of}
+        return compare.sums(spark, sorted(path for path, s in good.items() if s.file in files), _hash(of))
+
+    def _compare(
+        self, spark: SparkSession, good: dict[str, Segment], decision: Decision
+    ) -> tuple[DataFrame | None, dict[str, int]]:
+        """Divergent rows, and their number moved from the duplicates in what the batch changes; and by file
+        the checksum of what was compared."""
         if not decision.overlaps:
-            return None
+            return None, {}
         files = {part.file for part in decision.overlaps}
-        paths = sorted(path for path, s in good.items() if s.file in files)
-        divergent = compare.divergent(spark, self.lake, paths, decision.overlaps)
+        compared = {path: s for path, s in good.items() if s.file in files}
+        divergent, came = compare.divergent(
+            spark, self.lake, sorted(compared), decision.overlaps, _hash(compared.values())
+        )
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
-        return divergent
+        return divergent, came
+
+    def _prove(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
+        """Note checksums of what landed, once those that the segments declare are found to be true."""
+        landing = added.decision.landing()
+        if not landing:
+            return
+        declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
+        sums = added.decision.sums(declared, added.came)
+        if self._landed_sum(spark, added) != checksum.total(sums.values())[1]:
+            true = self._sums(spark, good, landing)
+            for file in sorted(file for file, said in declared.items() if said != true[file]):
+                self._say("%s declares a checksum that its rows do not have: its writer is wrong" % file)
+            sums = added.decision.sums(true, added.came)
+        added.decision.prove(sums)
+
+    def _landed_sum(self, spark: SparkSession, added: Appended) -> int:
+        """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
+        # `get` would wait for ever where Spark has dropped the event that tells it.
+        until = time.monotonic() + OBSERVED_S
+        while added.observed is not None and time.monotonic() < until:
+            observation: Any = added.observed._jo
+            if observation.future().isCompleted():
+                return int(added.observed.get["sum"])
+            time.sleep(0.002)
+        paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(self._elements, c)]
+        rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
+        return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]
 
     def _quarantine(
         self,
@@ -558,6 +637,11 @@ class Sink:
             "batch %d: %d files, %s rows%s; acknowledged after %.2f s"
             % (batch, files + bad, f"{decision.rows_kept:,}", extra, seconds)
         )
+
+
+def _hash(segments: Iterable[Segment]) -> str:
+    """The hash of a row of these segments, in SQL."""
+    return checksum.sql({segment.alphabet for segment in segments})
 
 
 def _sentence(error: BaseException) -> str:

@@ -8,16 +8,25 @@ of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Field,
+    PostCommitHookProperties,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql import SparkSession
 
 from .errors import LakeError
 from .location import Location
 from .segment import ARROW_SCHEMA
+
+if TYPE_CHECKING:  # the audit reads these tables without Spark
+    from pyspark.sql import SparkSession
 
 # The columns of a segment, as Spark reads them; `elements` has `landed` behind them.
 SEGMENT_DDL = (
@@ -37,6 +46,9 @@ ELEMENTS_PROPERTIES = {
 }
 
 _TIME = pa.timestamp("us", "UTC")
+SUMS = pa.list_(
+    pa.struct([("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()), ("sum", pa.int64())])
+)
 RANGES = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
 
 SCHEMAS = {
@@ -68,6 +80,7 @@ SCHEMAS = {
             ("rows_quarantined", pa.int64()),
             ("last_ts", _TIME),
             ("updated", _TIME),
+            ("sums", SUMS),
         ]
     ),
     "quarantine": pa.schema(
@@ -111,8 +124,10 @@ PROPERTIES: dict[str, dict[str, str | None]] = {
 
 
 def create(spark: SparkSession, lake: Location) -> None:
-    """Make the tables that are not there yet."""
+    """Make the tables that are not there yet, and the columns that an earlier version did not have."""
     for name, schema in SCHEMAS.items():
+        if exists(lake / name):
+            _widen(open_table(lake / name), schema)
         if not exists(lake / name):
             DeltaTable.create(
                 (lake / name).rs,
@@ -128,6 +143,14 @@ def create(spark: SparkSession, lake: Location) -> None:
             "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) "
             "TBLPROPERTIES (%s)" % ((lake / "elements").spark, ELEMENTS_DDL, properties)
         )
+
+
+def _widen(table: DeltaTable, schema: pa.Schema) -> None:
+    """Add columns that are new; rows that are there have null in them."""
+    have = {field.name for field in table.schema().fields}
+    new = [Field.from_arrow(field) for field in schema if field.name not in have]
+    if new:
+        table.alter.add_columns(new)
 
 
 def exists(table: Location) -> bool:

@@ -47,6 +47,8 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.fs  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
+from . import checksum  # noqa: E402
+
 GAPS_MAX = 1000  # of one segment
 BYTES_MAX = 128 << 20  # packed bytes that one segment is made of
 GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"}
@@ -240,6 +242,7 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
         "within_ms": order["within_ms"],
         "cut": order["cut"],
         "gaps": run.gaps,
+        "sum": "%016x" % _checksum(run),
     }
     text = json.dumps(footer, separators=(",", ":"))
     sink = pa.BufferOutputStream()
@@ -258,6 +261,17 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
         writer.add_key_value_metadata({"headwater": text})
     whole: bytes = sink.getvalue().to_pybytes()
     return whole
+
+
+def _checksum(run: Run) -> int:
+    """Of all rows. The values of a list follow one another row by row."""
+    columns = run.columns
+    ints, floats = len(columns.ints), len(columns.floats)
+    fields = [_plain(columns.int_values[k::ints], pa.int64()) for k in range(ints)]
+    fields += [_plain(columns.float_values[k::floats], pa.float64()) for k in range(floats)]
+    return checksum.of_rows(
+        run.text, [_plain(columns.xi, pa.int64()), _plain(columns.ts, pa.int64()), *fields]
+    )
 
 
 def _plain(values: array[Any], kind: pa.DataType) -> pa.Array:

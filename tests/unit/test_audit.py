@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 from headwater_cloud.audit import LISTED_MAX, Report, as_json, audit
 from headwater_cloud.segment import file_name
 from headwater_tools import cli
-from lakes import INCARNATION, LakeOf, at, healthy
+from lakes import INCARNATION, LEFT_OUT, LakeOf, at, healthy
 
 ECG = ("cardio/ecg", INCARNATION)
 
@@ -130,6 +132,74 @@ def _unreadable_file(lake: LakeOf) -> None:
 
 def _progress_behind(lake: LakeOf) -> None:
     lake.progress[ECG] = {"high": 900, "rows_kept": 799, "rows_landed": 799}
+    lake.behind = 1
+
+
+def _payload_changed(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["ints"] = [lake.elements[76]["ints"][0] + 1]
+
+
+def _zero_changed_its_sign(lake: LakeOf) -> None:
+    lake.stream("cardio/temp", "c:f64")
+    lake.rows("cardio/temp", 1, 9, alphabet="c:f64", ints=lambda xi: [], floats=lambda xi: [0.0])
+    lake.noted()
+    lake.elements[-1]["floats"] = [-0.0]
+
+
+def _ts_moved(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["ts"] += timedelta(microseconds=1)
+
+
+def _alphabet_that_is_none(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["alphabet"] = "zz"
+    lake.stream("cardio/ecg", "zz")
+
+
+def _alphabet_of_another_stream(lake: LakeOf) -> None:
+    lake.elements[76]["alphabet"] = "bpm:u8"
+
+
+def _no_values(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["ints"] = None
+
+
+def _null_within_values(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["ints"] = [None]
+
+
+def _too_many_values(lake: LakeOf) -> None:
+    lake.noted()
+    lake.elements[76]["ints"] = [77, 0]
+    lake.elements[78]["floats"] = [0.5]
+
+
+def _row_invented(lake: LakeOf) -> None:
+    lake.noted()
+    lake.rows("cardio/ecg", 1001, 1001)
+
+
+def _row_invented_in_a_gap(lake: LakeOf) -> None:
+    lake.noted()
+    lake.rows("cardio/ecg", 750, 750)
+
+
+def _stream_invented(lake: LakeOf) -> None:
+    lake.noted()
+    lake.rows("made/up", 1, 3)
+    lake.progress["made/up", INCARNATION] = LEFT_OUT
+
+
+def _acknowledged_too_much(lake: LakeOf) -> None:
+    lake.acknowledge("cardio/ecg", 1000, [[1101, 1103]])
+
+
+def _acknowledged(lake: LakeOf) -> None:
+    lake.acknowledge("cardio/ecg", 950)
 
 
 FAULTS: list[tuple[Callable[[LakeOf], None], dict[str, Any], bool]] = [
@@ -138,7 +208,7 @@ FAULTS: list[tuple[Callable[[LakeOf], None], dict[str, Any], bool]] = [
     (_row_twice, {"duplicates": 1}, False),
     (_run_twice, {"duplicates": 51}, False),
     (_row_twice_differing, {"divergent": 1}, False),
-    (_other_float, {"divergent": 1}, False),
+    (_other_float, {"divergent": 1, "unfit": 1}, False),
     (_other_ts, {"divergent": 1}, False),
     (_divergent_in_quarantine, {"divergent": 1}, False),
     (_ts_falls, {"out_of_order": 1}, False),
@@ -151,6 +221,19 @@ FAULTS: list[tuple[Callable[[LakeOf], None], dict[str, Any], bool]] = [
     (_gap_told_twice, {}, True),
     (_unreadable_file, {"files_refused": {"crc": 2, "name": 1}, "files_awaited": 1}, True),
     (_progress_behind, {}, True),
+    (_payload_changed, {"changed": 1}, False),
+    (_zero_changed_its_sign, {"changed": 1, "delivered": 1208}, False),
+    (_ts_moved, {"changed": 1}, False),
+    (_alphabet_that_is_none, {"changed": 1, "unfit": 1}, False),
+    (_alphabet_of_another_stream, {"unknown_alphabet": 1}, False),
+    (_no_values, {"changed": 1, "unfit": 1}, False),
+    (_null_within_values, {"changed": 1, "unfit": 1}, False),
+    (_too_many_values, {"changed": 1, "unfit": 2}, False),
+    (_row_invented, {"unaccounted": 1, "delivered": 1200}, False),
+    (_row_invented_in_a_gap, {"unaccounted": 1, "delivered": 1200, "dropped": 99, "gaps_declared": 2}, False),
+    (_stream_invented, {"unaccounted": 3, "delivered": 1202}, False),
+    (_acknowledged_too_much, {"acknowledged_beyond": 3}, False),
+    (_acknowledged, {}, True),
 ]
 
 
@@ -165,10 +248,63 @@ def test_a_planted_fault_is_seen_for_what_it_is(
     plant(lake)
     answer = told(lake)
     watched = ("delivered", "lost", "lost_acknowledged", "duplicates", "divergent", "out_of_order")
+    watched += ("changed", "unfit", "unknown_alphabet", "unaccounted", "acknowledged_beyond")
     watched += ("gaps_declared", "holes", "dropped", "files_refused", "files_awaited")
     seen = {name: answer[name] for name in watched if answer[name] != told_before[name]}
     assert seen == differs
     assert answer["ok"] is holds
+
+
+@pytest.mark.parametrize("table", ("gaps", "progress", "quarantine", "streams"))
+def test_a_table_that_is_gone_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    path = healthy(tmp_path).write()
+    shutil.rmtree(path / table)
+    code, out, _ = run(capsys, str(path))
+    assert code == 1
+    assert "THE PROMISE IS BROKEN: there are rows and no table `%s`: start `hw sink`" % table in out
+    assert as_json(audit(str(path)))["tables_missing"] == [table]
+
+
+def test_rows_without_a_checksum_are_counted_and_are_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = healthy(tmp_path)
+    lake.progress[ECG] = {"sums": None}  # as an earlier version of the sink left it
+    answer = told(lake)
+    assert answer["ok"] and answer["unproven"] == of(answer)["unproven"] == 899
+    _, out, _ = run(capsys, str(tmp_path))
+    assert "payloads    899 rows without a checksum: landed before there were any" in out
+
+
+def test_a_batch_that_is_being_written_is_no_fault_and_one_row_more_is(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    lake.write()
+    lake.noted()
+    lake.rows("cardio/ecg", 1001, 1100)
+    lake.stream("cardio/new", "c:f64")
+    lake.rows("cardio/new", 1, 5, alphabet="c:f64", ints=lambda xi: [], floats=lambda xi: [xi / 3])
+    lake.progress["cardio/new", INCARNATION] = LEFT_OUT
+    lake.streams.pop()  # its alphabets are noted behind its rows
+    lake.behind = 1
+    answer = told(lake)
+    assert answer["ok"] and answer["unaccounted"] == 0 and of(answer)["unacknowledged"] == 100
+    lake.stamped = False
+    lake.rows("cardio/ecg", 1101, 1101)
+    lake.behind = 2
+    answer = told(lake)
+    assert not answer["ok"] and answer["unaccounted"] == 1
+
+
+def test_what_was_changed_is_told_with_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = healthy(tmp_path)
+    _payload_changed(lake)
+    code, out, _ = run(capsys, str(lake.write()))
+    assert code == 1
+    assert "payloads    CHANGED since they landed, at least one in ξ 1 to 1000" in out
+    assert "payloads    by their checksums as they landed" in out
+    assert "THE PROMISE IS BROKEN in cardio/ecg: payloads changed" in out
 
 
 AGES = 10**9  # seconds
@@ -308,6 +444,7 @@ def test_rows_stamped_before_a_clock_was_set_have_no_delay(tmp_path: Path) -> No
 
 def test_iaso_fails_where_a_later_element_could_be_read_first(tmp_path: Path) -> None:
     lake = LakeOf(tmp_path)
+    lake.stream("cardio/ecg")
     lake.rows("cardio/ecg", 1, 10, landed_s=20)
     lake.rows("cardio/ecg", 11, 20, landed_s=20)
     assert levels(lake)["IASO"] is True
@@ -421,6 +558,7 @@ def test_a_stream_of_holes_alone_is_reported(tmp_path: Path) -> None:
 
 def test_a_gap_with_many_rows_in_it_is_listed_in_pieces_up_to_a_bound(tmp_path: Path) -> None:
     lake = LakeOf(tmp_path)
+    lake.stream("cardio/ecg")
     lake.gap("cardio/ecg", 1, 3 * LISTED_MAX)
     for xi in range(3, 3 * LISTED_MAX, 3):
         lake.rows("cardio/ecg", xi, xi)

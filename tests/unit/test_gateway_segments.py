@@ -18,6 +18,7 @@ import pytest
 from headwater import block
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
+from headwater_cloud import checksum
 from headwater_cloud import segment as sink
 from headwater_gateway import Trouble, names
 from headwater_gateway.config import Config, Section
@@ -59,7 +60,9 @@ class Place:
         data = path.read_bytes()
         footer = int.from_bytes(data[-8:-4], "little") + 8
         found = sink.read(path.name, len(data), zlib.crc32(data), data[-footer:])
-        return found, pq.read_table(path).to_pylist()
+        table = pq.read_table(path)
+        assert found.sum == checksum.xor(checksum.of_table(found.alphabet, table))
+        return found, table.to_pylist()
 
     def close(self) -> None:
         self.db.close()

@@ -112,6 +112,7 @@ def _stream(s: Stream) -> Iterator[str]:
     )
     if s.unacknowledged:
         yield _line("", "%s not acknowledged yet" % counted(s.unacknowledged, "row"))
+    yield _line("payloads", _payloads(s))
     for i, missing in enumerate(s.missing):
         if i == SHOWN_MAX:
             yield _line("", "and %d more (--json lists them)" % (len(s.missing) - i))
@@ -129,6 +130,26 @@ def _stream(s: Stream) -> Iterator[str]:
         yield _line("", text % counted(s.unsync, "row"))
     yield _line("levels", ", ".join(_levels(s)))
     yield _line("sink's sum", _conservation(s))
+
+
+def _payloads(s: Stream) -> str:
+    """What the checksums of the rows say, and their values."""
+    parts = []
+    if s.changed:
+        parts.append("CHANGED since they landed, at least one in %s" % _places(s.changed))
+    if s.unfit:
+        parts.append("NOT AS THEIR ALPHABET SAYS: %s" % _places(s.unfit))
+    if s.strange:
+        parts.append("of an alphabet that the table `streams` does not have: %s" % _places(s.strange))
+    if s.unproven:
+        text = "%s without a checksum: landed before there were any, or counts of rows differ"
+        parts.append(text % counted(s.unproven, "row"))
+    return "; ".join(parts) or "by their checksums as they landed"
+
+
+def _places(ranges: list[tuple[int, int]]) -> str:
+    shown = ["ξ %d" % a if a == b else "ξ %d to %d" % (a, b) for a, b in ranges[:SHOWN_MAX]]
+    return ", ".join(shown) + (", and %d more" % (len(ranges) - SHOWN_MAX) if len(ranges) > SHOWN_MAX else "")
 
 
 def _line(head: str, text: str) -> str:
@@ -186,6 +207,8 @@ def _conservation(s: Stream) -> str:
 
 
 def _verdict(report: Report) -> Iterator[str]:
+    from headwater_cloud.ranges import size
+
     on_the_way = sum(s.of_kind("in flight") for s in report.streams)
     if on_the_way:
         yield (
@@ -194,17 +217,36 @@ def _verdict(report: Report) -> Iterator[str]:
         )
     if report.waiting:
         yield "%s in the landing zone for the sink" % counted(report.waiting, "element", " waits", " wait")
+    if report.ok:
+        yield "the promise holds: nothing lost, twice, divergent or changed, ts in order"
+        return
+    for table in report.tables_missing:
+        yield (
+            "THE PROMISE IS BROKEN: there are rows and no table `%s`: start `hw sink`, which makes it again; "
+            "what only it held is lost" % table
+        )
+    if report.unaccounted:
+        yield (
+            "THE PROMISE IS BROKEN: nobody accounts for %s of %s: no batch of a sink brought them"
+            % (
+                counted(report.unaccounted, "row"),
+                ", ".join(sorted({s.stream for s in report.streams if s.unacknowledged})),
+            )
+        )
     broken = [stream for stream in report.streams if not stream.ok]
     if not broken:
-        yield "the promise holds: nothing lost, nothing twice, nothing divergent, ts in order"
         return
     total = {
         "lost": sum(s.of_kind("lost") for s in broken),
         "twice": sum(s.duplicates for s in broken),
         "divergent": sum(s.divergent for s in broken),
         "out of order": sum(s.out_of_order for s in broken),
+        "not as their alphabet says": sum(size(s.unfit) for s in broken),
+        "of an unknown alphabet": sum(size(s.strange) for s in broken),
+        "acknowledged beyond progress": sum(s.beyond for s in broken),
     }
     parts = ["%s %s" % (number(n), what) for what, n in total.items() if n]
+    parts += ["payloads changed"] if any(s.changed for s in broken) else []
     parts += ["the sink's counts do not add up"] if any(s.conserved is False for s in broken) else []
     yield "THE PROMISE IS BROKEN in %s: %s" % (
         ", ".join(sorted({stream.stream for stream in broken})),
