@@ -13,7 +13,7 @@ import argparse
 import sys
 
 from headwater_cloud import arguments, service
-from headwater_cloud.errors import LakeError
+from headwater_cloud.errors import LakeError, LakeFailed
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
         code, _ = service.sink(args, "", (), lambda text: print(text, flush=True))
     except LakeError as error:
         print("headwater_sink.py: %s" % error, file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, LakeFailed) else 2
     return code
 
 

@@ -7,6 +7,10 @@ class LakeError(Exception):
     pass
 
 
+class LakeFailed(LakeError):
+    """What the work on a lake needs has failed under it: it may be started again as it was."""
+
+
 class LakeLocked(LakeError):
     """Another sink or maintenance works on this lake."""
 

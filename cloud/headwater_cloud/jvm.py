@@ -32,10 +32,13 @@ from types import FrameType
 from pyspark import SparkContext
 from pyspark.find_spark_home import _find_spark_home
 
-from .errors import LakeError
+from .errors import LakeError, LakeFailed
 
 POLL_S = 0.05
+DYING_S = 2.0  # from the end of a connection to that of the process
 END_S = 20.0  # how long a JVM may take to end by itself
+
+_ours: _Jvm | None = None  # that of the present session, where this process started it
 
 
 @contextlib.contextmanager
@@ -44,6 +47,7 @@ def started(settings: Mapping[str, str]) -> Iterator[None]:
 
     Raises KeyboardInterrupt for Ctrl-C at any moment in it, and then no JVM is left.
     """
+    global _ours
     _be_quiet()
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield  # a JVM is there already: of an earlier session, or of spark-submit
@@ -65,6 +69,24 @@ def started(settings: Mapping[str, str]) -> Iterator[None]:
             jvm.kill()
             raise KeyboardInterrupt
         atexit.register(jvm.end)
+        _ours = jvm
+
+
+@contextlib.contextmanager
+def told_when_it_dies() -> Iterator[None]:
+    """Whatever fails in the body because the JVM is gone fails with one LakeFailed that says so."""
+    try:
+        yield
+    except Exception:
+        code = _ours.died() if _ours is not None else None
+        if code is None:
+            raise
+        how = "was killed by signal %d" % -code if code < 0 else "ended with code %d" % code
+        raise LakeFailed(
+            "Spark's JVM %s; nothing is lost, and what was not done is done when it is started again. If the "
+            "system killed it for its memory (`dmesg` says so), give the machine more or Spark less "
+            "(--conf spark.driver.memory=...)" % how
+        ) from None
 
 
 class _Jvm:
@@ -108,6 +130,15 @@ class _Jvm:
         """Ctrl-C: without its JVM, whatever waits for an answer of it fails at once."""
         self.interrupted = True
         self.kill()
+
+    def died(self) -> int | None:
+        """How it ended, if it did; waits a moment, as a connection ends before its process does."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(DYING_S)
+        except subprocess.TimeoutExpired:
+            return None
 
     def kill(self) -> None:
         process = self._process

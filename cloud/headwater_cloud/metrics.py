@@ -55,9 +55,6 @@ class Metrics:
     def serve(self, port: int, host: str) -> None:
         start_http_server(port, host, registry=self.registry)
 
-    def done(self) -> None:
-        self.acknowledged.set(time.time())
-
 
 class Listener(StreamingQueryListener):
     def __init__(self, metrics: Metrics) -> None:

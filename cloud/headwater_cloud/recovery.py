@@ -8,7 +8,7 @@ can make Delta skip what comes now.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -26,15 +26,21 @@ TAKEN_BACK = ("RESTORE",)
 
 
 def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iterable[Commit]) -> None:
-    """Count the rows of these commits as landed and kept."""
+    """Count the rows of these commits as landed and kept; take up gaps that were recorded with them."""
     paths = [path for commit in behind for path in commits.paths(lake / "elements", commit)]
     if not paths:
         return
     rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
     changed: dict[Key, Numbering] = {}
+
+    def of(key: Key) -> Numbering:
+        if key not in changed:
+            before = progress.numberings.get(key)
+            changed[key] = Numbering() if before is None else before.copy()
+        return changed[key]
+
     for key, runs, count, last_ts_us, sums in _runs(rows):
-        before = progress.numberings.get(key)
-        numbering = Numbering() if before is None else before.copy()
+        numbering = of(key)
         fresh = ranges.size(ranges.subtract(runs, numbering.known))
         numbering.known = ranges.union(numbering.known, runs)
         numbering.gaps = ranges.subtract(numbering.gaps, runs)
@@ -44,7 +50,8 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
         numbering.last_ts_us = max(last_ts_us, numbering.last_ts_us or 0)
         for span in sums:
             numbering.sums = checksum.put(numbering.sums, span)
-        changed[key] = numbering
+    _take_gaps(lake, of)
+    _take_names(lake, changed)
     progress.change(changed, datetime.datetime.now(datetime.UTC))
 
 
@@ -55,29 +62,39 @@ def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
     rows = spark.read.format("delta").load((lake / "elements").spark)
     for key, runs, count, last_ts_us, sums in _runs(rows):
         found[key] = Numbering(known=runs, rows_kept=count, last_ts_us=last_ts_us, sums=sums)
-    for gap in tables.rows(lake / "gaps"):
-        numbering = found.setdefault((gap["stream"], gap["incarnation"]), Numbering())
-        run = [(gap["first"], gap["last"])]
-        if gap["kind"] == "hole":
-            numbering.known = ranges.union(numbering.known, run)
-        else:
-            numbering.gaps = ranges.union(numbering.gaps, run)
-        if gap["process"] not in numbering.processes:
-            numbering.processes.append(gap["process"])
-    names: dict[str, list[str]] = {}
-    for row in tables.rows(lake / "streams"):
-        names.setdefault(row["stream"], []).append(row["process"])
+    _take_gaps(lake, lambda key: found.setdefault(key, Numbering()))
     for key, numbering in found.items():
-        numbering.gaps = ranges.subtract(numbering.gaps, numbering.known)
         was = before.numberings.get(key, Numbering())
-        for process in [*was.processes, *names.get(key[0], [])]:
-            if process not in numbering.processes:
-                numbering.processes.append(process)
+        numbering.processes += [p for p in was.processes if p not in numbering.processes]
         numbering.rows_duplicate = was.rows_duplicate
         numbering.rows_quarantined = was.rows_quarantined
         numbering.rows_landed = numbering.rows_kept + was.rows_duplicate + was.rows_quarantined
+    _take_names(lake, found)
     progress.change(found, datetime.datetime.now(datetime.UTC))
     return progress
+
+
+def _take_gaps(lake: Location, of: Callable[[Key], Numbering]) -> None:
+    """Account for what the table `gaps` names."""
+    for gap in tables.rows(lake / "gaps"):
+        numbering = of((gap["stream"], gap["incarnation"]))
+        run = [(gap["first"], gap["last"])]
+        if gap["kind"] == "hole":
+            numbering.known = ranges.union(numbering.known, run)
+        numbering.gaps = ranges.subtract(ranges.union(numbering.gaps, run), numbering.known)
+        if gap["process"] not in numbering.processes:
+            numbering.processes.append(gap["process"])
+
+
+def _take_names(lake: Location, numberings: Mapping[Key, Numbering]) -> None:
+    """Name the processes that the table `streams` names: they are to be told what has landed."""
+    names: dict[str, list[str]] = {}
+    for row in tables.rows(lake / "streams"):
+        names.setdefault(row["stream"], []).append(row["process"])
+    for key, numbering in numberings.items():
+        for process in names.get(key[0], []):
+            if process not in numbering.processes:
+                numbering.processes.append(process)
 
 
 def unaccounted(files: Files, lake: Location, progress: Progress) -> bool:

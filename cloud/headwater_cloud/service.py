@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import lock, maintenance, recovery, session, tables
+from pyspark.sql import SparkSession
+
+from . import jvm, lock, maintenance, recovery, session, tables
 from .errors import LakeError, LakeLocked
 from .files import Files
 from .location import Location
@@ -45,18 +48,19 @@ def sink(
         maintain_s=args.maintain_every * 3600,
         shared=args.shared,
     )
-    try:
-        with Sink(spark, landing, lake, settings, say, metrics) as running:
-            # Spark's own handler would end Python at once; a batch that has begun is ended first.
-            before = {s: signal.signal(s, lambda *_: running.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
-            say("%s -> %s, from version %d on" % (landing, lake, running.progress.elements))
-            try:
-                report = running.run(args.once)
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-    finally:
-        spark.stop()
+    with (
+        jvm.told_when_it_dies(),
+        _stopping(spark),
+        Sink(spark, landing, lake, settings, say, metrics) as running,
+    ):
+        # Spark's own handler would end Python at once; a batch that has begun is ended first.
+        before = {s: signal.signal(s, lambda *_: running.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
+        say("%s -> %s, from version %d on" % (landing, lake, running.progress.elements))
+        try:
+            report = running.run(args.once)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     say(
         "%d batches: %s rows kept, %s duplicates, %d divergent, %d files refused"
         % (report.batches, f"{report.rows_kept:,}", f"{report.rows_duplicate:,}",
@@ -74,7 +78,7 @@ def maintain(
     lake = Location.of(args.lake, _pairs(args.storage, "--storage"))
     tables.must_be_lake(lake)
     spark = session.start(master, jars, None, "hw maintain", brief=True)
-    try:
+    with jvm.told_when_it_dies(), _stopping(spark):
         files = Files(spark)
         try:
             held = lock.take(spark, lake, args.shared)
@@ -97,10 +101,16 @@ def maintain(
                     progress.save()
             finally:
                 held.release()
-    finally:
-        spark.stop()
     say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
     return 0, done
+
+
+@contextlib.contextmanager
+def _stopping(spark: SparkSession) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        spark.stop()
 
 
 def _pairs(texts: list[str], option: str) -> dict[str, str]:

@@ -253,6 +253,7 @@ class Sink:
 
     def _absorb(self, behind: list[Commit]) -> None:
         """Take up what commits behind progress brought, and begin a generation."""
+        commits.sync(self._elements, behind)  # who wrote them may have died before this
         recovery.absorb(self.spark, self.lake, self.progress, behind)
         self._begin_generation(behind[-1].version if behind else self.progress.elements)
 

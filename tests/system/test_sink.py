@@ -88,7 +88,10 @@ def test_rows_land_once_and_are_acknowledged_when_they_can_be_queried(site: Site
     assert rows == [(50, 50, (1 << 64) - 50, None), (51, 51, (1 << 64) - 51, 25.5)]
 
 
-def test_what_is_acknowledged_lies_on_the_disk_before(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("absorbed", (False, True))
+def test_what_is_acknowledged_lies_on_the_disk_before(
+    site: Site, monkeypatch: pytest.MonkeyPatch, absorbed: bool
+) -> None:
     from headwater_cloud import location
 
     order: list[Path] = []
@@ -101,13 +104,19 @@ def test_what_is_acknowledged_lies_on_the_disk_before(site: Site, monkeypatch: p
     monkeypatch.setattr(location, "_sync", sync)
     site.put(1, 50, gaps=[hole(11, 12)])
     (site.landing / "rubbish").write_bytes(b"rubbish")
+    if absorbed:
+        dies(site, monkeypatch, "appended")
+        shutil.rmtree(site.lake / "checkpoint")
+        order.clear()
+    made = set(site.lake.rglob("*"))
     with site.sink() as sink:
-        made = set(site.lake.rglob("*"))
+        made = made if absorbed else set(site.lake.rglob("*"))
         sink.run(once=True)
     before = order[: order.index(site.lake / "acks" / "cardio.json")]
     for name in ("elements", "gaps", "quarantine", "streams", "progress"):
         data = {Path(uri) for uri in DeltaTable(str(site.lake / name)).file_uris()}
-        log = set((site.lake / name / "_delta_log").glob("*.json")) - made
+        log = set((site.lake / name / "_delta_log").glob("*.json")) - (set() if name == "elements" else made)
+        log -= {site.lake / "elements" / "_delta_log" / ("%020d.json" % 0)}
         assert data and log
         assert data | log <= set(before)
         assert {site.lake / name, site.lake / name / "_delta_log"} <= set(before)
@@ -323,6 +332,26 @@ def test_progress_that_was_lost_is_made_again_from_the_rows(site: Site) -> None:
     assert site.high() == (30, [])
     (row,) = site.table("progress")
     assert (row["gaps"], row["processes"]) == ([{"first": 8, "last": 9}], ["cardio"])
+
+
+def test_progress_that_was_taken_back_knows_the_gaps_of_the_batches_that_it_forgot(site: Site) -> None:
+    site.put(1, 20)
+    site.run()
+    site.put(21, 40, gaps=[hole(25, 25), gap(28, 29)])
+    with site.sink() as sink:
+        before = DeltaTable(str(site.lake / "progress")).version()
+        sink.run(once=True)
+    log = site.lake / "progress" / "_delta_log"
+    for path in [*log.glob("*.json"), *log.glob("*.checkpoint.parquet"), log / "_last_checkpoint"]:
+        if not path.name[:20].isdigit() or int(path.name[:20]) > before:
+            path.unlink(missing_ok=True)
+    (site.lake / "acks" / "cardio.json").unlink()
+    site.put(41, 50)
+    site.run()
+    assert site.numbers() == plain(1, 24) + plain(26, 27) + plain(30, 50)
+    assert site.high() == (50, [])
+    (row,) = site.table("progress")
+    assert row["gaps"] == [{"first": 28, "last": 29}]
 
 
 def test_late_files_and_moved_clocks_lose_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

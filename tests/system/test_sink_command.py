@@ -87,6 +87,32 @@ def test_a_sink_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         serving.wait()
 
 
+def test_a_jvm_that_dies_alone_is_told_in_one_sentence(tmp_path: Path) -> None:
+    from headwater_cloud import jvm
+
+    site = Site(None, tmp_path)  # type: ignore[arg-type]
+    words = ["sink", str(site.landing), str(site.lake), "--trigger", "0.2"]
+    serving = subprocess.Popen(
+        [sys.executable, "-m", "headwater_tools", *words],
+        env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert serving.stdout is not None
+        assert serving.stdout.readline().endswith("from version 0 on\n")
+        site.put(1, 20)
+        assert serving.stdout.readline().startswith("batch 0: 1 files, 20 rows; acknowledged after")
+        for pid in jvm._descendants(serving.pid):
+            os.kill(pid, signal.SIGKILL)
+        out, err = serving.communicate(timeout=120)
+    finally:
+        serving.kill()
+        serving.wait()
+    assert serving.returncode == 1
+    told = [line for line in err.splitlines() if not line.startswith(("NOTE: Picked up", "WARNING: Using"))]
+    assert len(told) == 1 and "Spark's JVM was killed by signal 9; nothing is lost" in told[0]
+    assert out == ""
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

@@ -6,7 +6,8 @@ A command is a module in `headwater_tools.commands`:
     run(args) -> (code, object or None)
                               0: what it promises holds, 1: it does not; the object is what --json prints
     REST = True               optional: all words but --json (and --help alone) reach run as args.rest
-Bad use, bad input (`Trouble`, files that cannot be read) end with one message and exit 2.
+Bad use, bad input (`Trouble`, files that cannot be read) end with one message and exit 2, what fails under a
+command (`Failed`) with one message and exit 1.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         interrupts.as_exception()
         code, answer = _command(words)
     except Trouble as trouble:
-        code, answer = 2, {"error": str(trouble)}
+        code, answer = trouble.code, {"error": str(trouble)}
         print("hw: %s" % trouble, file=sys.stderr)
     except BrokenPipeError:
         # Whoever read us has gone: nothing to say and nobody to say it to.

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from .. import Trouble, house
+from .. import Failed, Trouble, house
 
 SUMMARY = "keep a lake quick to read: compact, cluster, remove what no version needs"
 
@@ -31,12 +31,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     house.ensure("lake")
     from headwater_cloud import service
-    from headwater_cloud.errors import LakeError
+    from headwater_cloud.errors import LakeError, LakeFailed
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     try:
         return service.maintain(args, args.master, house.jars(), say)
+    except LakeFailed as error:
+        raise Failed(str(error))
     except LakeError as error:
         raise Trouble(str(error))

@@ -7,7 +7,7 @@ import argparse
 import sys
 from typing import Any
 
-from .. import Trouble, house
+from .. import Failed, Trouble, house
 
 SUMMARY = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
@@ -26,12 +26,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     house.ensure("lake")
     from headwater_cloud import service
-    from headwater_cloud.errors import LakeError
+    from headwater_cloud.errors import LakeError, LakeFailed
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     try:
         return service.sink(args, args.master, house.jars(), say)
+    except LakeFailed as error:
+        raise Failed(str(error))
     except LakeError as error:
         raise Trouble(str(error))
