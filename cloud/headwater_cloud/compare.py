@@ -112,7 +112,8 @@ def _differences(spark: SparkSession, lake: Location, paths: list[str], parts: S
         F.col("xi"),
         F.expr(_EXACT).alias("came"),
         F.to_json(
-            F.struct("stream", "incarnation", "xi", "ts", "unsync", "arrived", "alphabet", "ints", "floats")
+            F.struct("stream", "incarnation", "xi", "ts", "unsync", "arrived", "alphabet", "ints", "floats"),
+            {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"},
         ).alias("json"),
     )
     have = _known(spark, lake, parts).select(F.col("part"), F.col("xi"), F.expr(_EXACT).alias("have"))

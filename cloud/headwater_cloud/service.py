@@ -26,7 +26,7 @@ def sink(
     """Run the sink that these arguments describe to its end: exit code and report."""
     if args.files_per_trigger < 1:
         raise LakeError("--files-per-trigger %d: a batch needs at least one file" % args.files_per_trigger)
-    options = _pairs(args.storage, "--storage")
+    options = pairs(args.storage, "--storage")
     landing, lake = Location.of(args.landing, options), Location.of(args.lake, options)
     if landing.local is not None and not landing.local.is_dir():
         raise LakeError(
@@ -41,7 +41,7 @@ def sink(
             metrics.serve(args.metrics, args.metrics_host)
         except OSError as error:
             raise LakeError("cannot serve metrics on port %d: %s" % (args.metrics, error.strerror))
-    spark = session.start(master, jars, _pairs(args.conf, "--conf"), "hw sink", args.spark_log, args.once)
+    spark = session.start(master, jars, pairs(args.conf, "--conf"), "hw sink", args.spark_log, args.once)
     settings = Settings(
         files_per_trigger=args.files_per_trigger,
         trigger_s=args.trigger,
@@ -75,7 +75,7 @@ def maintain(
     """One round of maintenance, by the sink that runs on the lake or here."""
     if args.keep_hours < 0:
         raise LakeError("--keep-hours %g: it cannot be below 0" % args.keep_hours)
-    lake = Location.of(args.lake, _pairs(args.storage, "--storage"))
+    lake = Location.of(args.lake, pairs(args.storage, "--storage"))
     tables.must_be_lake(lake)
     spark = session.start(master, jars, None, "hw maintain", brief=True)
     with jvm.told_when_it_dies(), _stopping(spark):
@@ -113,7 +113,7 @@ def _stopping(spark: SparkSession) -> Iterator[None]:
         spark.stop()
 
 
-def _pairs(texts: list[str], option: str) -> dict[str, str]:
+def pairs(texts: list[str], option: str) -> dict[str, str]:
     out = {}
     for text in texts:
         key, equals, value = text.partition("=")

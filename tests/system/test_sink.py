@@ -185,6 +185,31 @@ def test_a_known_row_with_another_payload_is_divergent(
     assert b'"xi":6' in raw and b'"ints":[7,-6]' in raw
 
 
+def test_what_is_brought_back_from_quarantine_lands(site: Site) -> None:
+    from headwater_cloud.location import Location
+    from headwater_cloud.requeue import entries, requeue
+
+    site.put(1, 40, gaps=[gap(11, 12)]).rename(site.landing / "renamed by hand.parquet")
+    site.put(41, 45)
+    site.run()
+    assert site.numbers() == plain(41, 45)
+    lake, landing = Location.of(site.lake), Location.of(site.landing)
+    (outcome,) = requeue(lake, landing, [entry.id for entry in entries(lake)])
+    assert (outcome.rows, outcome.why) == (38, "")
+    site.run()
+    assert site.numbers() == plain(1, 10) + plain(13, 45)
+    site.put(1, 20, change=1)  # rows 1 to 10 and 13 to 20 are divergent
+    site.run()
+    site.spark.sql("RESTORE delta.`%s` TO VERSION AS OF 1" % (site.lake / "elements"))
+    for path in site.landing.glob("*.parquet"):
+        path.unlink()  # the gateway has removed what was acknowledged
+    divergent = [entry.id for entry in entries(lake) if entry.reason == "divergent"]
+    (outcome,) = requeue(lake, landing, divergent)
+    assert (outcome.rows, outcome.why) == (18, "")
+    site.run()
+    assert site.numbers() == [(xi, xi + 1) for xi in (*range(1, 11), *range(13, 21))] + plain(41, 45)
+
+
 def test_a_row_enters_where_a_gap_was_declared(site: Site) -> None:
     site.put(1, 20, gaps=[gap(5, 9)])
     site.run()
