@@ -7,8 +7,10 @@ from `progress` and `quarantine` alone, so a file that was lost or never written
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
+from typing import Any
 
-from . import ranges, tables
+from . import ranges
 from .files import Files
 from .location import Location
 from .progress import Key, Progress
@@ -20,15 +22,13 @@ UNREADABLE_MAX = 1000
 
 
 class Acknowledgements:
-    def __init__(self, files: Files, lake: Location) -> None:
+    def __init__(self, files: Files, lake: Location, refused: Iterable[dict[str, Any]]) -> None:
+        """`refused`: the unreadable files that are in quarantine."""
         self._files = files
         self._folder = lake / "acks"
         self._written: dict[str, str] = {}
         self._unreadable: dict[str, list[str]] = {}
-        bad = tables.rows(
-            lake / "quarantine", ["process", "file", "reason", "landed"], [("reason", "!=", "divergent")]
-        )
-        for row in sorted(bad, key=lambda row: (row["landed"], row["file"])):
+        for row in sorted(refused, key=lambda row: (row["landed"], row["file"])):
             if row["process"] is not None:
                 self._add(row["process"], row["file"])
 

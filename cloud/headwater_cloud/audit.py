@@ -38,7 +38,6 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from . import tables
 from .checksum import Span
 from .errors import LakeError
 from .location import Location
@@ -293,7 +293,7 @@ class _Sums:
         line.stream.counts = {what: int(row["rows_" + what] or 0) for what in COUNTS}
 
     def gap(self, row: dict[str, Any]) -> None:
-        times = (_us(row["from_ts"]), _us(row["to_ts"]))
+        times = (row["from_ts"], row["to_ts"])
         gap = Missing(int(row["first"]), int(row["last"]), str(row["kind"]), str(row["reason"]), *times)
         self.line(_key(row)).declared.append(gap)
 
@@ -510,7 +510,7 @@ def _rows(lake: Location, name: str, stream: str | None, columns: str = "*") -> 
     where = " where stream = %s" % quoted(stream) if stream is not None else ""
     out: list[dict[str, Any]] = []
     for batch in rows_of(table, "select %s from elements%s" % (columns, where)):
-        out += batch.to_pylist()
+        out += tables.plain(batch)
     return out
 
 
@@ -522,15 +522,8 @@ def _pairs(ranges: Any) -> Ranges:
     return [(int(r["first"]), int(r["last"])) for r in ranges or ()]
 
 
-def _version(row: dict[str, Any]) -> tuple[int, datetime]:
-    return int(row["version"]), row["since"] or datetime.min.replace(tzinfo=UTC)
-
-
-def _us(when: datetime | None) -> int | None:
-    if when is None:
-        return None
-    since = when - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+def _version(row: dict[str, Any]) -> tuple[int, int]:
+    return int(row["version"]), row["since"] or 0
 
 
 # For machines

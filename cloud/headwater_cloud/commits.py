@@ -41,6 +41,7 @@ class Commit:
     stamp: Stamp | None
     added: tuple[str, ...]  # files with new rows: paths within the table, or whole ones
     transactions: dict[str, int]
+    rows: int | None = 0  # new rows, by the statistics of their files; None where one has none
 
 
 def version(table: Location) -> int:
@@ -77,6 +78,7 @@ def _commit(version: int, text: str) -> Commit:
     stamp = None
     added = []
     transactions = {}
+    rows: int | None = 0
     for line in text.splitlines():
         action: dict[str, Any] = json.loads(line)
         if "commitInfo" in action:
@@ -84,9 +86,11 @@ def _commit(version: int, text: str) -> Commit:
             stamp = _stamp(action["commitInfo"].get("userMetadata"))
         elif "add" in action and action["add"].get("dataChange", True):
             added.append(unquote(action["add"]["path"]))
+            number = json.loads(action["add"].get("stats") or "{}").get("numRecords")
+            rows = None if rows is None or number is None else rows + int(number)
         elif "txn" in action:
             transactions[action["txn"]["appId"]] = action["txn"]["version"]
-    return Commit(version, operation, stamp, tuple(added), transactions)
+    return Commit(version, operation, stamp, tuple(added), transactions, rows)
 
 
 def _stamp(text: str | None) -> Stamp | None:

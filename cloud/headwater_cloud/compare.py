@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import checksum
+from .apart import reading
 from .decide import Part
 from .location import Location
-from .tables import SEGMENT_DDL
 from .views import quoted
 
 PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
@@ -39,7 +39,7 @@ def parts_frame(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
 
 def rows_of(spark: SparkSession, paths: Iterable[str], parts: Sequence[Part]) -> DataFrame:
     """The rows of segments that lie within these parts, with the number of their part."""
-    read = spark.read.schema(SEGMENT_DDL).parquet(*paths).select("*", "_metadata.file_name")
+    read = reading(spark, paths).select("*", "_metadata.file_name")
     return read.join(F.broadcast(parts_frame(spark, parts)), "file_name").where("xi BETWEEN first AND last")
 
 
@@ -75,7 +75,7 @@ def divergent(
 
 def sums(spark: SparkSession, paths: Iterable[str], hashed: str) -> dict[str, int]:
     """The checksum of all rows of each of these files, by file."""
-    rows = spark.read.schema(SEGMENT_DDL).parquet(*paths).select("*", "_metadata.file_name")
+    rows = reading(spark, paths).select("*", "_metadata.file_name")
     summed = rows.groupBy("file_name").agg(F.expr("bit_xor(%s)" % hashed).alias("sum"))
     return {row["file_name"]: row["sum"] for row in summed.collect()}
 

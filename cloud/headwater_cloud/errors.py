@@ -21,3 +21,15 @@ class Fenced(LakeError):
 
 class LakeRestored(Exception):
     """The table of elements was taken back to an older version while the sink ran: it must begin anew."""
+
+
+class AppendedElse(Exception):
+    """The commit of a batch has not as many rows as the batch: readers of its files disagree about them."""
+
+
+def sentence(error: BaseException) -> str:
+    """What matters of what Java or Spark says: the innermost cause, in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    told = [line for line in lines if not line.startswith(("at ", ":", "An error occurred while calling"))]
+    return (causes or told or [type(error).__name__])[-1 if causes else 0].removeprefix("Caused by: ")[:400]

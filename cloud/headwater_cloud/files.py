@@ -7,7 +7,9 @@ is complete; a local path gets a file that is on the disk itself before its name
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -68,13 +70,68 @@ class Files:
         system, path = self._open(at)
         system.delete(path, True)
 
-    def sizes(self, folder: Location) -> dict[str, int]:
-        """Name and length of the files that lie directly in a folder; none where there is no folder."""
+    def size(self, at: Location) -> int | None:
+        """The length of a file; None where there is none."""
+        if at.local is not None:
+            with contextlib.suppress(FileNotFoundError):
+                return os.stat(at.local).st_size
+            return None
+        system, path = self._open(at)
+        return int(system.getFileStatus(path).getLen()) if system.exists(path) else None
+
+    def content(self, at: Location, most: int) -> bytes | None:
+        """The bytes of a file of at most this length; None where there is none, or where it is longer."""
+        if at.local is not None:
+            try:
+                with open(at.local, "rb") as file:
+                    data = file.read(most + 1)
+            except FileNotFoundError:
+                return None
+            return data if len(data) <= most else None
+        system, path = self._open(at)
+        if not system.exists(path) or system.getFileStatus(path).getLen() > most:
+            return None
+        stream = system.open(path)
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def parts(self, at: Location, places: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Pieces of a file: where each begins, its length."""
+        if at.local is not None:
+            with open(at.local, "rb") as file:
+                return [os.pread(file.fileno(), size, start) for start, size in places]
+        system, path = self._open(at)
+        stream = system.open(path)
+        out = []
+        try:
+            for start, size in places:
+                stream.seek(start)
+                out.append(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream, size)))
+        finally:
+            stream.close()
+        return out
+
+    def entries(self, folder: Location) -> dict[str, int | None]:
+        """Name and length of what lies directly in a folder, None as the length of a folder; nothing where
+        there is no folder. What goes away meanwhile is left out."""
+        found: dict[str, int | None] = {}
         if folder.local is not None:
-            if not folder.local.is_dir():
-                return {}
-            return {entry.name: entry.stat().st_size for entry in os.scandir(folder.local) if entry.is_file()}
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for entry in os.scandir(folder.local):
+                    with contextlib.suppress(OSError):  # gone, or a link that leads nowhere
+                        if entry.is_dir():
+                            found[entry.name] = None
+                        elif entry.is_file():
+                            found[entry.name] = entry.stat().st_size
+            return found
         system, path = self._open(folder)
-        if not system.exists(path):
-            return {}
-        return {s.getPath().getName(): s.getLen() for s in system.listStatus(path) if s.isFile()}
+        if system.exists(path):
+            for status in system.listStatus(path):
+                found[status.getPath().getName()] = status.getLen() if status.isFile() else None
+        return found
+
+    def sizes(self, folder: Location) -> dict[str, int]:
+        """Name and length of the files that lie directly in a folder."""
+        return {name: size for name, size in self.entries(folder).items() if size is not None}

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from . import points, tables
-from .errors import LakeError
+from .errors import LakeError, sentence
 from .files import Files
 from .location import Location
 
@@ -84,6 +84,8 @@ def answer(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, 
         if text is not None:
             files.remove(at)
             said: dict[str, Any] = json.loads(text)
+            if "error" in said:
+                raise LakeError("the sink on %s could not maintain it: %s" % (lake, said["error"]))
             return said
         time.sleep(0.2)
     files.remove(lake / "requests" / (name + ".json"))
@@ -106,7 +108,13 @@ def serve_requests(
             )
         except (ValueError, TypeError, KeyError):
             say("request %s cannot be read, and is done as a plain one" % name)
-    report = do(keep_hours)
+    try:
+        report = do(keep_hours)
+    except LakeError:
+        raise
+    except Exception as error:
+        report = {"error": sentence(error)}
+        say("maintenance failed (%s)" % report["error"])
     for name in wanted:
         files.write(lake / "requests" / (name.removesuffix(".json") + ".done"), json.dumps(report))
         files.remove(lake / "requests" / name)

@@ -8,7 +8,6 @@ version it names.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,7 +60,7 @@ class Progress:
     batch: int = -1  # of this generation: the newest that is done
     files: int = 0  # hash of its list of files
     elements: int = -1  # version of `elements` up to which this accounts for all rows
-    updated: dict[Key, datetime.datetime] = field(default_factory=dict)
+    updated: dict[Key, int] = field(default_factory=dict)  # µs
     _table: DeltaTable | None = None  # as this knows it: a commit of somebody else makes `save` fail
 
     @classmethod
@@ -74,7 +73,7 @@ class Progress:
             files=table.transaction_version(FILES) or 0,
             elements=_or(table.transaction_version(ELEMENTS), -1),
         )
-        for row in table.to_pyarrow_table().to_pylist():
+        for row in tables.plain(table.to_pyarrow_table()):
             accounted = _pairs(row["ranges"])
             if row["high"]:
                 accounted = [(1, row["high"]), *accounted]
@@ -88,7 +87,7 @@ class Progress:
                 rows_kept=row["rows_kept"],
                 rows_duplicate=row["rows_duplicate"],
                 rows_quarantined=row["rows_quarantined"],
-                last_ts_us=None if row["last_ts"] is None else _us(row["last_ts"]),
+                last_ts_us=row["last_ts"],
                 sums=[Span(**span) for span in row["sums"] or ()],
             )
             progress.updated[key] = row["updated"]
@@ -128,9 +127,9 @@ class Progress:
             "sums": [vars(span) for span in numbering.sums],
         }
 
-    def change(self, changed: dict[Key, Numbering], now: datetime.datetime) -> None:
+    def change(self, changed: dict[Key, Numbering], now_us: int) -> None:
         self.numberings.update(changed)
-        self.updated.update(dict.fromkeys(changed, now))
+        self.updated.update(dict.fromkeys(changed, now_us))
 
 
 def _or(value: int | None, default: int) -> int:
@@ -143,8 +142,3 @@ def _pairs(structs: Iterable[dict[str, int]]) -> Ranges:
 
 def _structs(pairs: Ranges) -> list[dict[str, int]]:
     return [{"first": first, "last": last} for first, last in pairs]
-
-
-def _us(moment: datetime.datetime) -> int:
-    since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

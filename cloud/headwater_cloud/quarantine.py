@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from . import tables
+from .files import Files
 from .location import Location
 from .segment import SegmentError, read_name
 
 RAW_MAX = 16 << 20  # bytes of a file that are kept
+COMMIT_BYTES = 64 << 20  # bytes of files that one commit takes, roughly
 
 _COLUMNS = (
     "process", "stream", "incarnation", "first", "last", "rows", "reason", "detail", "file", "raw", "landed"
@@ -27,7 +31,7 @@ _COLUMNS = (
 class Unreadable:
     """A file of the landing zone that is no segment."""
 
-    path: str
+    at: Location
     file: str
     reason: str
     detail: str
@@ -40,38 +44,59 @@ class Unreadable:
         except SegmentError:
             return None
 
-
-def unreadable_frame(spark: SparkSession, files: Sequence[Unreadable]) -> DataFrame:
-    """Unreadable files as rows of `quarantine` without `landed`."""
-    rows: list[tuple[object, ...]] = []
-    for bad in files:
+    def row(self) -> dict[str, Any]:
+        """As a row of `quarantine`, without `raw` and `landed`."""
+        row: dict[str, Any] = {"reason": self.reason, "detail": printable(self.detail)}
+        row["file"] = printable(self.file)
         try:
-            name = read_name(bad.file)
-            told = (name.process, name.stream, name.incarnation, name.first, name.last, name.rows)
-            rows.append((*told, bad.reason, bad.detail, bad.file))
+            name = read_name(self.file)
         except SegmentError:
-            rows.append((None, None, None, None, None, None, bad.reason, bad.detail, bad.file))
-    frame = spark.createDataFrame(
-        rows,
-        "process string, stream string, incarnation bigint, first bigint, last bigint, rows bigint, "
-        "reason string, detail string, file string",
-    )
-    return frame.join(F.broadcast(_raw(spark, [bad.path for bad in files])), "file", "left")
+            return row
+        for key in ("process", "stream", "incarnation", "first", "last", "rows"):
+            row[key] = getattr(name, key)
+        return row
 
 
-def _raw(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """file, raw: what is left of the files."""
-    empty = spark.sql("SELECT '' AS file, CAST(NULL AS binary) AS raw LIMIT 0")
-    frames = []
-    for path in paths:
-        try:
-            read = spark.read.format("binaryFile").load(path).where("length <= %d" % RAW_MAX)
-        except AnalysisException:  # somebody took it away
+def printable(text: str) -> str:
+    """Text that a table can hold: of a name that is not UTF-8 the bytes in question are written \\xNN."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def refused(lake: Location) -> list[dict[str, Any]]:
+    """process, file, reason and landed of all files that are in quarantine."""
+    columns = ["process", "file", "reason", "landed"]
+    return tables.rows(lake / "quarantine", columns, [("reason", "!=", "divergent")])
+
+
+def put(files: Files, lake: Location, bad: Sequence[Unreadable], landed_us: int) -> None:
+    """Add unreadable files with their bytes, but for those that are there."""
+    key = ("file", "first", "last", "reason")
+    there = {
+        tuple(row[k] for k in key)
+        for row in tables.rows(lake / "quarantine", key, [("reason", "!=", "divergent")])
+    }
+    rows: list[dict[str, Any]] = []
+    size = 0
+    for item in bad:
+        row = item.row()
+        if tuple(row.get(k) for k in key) in there:
             continue
-        frames.append(read.selectExpr("element_at(split(path, '/'), -1) AS file", "content AS raw"))
-    for frame in frames:
-        empty = empty.unionAll(frame)
-    return empty
+        raw = _raw(files, item)
+        size += len(raw or b"")
+        rows.append({**row, "raw": raw, "landed": landed_us})
+        if size > COMMIT_BYTES:
+            tables.append(lake / "quarantine", rows, {})
+            rows, size = [], 0
+    if rows:
+        tables.append(lake / "quarantine", rows, {})
+
+
+def _raw(files: Files, item: Unreadable) -> bytes | None:
+    """What is left of a file; None where it cannot be read."""
+    try:
+        return files.content(item.at, RAW_MAX)
+    except (OSError, Py4JError):  # a folder, a file that this user may not read, a name that Hadoop refuses
+        return None
 
 
 def append(spark: SparkSession, lake: Location, frame: DataFrame, landed_us: int) -> None:

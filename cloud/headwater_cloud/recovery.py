@@ -7,7 +7,7 @@ can make Delta skip what comes now.
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
             numbering.sums = checksum.put(numbering.sums, span)
     _take_gaps(lake, of)
     _take_names(lake, changed)
-    progress.change(changed, datetime.datetime.now(datetime.UTC))
+    progress.change(changed, time.time_ns() // 1000)
 
 
 def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
@@ -70,7 +70,7 @@ def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
         numbering.rows_quarantined = was.rows_quarantined
         numbering.rows_landed = numbering.rows_kept + was.rows_duplicate + was.rows_quarantined
     _take_names(lake, found)
-    progress.change(found, datetime.datetime.now(datetime.UTC))
+    progress.change(found, time.time_ns() // 1000)
     return progress
 
 

@@ -1,8 +1,9 @@
 """Segments: the files of the landing zone. Names, footers, and what makes one trustworthy.
 
 `read` is total: of any bytes it makes a Segment or raises SegmentError with one reason and one sentence. It
-wants no file, only what a scan of the file gave: its name, length, CRC-32 and footer. `write_segment` makes
-segments as the gateway does; tests and benches put them where a gateway would.
+wants no file, only what a scan of the file gave: its name, length, CRC-32 and footer. What is left to be
+believed then, that the rows have exactly the ξ that were declared, `prove` reads from the pages of xi itself.
+`write_segment` makes segments as the gateway does; tests and benches put them where a gateway would.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +26,8 @@ import pyarrow.parquet as pq
 
 from . import alphabet as alphabets
 from . import checksum
+from . import footer as footers
+from .footer import Chunk, Group
 from .ranges import Ranges, subtract
 
 FORMAT = 1
@@ -31,6 +35,11 @@ FOOTER_KEY = b"headwater"
 SIZE_MAX = 256 << 20  # bytes of a segment
 GAPS_MAX = 1000
 XI_MAX = (1 << 63) - 1
+TIME_MIN = -62_135_596_800_000_000  # µs: 0001-01-01, the first time that a timestamp of the tables can be ...
+TIME_MAX = 253_402_300_799_999_999  # ... and the last, just before 10000-01-01
+WITHIN_MAX = (1 << 31) - 1
+TEXT_MAX = 1000  # bytes of a name or reason in UTF-8
+ALPHABET_MAX = 10_000
 NAME_PART_MAX = 60  # characters of process and stream in a name: file systems allow 255 in all
 
 ARROW_SCHEMA = pa.schema(
@@ -47,12 +56,16 @@ ARROW_SCHEMA = pa.schema(
     ]
 )
 
+_PART = r"[A-Za-z0-9-][A-Za-z0-9_.-]{0,59}"
 _NAME = re.compile(
-    r"(?P<process>[^~]+)~(?P<stream>[^~]+)~(?P<incarnation>[0-9a-f]{16})~(?P<first>[1-9][0-9]{0,18})"
-    r"-(?P<last>[1-9][0-9]{0,18})~(?P<rows>0|[1-9][0-9]{0,18})~(?P<alphabet>[0-9a-f]{8})~(?P<crc>[0-9a-f]{8})"
-    r"\.parquet",
+    r"(?P<process>" + _PART + r")~(?P<stream>" + _PART + r")~(?P<incarnation>[0-9a-f]{16})"
+    r"~(?P<first>[1-9][0-9]{0,18})-(?P<last>[1-9][0-9]{0,18})~(?P<rows>0|[1-9][0-9]{0,18})"
+    r"~(?P<alphabet>[0-9a-f]{8})~(?P<crc>[0-9a-f]{8})\.parquet",
     re.ASCII,
 )
+
+# What the sink's stream is asked for: names in the shape of a segment's.
+GLOB = "*~*~*~*-*~*~????????~????????.parquet"
 
 
 class SegmentError(Exception):
@@ -91,6 +104,9 @@ class Gap:
     to_us: int | None
 
 
+Piece = tuple[str, int, int]  # column, where its pages begin, their bytes
+
+
 @dataclass(frozen=True)
 class Segment:
     """One good file of the landing zone."""
@@ -107,6 +123,7 @@ class Segment:
     gaps: tuple[Gap, ...]
     last_ts_us: int | None  # None where there are no rows
     sum: int | None = None  # checksum of its rows; None where its writer declared none
+    unproven: tuple[Piece, ...] = field(default=(), compare=False)  # what `prove` has to see
 
     @property
     def key(self) -> tuple[str, int]:
@@ -171,6 +188,26 @@ def read_name(file: str) -> Name:
     )
 
 
+def check_entry(name: str, size: int | None) -> None:
+    """SegmentError where the stream gives nothing of this entry of the landing zone; size: None of a folder.
+
+    Spark passes over files without bytes, folders, and names that are not text, without a word.
+    """
+    if size is None:
+        raise SegmentError("name", "it is a folder: segments lie directly in the landing zone")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SegmentError("name", "its name is not UTF-8")
+    if not fnmatchcase(name, GLOB):
+        read_name(name)
+    elif size == 0:
+        read(name, 0, 0, b"")
+    elif size > SIZE_MAX:
+        detail = "it has %d bytes, a segment has at most %d" % (size, SIZE_MAX)
+        raise SegmentError("layout", detail)
+
+
 def read(file: str, length: int, crc: int, footer: bytes) -> Segment:
     """A segment from its file's name, length, CRC-32, and last bytes from the start of the footer on."""
     name = read_name(file)
@@ -180,19 +217,22 @@ def read(file: str, length: int, crc: int, footer: bytes) -> Segment:
             "crc", "the CRC-32 of its %d bytes is %08x, its name says %08x%s" % (length, crc, name.crc, shape)
         )
     try:
-        metadata = pq.read_metadata(io.BytesIO(b"PAR1" + footer))
-        schema = metadata.schema.to_arrow_schema()
-    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        found = footers.read(footer, length)
+    except footers.Unfit as error:
+        raise SegmentError("layout", str(error))
+    except ValueError as error:
         raise SegmentError("footer", "its Parquet footer cannot be read: %s" % error)
-    segment = _declared(name, metadata)
-    _check_layout(segment, metadata, schema)
-    last_ts_us = _check_statistics(segment, metadata)
-    return Segment(**{**segment.__dict__, "last_ts_us": last_ts_us})
+    segment = _declared(name, found.entries)
+    if found.rows != segment.rows:
+        detail = "it has %d rows, its footer says %d" % (found.rows, segment.rows)
+        raise SegmentError("disagrees", detail)
+    last_ts_us, unproven = _check_statistics(segment, found.groups)
+    return replace(segment, last_ts_us=last_ts_us, unproven=unproven)
 
 
-def _declared(name: Name, metadata: pq.FileMetaData) -> Segment:
+def _declared(name: Name, entries: Mapping[bytes, bytes]) -> Segment:
     """What the footer declares, once it agrees with the name."""
-    text = (metadata.metadata or {}).get(FOOTER_KEY)
+    text = entries.get(FOOTER_KEY)
     if text is None:
         raise SegmentError("footer", "its Parquet metadata has no entry `headwater`")
     try:
@@ -205,31 +245,33 @@ def _declared(name: Name, metadata: pq.FileMetaData) -> Segment:
             raise ValueError("incarnation '%s' is not 16 hex digits" % digits)
         segment = Segment(
             file=name.file,
-            process=_typed(said, "process", str),
-            stream=_typed(said, "stream", str),
+            process=_text(said, "process", TEXT_MAX),
+            stream=_text(said, "stream", TEXT_MAX),
             incarnation=signed(int(digits, 16)),
             first=_typed(said, "first", int),
             last=_typed(said, "last", int),
             rows=_typed(said, "rows", int),
-            alphabet=_typed(said, "alphabet", str),
-            within_ms=_typed(said, "within_ms", int),
+            alphabet=_text(said, "alphabet", ALPHABET_MAX),
+            within_ms=_typed(said, "within_ms", int, WITHIN_MAX),
             gaps=gaps,
             last_ts_us=None,
             sum=_sum(said),
         )
         alphabets.fields(segment.alphabet)
+        if "cut" in said:
+            _typed(said, "cut", int)
     except (ValueError, RecursionError) as error:
         raise SegmentError("footer", "its entry `headwater` cannot be read: %s" % error)
     _check_declared(name, segment)
     return segment
 
 
-def _typed(said: dict[str, Any], key: str, kind: type) -> Any:
+def _typed(said: dict[str, Any], key: str, kind: type, most: int = XI_MAX) -> Any:
     value = said.get(key)
     if type(value) is not kind:
         raise ValueError("`%s` is %s" % (key, "missing" if value is None else repr(value)[:80]))
-    if isinstance(value, int) and not 0 <= value <= XI_MAX:
-        raise ValueError("`%s` is %d" % (key, value))
+    if isinstance(value, int) and not 0 <= value <= most:
+        raise ValueError("`%s` is %d; it lies between 0 and %d" % (key, value, most))
     return value
 
 
@@ -243,14 +285,30 @@ def _sum(said: dict[str, Any]) -> int | None:
     return signed(int(digits, 16))
 
 
+def _text(said: dict[str, Any], key: str, most: int) -> str:
+    return _bounded(_typed(said, key, str), "`%s`" % key, most)
+
+
+def _bounded(text: str, what: str, most: int) -> str:
+    """A text that a table can hold."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ValueError("%s is not text that UTF-8 can hold: %r" % (what, text[:80]))
+    if size > most:
+        raise ValueError("%s has %d bytes; it may have %d" % (what, size, most))
+    return text
+
+
 def _gap(said: Any) -> Gap:
     if not isinstance(said, list) or [type(x) for x in said[:4]] != [int, int, str, str] or len(said) != 6:
         raise ValueError("a gap is %s" % repr(said)[:80])
     if said[2] not in ("gap", "hole"):
         raise ValueError("a gap is of kind %s" % repr(said[2])[:80])
+    _bounded(said[3], "the reason of a gap", TEXT_MAX)
     for us in said[4:]:
-        if us is not None and (type(us) is not int or not 0 <= us <= XI_MAX):
-            raise ValueError("a gap has the time %s" % repr(us)[:80])
+        if us is not None and (type(us) is not int or not 0 <= us <= TIME_MAX):
+            raise ValueError("a gap has the time %s; it lies before the year 10000" % repr(us)[:80])
     return Gap(*said)
 
 
@@ -289,57 +347,58 @@ def _check_declared(name: Name, segment: Segment) -> None:
         )
 
 
-def _check_layout(segment: Segment, metadata: pq.FileMetaData, schema: pa.Schema) -> None:
-    have = [(field.name, field.type) for field in schema]
-    want = [(field.name, field.type) for field in ARROW_SCHEMA]
-    if have != want:
-        odd = [name for name, kind in have if (name, kind) not in want]
-        odd += [name for name, kind in want if (name, kind) not in have and name not in odd]
-        odd = odd or ["their order"]
-        raise SegmentError("layout", "its columns are not a segment's: %s" % ", ".join(odd)[:200])
-    if metadata.num_rows != segment.rows:
-        detail = "it has %d rows, its footer says %d" % (metadata.num_rows, segment.rows)
-        raise SegmentError("disagrees", detail)
-
-
-def _check_statistics(segment: Segment, metadata: pq.FileMetaData) -> int | None:
-    """Whether the rows are those that were declared, as far as statistics tell; the time of the last."""
+def _check_statistics(segment: Segment, groups: Sequence[Group]) -> tuple[int | None, tuple[Piece, ...]]:
+    """Whether the rows are those that were declared, as far as statistics tell; the time of the last, and
+    what only the pages can prove."""
     if not segment.rows:
-        return None
-    ints, floats = alphabets.counts(segment.alphabet)
-    constants = {"stream": segment.stream, "incarnation": segment.incarnation, "alphabet": segment.alphabet}
+        return None, ()
+    widths = dict(zip(footers.LISTS, alphabets.counts(segment.alphabet)))
+    constants = {
+        "stream": segment.stream.encode(),
+        "incarnation": segment.incarnation,
+        "alphabet": segment.alphabet.encode(),
+    }
     runs = segment.row_ranges()
     at = 0
-    last_ts_us = 0
-    for g in range(metadata.num_row_groups):
-        group = metadata.row_group(g)
-        if not group.num_rows:
+    last_ts_us = TIME_MIN
+    columns = {"xi"}
+    for group in groups:
+        if not group.rows:
             continue
-        for i, field in enumerate(ARROW_SCHEMA):
-            column = group.column(i)
-            if field.name in ("ints", "floats"):
-                _check_lists(field.name, column, group.num_rows, ints if field.name == "ints" else floats)
+        for name, chunk in group.chunks.items():
+            if name in widths:
+                if not _check_lists(name, chunk, group.rows, widths[name]):
+                    columns.add(name)
                 continue
-            statistics = column.statistics
-            if statistics is None or not statistics.has_min_max or statistics.null_count:
-                raise SegmentError("layout", "column %s has nulls or no statistics" % field.name)
-            if field.name in constants and not statistics.min == statistics.max == constants[field.name]:
-                raise SegmentError("disagrees", "column %s is not what its footer says" % field.name)
-            if field.name == "ts":
-                last_ts_us = max(last_ts_us, cast(int, statistics.max_raw))
-        xi = group.column(2).statistics
-        if xi.min != _place(runs, at) or xi.max != _place(runs, at + group.num_rows - 1):
-            raise SegmentError("disagrees", "its ξ are %d-%d, its footer says otherwise" % (xi.min, xi.max))
-        at += group.num_rows
-    return last_ts_us
+            if chunk.values != group.rows:
+                raise SegmentError("disagrees", "column %s has not a value for each row" % name)
+            if chunk.nulls or (name != "unsync" and (chunk.least is None or chunk.most is None)):
+                raise SegmentError("layout", "column %s has nulls or no statistics" % name)
+            if name in constants and not chunk.least == chunk.most == constants[name]:
+                raise SegmentError("disagrees", "column %s is not what its footer says" % name)
+            if name in ("ts", "arrived") and not TIME_MIN <= chunk.least <= chunk.most <= TIME_MAX:  # type: ignore[operator]
+                raise SegmentError("layout", "column %s has times outside the years 1 to 9999" % name)
+        last_ts_us = max(last_ts_us, cast(int, group.chunks["ts"].most))
+        least, most = group.chunks["xi"].least, group.chunks["xi"].most
+        if (least, most) != (_place(runs, at), _place(runs, at + group.rows - 1)):
+            raise SegmentError("disagrees", "its ξ are %r-%r, its footer says otherwise" % (least, most))
+        at += group.rows
+    pieces = [
+        (name, group.chunks[name].start, group.chunks[name].size)
+        for group in groups
+        for name in columns & group.chunks.keys()
+    ]
+    return last_ts_us, tuple(sorted(pieces, key=lambda piece: piece[1]))
 
 
-def _check_lists(name: str, column: pq.ColumnChunkMetaData, rows: int, width: int) -> None:
+def _check_lists(name: str, chunk: Chunk, rows: int, width: int) -> bool:
+    """Whether the counts alone show that each row has as many values as its alphabet wants."""
     # An empty list counts as one value, and as a null.
-    if column.num_values != rows * max(1, width):
+    if chunk.values != rows * max(1, width):
         raise SegmentError("disagrees", "its %s are not %d a row, as its alphabet wants" % (name, width))
-    if width and (column.statistics is None or column.statistics.null_count):
+    if width and chunk.nulls != 0:
         raise SegmentError("layout", "column %s has nulls or no statistics" % name)
+    return width == 1 or (width == 0 and chunk.nulls == rows)
 
 
 def _place(runs: Ranges, index: int) -> int:
@@ -349,6 +408,79 @@ def _place(runs: Ranges, index: int) -> int:
             return first + index
         index -= last - first + 1
     return -1
+
+
+def prove(segment: Segment, length: int, footer: bytes, pages: Sequence[bytes]) -> None:
+    """SegmentError where the rows have not exactly the declared ξ, in order, or lists of another length.
+
+    `pages` are the bytes of `segment.unproven`: those of xi, and of lists whose length counts cannot show.
+    """
+    if not segment.rows:
+        return
+    file = _Pieces(length)
+    for (_, start, _), data in zip(segment.unproven, pages, strict=True):
+        file.add(start, data)
+    file.add(length - len(footer), footer)
+    columns = sorted({name for name, _, _ in segment.unproven})
+    try:
+        table = pq.ParquetFile(pa.PythonFile(file, "r"), pre_buffer=False).read(columns, use_threads=False)
+        xi = table.column("xi").to_numpy()
+        lists = [(name, column) for name in columns[:-1] for column in table.column(name).chunks]
+        lengths = [(name, np.diff(column.offsets.to_numpy()), column.flatten()) for name, column in lists]
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise SegmentError("layout", "its column xi cannot be read: %s" % error)
+    at = 0
+    right = len(xi) == segment.rows
+    for first, last in segment.row_ranges():
+        right = right and np.array_equal(xi[at : at + last - first + 1], np.arange(first, last + 1))
+        at += last - first + 1
+    if not right:
+        raise SegmentError(
+            "disagrees", "its rows have not the ξ that its footer declares, each once, ascending"
+        )
+    widths = dict(zip(footers.LISTS, alphabets.counts(segment.alphabet)))
+    for name, counts, values in lengths:
+        if np.any(counts != widths[name]) or values.null_count:
+            detail = "its %s are not %d in each row, as its alphabet wants" % (name, widths[name])
+            raise SegmentError("disagrees", detail)
+
+
+class _Pieces(io.RawIOBase):
+    """A file of which only some pieces are there; all else reads as zeros."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._at = 0
+        self._pieces: list[tuple[int, bytes]] = []
+
+    def add(self, start: int, data: bytes) -> None:
+        self._pieces.append((start, data))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, to: int, whence: int = 0) -> int:
+        self._at = to + (0, self._at, self._length)[whence]
+        return self._at
+
+    def read(self, size: int | None = -1) -> bytes:
+        end = self._length if size is None or size < 0 else min(self._at + size, self._length)
+        at, self._at = self._at, max(end, self._at)
+        for start, data in self._pieces:
+            if start <= at and end <= start + len(data):
+                return data[at - start : end - start]
+        out = bytearray(max(end - at, 0))
+        for start, data in self._pieces:
+            low, high = max(start, at), min(start + len(data), end)
+            if low < high:
+                out[low - at : high - at] = data[low - start : high - start]
+        return bytes(out)
 
 
 # Writing

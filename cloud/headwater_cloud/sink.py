@@ -27,22 +27,26 @@ depends on nothing that the checkpoint remembers, but for the list of files, whi
 
 from __future__ import annotations
 
-import datetime
+import contextlib
 import hashlib
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
+from pyarrow import ArrowException
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from . import (
+    apart,
     checksum,
     commits,
     compare,
@@ -59,7 +63,7 @@ from .acks import Acknowledgements
 from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, decide
-from .errors import Fenced, LakeError, LakeRestored
+from .errors import AppendedElse, Fenced, LakeError, LakeRestored, sentence
 from .files import Files
 from .location import Location
 from .metrics import Listener, Metrics
@@ -69,24 +73,17 @@ from .segment import Segment, SegmentError
 from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
-LOOK_S = 30.0  # between two looks for files that are too large
+LOOK_S = 30.0  # between two looks for files that no batch gives
 OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
+# What one batch may raise for a reason that lies in its files, or that passes.
+PASSING = (
+    Py4JError, PySparkException, AppendedElse, OSError, ValueError, TypeError, LookupError, ArithmeticError,
+    ArrowException, DeltaError,
+)  # fmt: skip
+APART = 2  # so many failures of a batch, and it is taken apart
+STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
 CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
-
-# What the stream gives of each file. The footer's length stands in front of the last four bytes; of a file
-# that is none of Parquet's the last bytes are taken, whatever they are.
-_SOURCE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
-_FOOTER_BYTES = (
-    "least(cast(conv(concat(hex(substring(content, -5, 1)), hex(substring(content, -6, 1)), "
-    "hex(substring(content, -7, 1)), hex(substring(content, -8, 1))), 16, 10) as bigint), 4194304)"
-)
-_SELECT = (
-    "path",
-    "length",
-    "crc32(content) AS crc",
-    "IF(length < 12, content, substring(content, -8 - cast(%s AS int))) AS footer" % _FOOTER_BYTES,
-)
 
 
 @dataclass
@@ -154,9 +151,9 @@ class Sink:
         self._maintained_at = time.monotonic()
         self._written_since = False
         self._renewed = False  # whether a checkpoint was given up, and no batch done since
-        self._tried = False  # whether a batch failed, and none was done since
+        self._failures = 0  # batches that failed, since one was done
         self._looked_at = -LOOK_S
-        self._large: set[str] = set()  # files that are too large, and told so
+        self._refused: dict[str, str] = {}  # files in quarantine, as the table has their names, and why
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
         points.arm(int(jvm.java.lang.ProcessHandle.current().pid()))
@@ -223,7 +220,9 @@ class Sink:
         if self._lock.fenced:
             self._fence()
         self._streams = Streams(self.lake)
-        self._acks = Acknowledgements(self._files, self.lake)
+        refused = quarantine.refused(self.lake)
+        self._refused = {row["file"]: row["reason"] for row in refused}
+        self._acks = Acknowledgements(self._files, self.lake, refused)
         self._acks.write(self.progress, [])
 
     def _cut_off_at_first(self, behind: list[Commit]) -> bool:
@@ -298,6 +297,7 @@ class Sink:
             query.stop()
             raise
         with self._busy:
+            self._looked_at = -LOOK_S
             self._housekeeping()
         return True
 
@@ -309,67 +309,92 @@ class Sink:
             return False
         if failure is None and not self._renewed:
             # Not in a batch, so in Spark's own files, or before them: they can be done without, once.
-            self._say("Spark cannot go on from its checkpoint (%s): a new one begins" % _sentence(error))
+            self._say("Spark cannot go on from its checkpoint (%s): a new one begins" % sentence(error))
             self._files.remove(self.lake / "checkpoint")
             self._renewed = True
             return False
-        passing = isinstance(failure, (Py4JError, PySparkException, OSError))
-        if passing and not self._tried:
+        if failure is None:
+            raise LakeError("a batch failed: %s" % sentence(error))
+        if not isinstance(failure, PASSING):
+            raise failure
+        self._failures += 1
+        if self._failures < APART:
             # A file that the gateway took away after it was listed, a store that did not answer.
-            self._say("a batch failed (%s): trying it once more" % _sentence(failure or error))
-            self._tried = True
+            self._say("a batch failed (%s): trying it once more" % sentence(failure))
             return False
-        if failure is None or passing:
-            raise LakeError("a batch failed: %s" % _sentence(failure or error))
-        raise failure
+        if self._failures == APART:
+            self._say("a batch failed again (%s): looking for the file at fault" % sentence(failure))
+            return False
+        raise LakeError("a batch failed: %s" % sentence(failure)) from failure
 
     def _stream(self) -> DataFrame:
-        """Files of the landing zone, however old; the largest are left to `_refuse_large`."""
+        """Files of the landing zone that are named as segments are, however old; `_look` sees to the others.
+
+        Without `recursiveFileLookup` a folder that is called `a=1` would make a partitioned table of it all.
+        """
         return (
             self.spark.readStream.format("binaryFile")
-            .schema(_SOURCE_SCHEMA)
+            .schema(apart.SOURCE_SCHEMA)
             .option("maxFilesPerTrigger", self.settings.files_per_trigger)
             .option("maxFileAge", "36500d")
-            .load(self.landing.spark)
+            .option("pathGlobFilter", segment.GLOB)
+            .option("recursiveFileLookup", "true")
+            .load(apart.literal(self.landing.spark))
             .where("length <= %d" % segment.SIZE_MAX)
-            .selectExpr(*_SELECT)
+            .selectExpr(*apart.SELECT)
         )
 
     def _housekeeping(self) -> None:
-        if time.monotonic() - self._looked_at > LOOK_S:
-            self._looked_at = time.monotonic()
-            self._refuse_large()
-        if recovery.unaccounted(self._files, self.lake, self.progress):
-            return  # a batch was cut off, and comes again at once: its files must stay as they are
-        maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
-        every = self.settings.maintain_s
-        if every and self._written_since and time.monotonic() - self._maintained_at > every:
-            self._maintain(maintenance.KEEP_HOURS)
+        """What is done between batches. Whatever fails here is told and left for the next time, but for a
+        lake that is not ours any more."""
+        if self._failure is not None:
+            return  # a batch failed half-way: nothing may be said of what it left in memory
+        try:
+            self._look()
+            if recovery.unaccounted(self._files, self.lake, self.progress):
+                return  # a batch was cut off, and comes again at once: its files must stay as they are
+            maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
+            every = self.settings.maintain_s
+            if every and self._written_since and time.monotonic() - self._maintained_at > every:
+                self._maintain(maintenance.KEEP_HOURS)
+        except LakeError:
+            raise
+        except Exception as error:
+            self._say("housekeeping failed (%s): it is tried again later" % sentence(error))
 
     def _maintain(self, keep_hours: float) -> dict[str, Any]:
         self._lock.check()
-        done = maintenance.maintain(self.spark, self.lake, keep_hours)
-        self.progress.reopen(self.lake)
+        self._maintained_at = time.monotonic()  # also of one that fails: it is tried again in its time
+        try:
+            done = maintenance.maintain(self.spark, self.lake, keep_hours)
+        finally:
+            self.progress.reopen(self.lake)  # what was done of it are commits of our own
         if recovery.advance(self._files, self.lake, self.progress):
             self._save()
-        self._maintained_at = time.monotonic()
         self._written_since = False
         self._say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
         self.report.maintained.append(done)
         self._metrics.maintained.set(time.time())
         return done
 
-    def _refuse_large(self) -> None:
-        """Files that no segment is as large as: never read, or they would stop Spark for ever."""
-        large = []
-        for name, size in sorted(self._files.sizes(self.landing).items()):
-            if size > segment.SIZE_MAX and name not in self._large and name[0] not in "._":
-                self._large.add(name)
-                detail = "it has %d bytes, a segment has at most %d" % (size, segment.SIZE_MAX)
-                large.append(Unreadable((self.landing / name).spark, name, "layout", detail))
-        if large:
-            self._quarantine(self.spark, large, None, time.time_ns() // 1000)
-            self._acks.write(self.progress, large)
+    def _look(self) -> None:
+        """Refuse what lies in the landing zone and what no batch gives."""
+        if time.monotonic() - self._looked_at < LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        found = []
+        for name, size in sorted(self._files.entries(self.landing).items()):
+            if name[0] in "._" or quarantine.printable(name) in self._refused:
+                continue
+            try:
+                segment.check_entry(name, size)
+            except SegmentError as error:
+                found.append(Unreadable(self.landing / name, name, error.reason, error.detail))
+        if found:
+            self._refuse(found, time.time_ns() // 1000)
+            self._acks.write(self.progress, found)
+            self.report.unreadable += len(found)
+            self._metrics.files.labels("unreadable").inc(len(found))
 
     # A batch
 
@@ -377,7 +402,8 @@ class Sink:
         with self._busy:
             try:
                 self._do(frame, batch)
-                self._renewed = self._tried = False
+                self._renewed = False
+                self._failures = 0
             except BaseException as error:
                 self._failure = error  # Spark would give its text only
                 if isinstance(error, Exception):
@@ -389,7 +415,10 @@ class Sink:
         points.reach("received")
         self._lock.check()
         spark = frame.sparkSession
-        good, bad, files = self._validate(frame)
+        landed_us = time.time_ns() // 1000
+        good, bad, files = self._validate(frame, batch)
+        if self._failures >= APART:
+            bad += self._take_apart(spark, good, landed_us)
         if (batch, files) == (self.progress.batch, self.progress.files):
             self._acks.write(self.progress, bad)
             return
@@ -398,7 +427,6 @@ class Sink:
         if batch <= self.progress.batch or any(c.added and c.stamp != stamp for c in behind):
             self._lock.check()
             self._absorb(behind)
-        landed_us = time.time_ns() // 1000
         added = self._append(spark, good, batch, files, landed_us)
         decision, divergent, behind, stamp = added.decision, added.divergent, added.behind, added.stamp
         points.reach("appended")
@@ -406,12 +434,14 @@ class Sink:
         if decision.within:
             divergent, added.came = self._compare(spark, good, decision)
         self._prove(spark, good, added)
-        self._quarantine(spark, bad, divergent, landed_us)
+        self._refuse(bad, landed_us)
+        if divergent is not None:
+            with self._synced("quarantine"):
+                quarantine.append(spark, self.lake, divergent, landed_us)
         points.reach("quarantined")
-        now = datetime.datetime.fromtimestamp(landed_us / 1e6, datetime.UTC)
-        self._record(decision, good.values(), stamp, now)
+        self._record(decision, good.values(), stamp, landed_us)
         points.reach("recorded")
-        self.progress.change(decision.changed, now)
+        self.progress.change(decision.changed, landed_us)
         self.progress.batch = batch
         self.progress.files = files
         if behind:
@@ -422,20 +452,73 @@ class Sink:
         points.reach("acknowledged")
         self._tell(batch, decision, len(good), len(bad), time.monotonic() - began)
 
-    def _validate(self, frame: DataFrame) -> tuple[dict[str, Segment], list[Unreadable], int]:
+    def _validate(self, frame: DataFrame, batch: int) -> tuple[dict[str, Segment], list[Unreadable], int]:
         """Good segments by path, the others, and a hash of the list of files."""
         good: dict[str, Segment] = {}
         bad: list[Unreadable] = []
         digest = hashlib.sha256()
-        # One batch may hold two entries of the source's log, and then a file twice.
-        for path, row in sorted({row["path"]: row for row in frame.collect()}.items()):
-            file = path.rsplit("/", 1)[1]
-            digest.update(b"%s %d %d\n" % (file.encode(), row["length"], row["crc"]))
-            try:
-                good[path] = segment.read(file, row["length"], row["crc"], bytes(row["footer"]))
-            except SegmentError as error:
-                bad.append(Unreadable(path, file, error.reason, error.detail))
+        paths = apart.given(self._files, self.lake / "checkpoint", batch)
+        if self._failures >= APART and paths:
+            rows = apart.files_of(frame.sparkSession, self._files, self.landing, paths)
+        else:
+            rows = frame.collect()
+        # One batch may hold two entries of the source's log, and then a file twice. What lies in a folder of
+        # the landing zone is left to `_look`.
+        here = _plain(self.landing.spark)
+        found = sorted({row["path"]: row for row in rows if _folder(row["path"]) == here}.items())
+        told = {path.rpartition("/")[2] for path, _ in found}
+        for file in sorted({path.rpartition("/")[2] for path in paths if _folder(path) == here} - told):
+            if (size := self._files.size(self.landing / file)) is not None:
+                bad.append(self._not_given(file, size))
+        local = self.landing.local is not None
+        with ThreadPoolExecutor(1 if local else STORE_THREADS) as pool:
+            judged = (map if local else pool.map)(self._judge, found)
+            for (path, row), (file, answer) in zip(found, judged):
+                if isinstance(answer, SegmentError):
+                    bad.append(Unreadable(self.landing / file, file, answer.reason, answer.detail))
+                elif answer is not None:
+                    good[path] = answer
+                if not isinstance(answer, SegmentError) or answer.reason != "name":
+                    digest.update(b"%s %d %d\n" % (file.encode(), row["length"], row["crc"]))
         return good, bad, int.from_bytes(digest.digest()[:8], "big") >> 1
+
+    def _not_given(self, file: str, size: int) -> Unreadable:
+        """A file that the batch should have, and that the stream gave nothing of."""
+        try:
+            segment.check_entry(file, size)
+            raise SegmentError("crc", "it had no bytes when it was read, and has %d now" % size)
+        except SegmentError as error:
+            return Unreadable(self.landing / file, file, error.reason, error.detail)
+
+    def _judge(self, found: tuple[str, Any]) -> tuple[str, Segment | SegmentError | None]:
+        """Name of a file, and the segment it is, or why it is none; None of one that is in quarantine."""
+        path, row = found
+        file = path.rpartition("/")[2]
+        length, crc, footer = row["length"], row["crc"], bytes(row["footer"])
+        try:
+            name = segment.read_name(file)
+            if "error" in row:
+                raise SegmentError("layout", "its bytes cannot be read: %s" % row["error"])
+            if crc == name.crc and self._refused.get(file, "crc") != "crc":
+                return file, None  # these very bytes were refused
+            judged = segment.read(file, length, crc, footer)
+            places = [(start, size) for _, start, size in judged.unproven]
+            pages = self._files.parts(self.landing / file, places) if places else []
+            segment.prove(judged, length, footer, pages)
+        except SegmentError as error:
+            return file, error
+        return file, judged
+
+    def _take_apart(self, spark: SparkSession, good: dict[str, Segment], landed_us: int) -> list[Unreadable]:
+        """Take the files at fault out of a batch that failed twice, and put them into quarantine: before
+        anything is appended, so that the same batch after a kill is without them too."""
+        probe = apart.Probe(spark, self._files, self.landing)
+        at_fault, gone = probe.at_fault(good)
+        for path in [*at_fault, *gone]:
+            del good[path]
+        bad = list(at_fault.values())
+        self._refuse(bad, landed_us)
+        return bad
 
     def _behind(self) -> list[Commit]:
         """The commits of `elements` that progress does not know."""
@@ -481,20 +564,31 @@ class Sink:
                 added.observed = watch
             if not append:
                 return added
-            if any(commit.stamp == stamp for commit in added.behind):
+            ours = [commit for commit in added.behind if commit.stamp == stamp]
+            if ours:
                 self._written_since = True
-                return added
+                if self._all_there(ours, decision):
+                    return added
+                self._lock.check()
+                self._absorb(added.behind)
+                raise AppendedElse("of batch %d not all new rows were written" % batch)
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
             self._absorb(added.behind)
+
+    def _all_there(self, ours: list[Commit], decision: Decision) -> bool:
+        """Whether these commits brought as many rows as the batch has new ones."""
+        rows = [commit.rows for commit in ours]
+        if None in rows:  # written without statistics
+            paths = [path for commit in ours for path in commits.paths(self._elements, commit)]
+            rows = [self.spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths).count()]
+        return sum(number or 0 for number in rows) == decision.rows_kept
 
     def _new_rows(self, spark: SparkSession, good: dict[str, Segment], decision: Decision) -> DataFrame:
         path_of = {s.file: path for path, s in good.items()}
         frames = []
         if decision.whole:
-            frames.append(
-                spark.read.schema(tables.SEGMENT_DDL).parquet(*(path_of[s.file] for s in decision.whole))
-            )
+            frames.append(apart.reading(spark, [path_of[s.file] for s in decision.whole]))
         if decision.parts:
             paths = sorted({path_of[part.file] for part in decision.parts})
             columns = [name for name in segment.ARROW_SCHEMA.names]
@@ -563,34 +657,34 @@ class Sink:
         rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
         return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]
 
-    def _quarantine(
-        self,
-        spark: SparkSession,
-        bad: list[Unreadable],
-        divergent: DataFrame | None,
-        landed_us: int,
-    ) -> None:
+    def _refuse(self, bad: list[Unreadable], landed_us: int) -> None:
+        """Put files into quarantine."""
+        new = []
         for item in bad:
-            self._say("not a segment: %s (%s: %s)" % (item.file, item.reason, item.detail))
-        frames = [quarantine.unreadable_frame(spark, bad)] if bad else []
-        if divergent is not None:
-            frames.append(divergent)
-        if not frames:
-            return
-        table = self.lake / "quarantine"
+            file = quarantine.printable(item.file)
+            if self._refused.get(file) != item.reason:
+                new.append(item)
+                detail = quarantine.printable(item.detail)
+                self._say("not a segment: %s (%s: %s)" % (file, item.reason, detail))
+        if new:
+            with self._synced("quarantine"):
+                quarantine.put(self._files, self.lake, new, landed_us)
+            self._refused.update((quarantine.printable(item.file), item.reason) for item in new)
+
+    @contextlib.contextmanager
+    def _synced(self, name: str) -> Iterator[None]:
+        """Put what commits of a small table brought onto the disk itself."""
+        table = self.lake / name
         before = commits.version(table)
-        for frame in frames:
-            quarantine.append(spark, self.lake, frame, landed_us)
+        yield
         commits.sync(table, commits.since(self._files, table, before))
 
-    def _record(
-        self, decision: Decision, good: Iterable[Segment], stamp: Stamp, now: datetime.datetime
-    ) -> None:
+    def _record(self, decision: Decision, good: Iterable[Segment], stamp: Stamp, landed_us: int) -> None:
         """Gaps and streams: what the footers said beside rows."""
         if decision.gaps:
-            rows = [{**gap, "landed": now} for gap in decision.gaps]
+            rows = [{**gap, "landed": landed_us} for gap in decision.gaps]
             self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
-        version = self._streams.add(good, now)
+        version = self._streams.add(good, landed_us)
         if version is not None:
             self._sync("streams", version)
 
@@ -645,9 +739,10 @@ def _hash(segments: Iterable[Segment]) -> str:
     return checksum.sql({segment.alphabet for segment in segments})
 
 
-def _sentence(error: BaseException) -> str:
-    """What matters of what Java or Spark says: the innermost cause, in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("Caused by:")]
-    told = [line for line in lines if not line.startswith(("at ", ":", "An error occurred while calling"))]
-    return (causes or told or [type(error).__name__])[-1 if causes else 0].removeprefix("Caused by: ")[:400]
+def _folder(path: str) -> str:
+    return _plain(path.rpartition("/")[0])
+
+
+def _plain(folder: str) -> str:
+    """A folder as it can be compared: of a local one, Spark writes `file:/` or nothing in front."""
+    return re.sub("^file:/+", "/", folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +19,7 @@ class Streams:
         # (process, stream, alphabet) -> within_ms: what a segment must differ in to be news.
         self._told = {(r["process"], r["stream"], r["alphabet"]): r["within_ms"] for r in self._rows}
 
-    def add(self, segments: Iterable[Segment], now: datetime.datetime) -> int | None:
+    def add(self, segments: Iterable[Segment], now_us: int) -> int | None:
         """Note alphabets, and delays asked for, that were not there, in the order of the streams' own time.
 
         The version of the table that has them; None where there was no news.
@@ -41,7 +40,7 @@ class Streams:
                     "version": views.version_of(segment.alphabet, known),
                     "alphabet": segment.alphabet,
                     "within_ms": segment.within_ms,
-                    "since": now,
+                    "since": now_us,
                 }
             )
         if not new:

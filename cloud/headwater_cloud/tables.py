@@ -170,13 +170,22 @@ def open_table(table: Location) -> DeltaTable:
 
 
 def rows(table: Location, columns: Sequence[str] | None = None, filters: Any = None) -> list[dict[str, Any]]:
-    """The rows of a small table; none where there is no such table."""
+    """The rows of a small table, times in µs; none where there is no such table."""
     try:
         opened = open_table(table)
     except TableNotFoundError:
         return []
     read = opened.to_pyarrow_table(columns=list(columns) if columns else None, filters=filters)
-    return list(read.to_pylist())
+    return plain(read)
+
+
+def plain(data: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
+    """Rows with times in µs: a table may hold times that no `datetime` can."""
+    for i, field in enumerate(data.schema):
+        if pa.types.is_timestamp(field.type):
+            us = data.column(i).cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
+            data = data.set_column(i, field.name, us)
+    return list(data.to_pylist())
 
 
 def append(table: Location, data: list[dict[str, Any]], transactions: Mapping[str, int]) -> int:

@@ -7,7 +7,6 @@ it to real processes.
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,8 +128,7 @@ def progress_before_data(patch: Patch) -> None:
     def first(self: Any, spark: Any, good: Any, batch: int, files: int, landed_us: int) -> Any:
         progress = self.progress
         before = dict(progress.numberings)
-        now = datetime.datetime.now(datetime.UTC)
-        progress.change(decide(good.values(), before).changed, now)
+        progress.change(decide(good.values(), before).changed, landed_us)
         progress.batch, progress.files = batch, files
         self._save()
         progress.numberings = before
@@ -170,6 +168,7 @@ def first_and_last_for_a_range(patch: Patch) -> None:
 def a_skipped_append_for_evidence(patch: Patch) -> None:
     """Its transaction was known, so it must have been this one."""
     patch.setattr(Stamp, "__eq__", lambda a, b: b is not None and a.transaction == b.transaction)
+    patch.setattr(Sink, "_all_there", lambda self, ours, decision: True)
 
 
 MUTATIONS = (
