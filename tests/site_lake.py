@@ -82,6 +82,10 @@ class Site:
         said: dict[str, Any] = json.loads((self.lake / "acks" / (process + ".json")).read_text())
         return said
 
+    def acknowledged(self) -> int:
+        """The high-water mark of the one stream; 0 before there is any."""
+        return self.high()[0] if (self.lake / "acks" / "cardio.json").exists() else 0
+
     def high(self, stream: str = "cardio/ecg", incarnation: int = 7) -> tuple[int, list[list[int]]]:
         said = self.ack()["streams"][stream]["%016x" % incarnation]
         return said["high"], said["ranges"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from . import jvm
+from .segment import SIZE_MAX
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -38,6 +40,22 @@ SETTINGS = {
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
 }
+
+
+# What a task holds of a file that it reads whole, times its bytes: these, a row of them, and parts of that.
+COPIES = 8
+BASE_BYTES = 640 << 20  # of a heap, beside such tasks: Spark itself, and what writes the tables
+
+
+def heap_bytes(cores: int, memory: int) -> int:
+    """The heap of a local Spark: a segment of the largest size for each core, at most half of the machine."""
+    wanted = BASE_BYTES + cores * COPIES * SIZE_MAX
+    return max(1 << 30, min(wanted, memory // 2))
+
+
+def readers(heap: int) -> int:
+    """How many tasks of a local Spark with this heap may read a whole segment at once."""
+    return max(1, (heap - BASE_BYTES) // (COPIES * SIZE_MAX))
 
 
 def start(
@@ -70,6 +88,8 @@ def start(
         # Functions of a user run in Pythons that Spark starts: this one, which has the packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.driver.host"] = "127.0.0.1"
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        settings["spark.driver.memory"] = "%dm" % (heap_bytes(_cores(master), memory) >> 20)
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         options = "-Dlog4j2.configurationFile=%s" % LOGGING.as_uri()
         settings["spark.driver.extraJavaOptions"] = options + (QUICK_START if brief else "")
@@ -83,6 +103,14 @@ def start(
     # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
+
+
+def _cores(master: str) -> int:
+    """The cores of a local master: local, local[2], local[*], local[2,4]."""
+    digits = re.match(r"local\[(\d+)", master)
+    if digits:
+        return int(digits[1])
+    return 1 if master == "local" else len(os.sched_getaffinity(0))
 
 
 def _warehouse() -> str:

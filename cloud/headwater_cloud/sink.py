@@ -56,6 +56,7 @@ from . import (
     quarantine,
     recovery,
     segment,
+    session,
     sign,
     tables,
 )
@@ -154,6 +155,8 @@ class Sink:
         self._failures = 0  # batches that failed, since one was done
         self._looked_at = -LOOK_S
         self._refused: dict[str, str] = {}  # files in quarantine, as the table has their names, and why
+        self._weighed_at = time.monotonic()  # the checkpoint
+        self._ending = False  # whether the query is being ended: no batch begins
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
         points.arm(int(jvm.java.lang.ProcessHandle.current().pid()))
@@ -216,6 +219,7 @@ class Sink:
         ):
             self._rebuild()
         if self._seen_bytes() > CHECKPOINT_BYTES_MAX:
+            self._say("Spark's checkpoint has the names of too many files: a new one begins")
             self._files.remove(self.lake / "checkpoint")
         if self._lock.fenced:
             self._fence()
@@ -265,6 +269,16 @@ class Sink:
             raise Fenced("%s was taken over by another sink at the same moment" % self.lake)
         self._absorb(behind)
 
+    def _overgrown(self) -> bool:
+        """Whether the checkpoint has grown until a new one is to begin, as a start does it."""
+        if time.monotonic() - self._weighed_at < LOOK_S:
+            return False
+        self._weighed_at = time.monotonic()
+        try:
+            return self._seen_bytes() > CHECKPOINT_BYTES_MAX
+        except PASSING:
+            return False  # it is looked at again
+
     def _seen_bytes(self) -> int:
         return sum(self._files.sizes(self.lake / "checkpoint" / "sources" / "0").values())
 
@@ -283,14 +297,18 @@ class Sink:
             writer = writer.trigger(availableNow=True)
         else:
             writer = writer.trigger(processingTime="%d milliseconds" % round(self.settings.trigger_s * 1000))
+        self._ending = False
         query = writer.start()
         try:
             while not query.awaitTermination(WATCH_S):
                 with self._busy:
                     self._housekeeping()
-                    if self._stop.is_set():
-                        query.stop()
-                        return True
+                    stop = self._stop.is_set()
+                    # Between two batches: one that begins now waits for us, and then ends at once.
+                    self._ending = stop or self._overgrown()
+                if self._ending:
+                    query.stop()
+                    return stop
         except StreamingQueryException as error:
             return self._after(error)
         except BaseException:
@@ -342,7 +360,15 @@ class Sink:
             .load(apart.literal(self.landing.spark))
             .where("length <= %d" % segment.SIZE_MAX)
             .selectExpr(*apart.SELECT)
+            .coalesce(self._readers())  # behind the bytes of the files, of which it would make another copy
         )
+
+    def _readers(self) -> int:
+        """How many tasks read whole files at once: as many as the heap has room for, where it is ours."""
+        if not self.spark.sparkContext.master.startswith("local"):
+            return self.settings.files_per_trigger
+        jvm: Any = self.spark._jvm
+        return session.readers(int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
 
     def _housekeeping(self) -> None:
         """What is done between batches. Whatever fails here is told and left for the next time, but for a
@@ -400,6 +426,8 @@ class Sink:
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
         with self._busy:
+            if self._ending:
+                raise RuntimeError("the query is being ended")
             try:
                 self._do(frame, batch)
                 self._renewed = False

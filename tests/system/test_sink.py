@@ -465,6 +465,32 @@ def test_maintenance_beside_a_sink_is_done_by_it_when_asked(site: Site) -> None:
     assert site.ack()["generation"] == 0
 
 
+def test_a_sink_that_serves_begins_a_new_checkpoint_when_it_has_grown(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater_cloud import sink as module
+    from headwater_cloud.sink import Settings
+
+    monkeypatch.setattr(module, "CHECKPOINT_BYTES_MAX", 1000)  # the names of a few files
+    monkeypatch.setattr(module, "LOOK_S", 0.5)
+    made: list[Path] = []
+    with site.sink(Settings(trigger_s=0.2)) as sink:
+        thread = threading.Thread(target=sink.run, args=(False,))
+        thread.start()
+        until = time.monotonic() + 200
+        while time.monotonic() < until and (sink.progress.generation < 2 or len(made) < 10):
+            made.append(site.put(20 * len(made) + 1, 20 * len(made) + 20))
+            while time.monotonic() < until and site.acknowledged() < 20 * len(made):
+                time.sleep(0.1)
+            made[-1].unlink()  # as a gateway does
+        sink.stop()
+        thread.join(100)
+    assert not thread.is_alive()
+    assert site.numbers() == plain(1, 20 * len(made))
+    assert sum(path.stat().st_size for path in (site.lake / "checkpoint" / "sources" / "0").iterdir()) < 4000
+    assert [line for line in site.said if "has the names of too many files" in line]
+
+
 def test_a_sink_gives_signs_of_life_that_a_gateway_understands(site: Site) -> None:
     from headwater_cloud.sink import Settings
     from headwater_gateway.sink_watch import Sign
