@@ -365,7 +365,7 @@ class Sink:
 
     def _readers(self) -> int:
         """How many tasks read whole files at once: as many as the heap has room for, where it is ours."""
-        if not self.spark.sparkContext.master.startswith("local"):
+        if not (self.spark.sparkContext.master or "").startswith("local"):
             return self.settings.files_per_trigger
         jvm: Any = self.spark._jvm
         return session.readers(int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
