@@ -80,15 +80,17 @@ def read(tail: bytes, length: int) -> Footer:
     entries = {_bytes(e, 1): _bytes(e, 2) for e in _list(said, 5, dict) if 2 in e}
     if 8 in said:
         raise Unfit("it is encrypted")
-    _check_schema(_list(said, 2, dict))
+    paths = _paths(_list(said, 2, dict))
     end = length - len(tail)
-    groups = tuple(_group(group, end) for group in _list(said, 4, dict))
+    groups = tuple(_group(group, end, paths) for group in _list(said, 4, dict))
+    _check_apart(groups)
     if sum(group.rows for group in groups) != rows:
         raise ValueError("its groups of rows have not %d rows together" % rows)
     return Footer(rows, entries, groups)
 
 
-def _check_schema(schema: Sequence[dict[int, Any]]) -> None:
+def _paths(schema: Sequence[dict[int, Any]]) -> list[list[bytes]]:
+    """The path of each leaf, once the schema is found to be a segment's."""
     want: list[tuple[str, int | None, str, int]] = [("", None, "", len(LEAVES))]
     for leaf, physical, stands_for in LEAVES:
         if leaf in LISTS:
@@ -114,6 +116,17 @@ def _check_schema(schema: Sequence[dict[int, Any]]) -> None:
             )
     if len(schema) > len(want):
         raise Unfit("its columns are not a segment's: %s is one more" % _plain(names[len(want)]))
+    at = [i for i, element in enumerate(want) if element[3] == 0]
+    return [names[i - 2 : i + 1] if name in LISTS else [names[i]] for i, (name, _, _) in zip(at, LEAVES)]
+
+
+def _check_apart(groups: Sequence[Group]) -> None:
+    """No page belongs to two columns."""
+    end = 0
+    for chunk in sorted((c for g in groups for c in g.chunks.values()), key=lambda chunk: chunk.start):
+        if chunk.start < end:
+            raise ValueError("columns overlap in the file")
+        end = chunk.start + chunk.size
 
 
 def _means(element: dict[int, Any], meaning: str) -> bool:
@@ -139,7 +152,7 @@ def _means(element: dict[int, Any], meaning: str) -> bool:
     return converted is None and not logical
 
 
-def _group(said: dict[int, Any], end: int) -> Group:
+def _group(said: dict[int, Any], end: int, paths: Sequence[list[bytes]]) -> Group:
     rows = _number(said, 3)
     columns = _list(said, 1, dict)
     if not rows:
@@ -147,21 +160,21 @@ def _group(said: dict[int, Any], end: int) -> Group:
     if len(columns) != len(LEAVES):
         raise ValueError("a group of rows has %d columns" % len(columns))
     chunks = {}
-    for (name, kind, _), column in zip(LEAVES, columns):
-        chunks[name] = _chunk(name, kind, column, end)
+    for (name, kind, _), path, column in zip(LEAVES, paths, columns):
+        if not isinstance(about := column.get(3), dict) or _list(about, 3, bytes) != path:
+            raise ValueError("column %s is not where its schema says" % name)
+        chunks[name] = _chunk(name, kind, column, about, end)
     # Readers choose groups of rows by where their middle lies: one beyond the end would be left out.
     if 6 in said and _number(said, 6) > end - min(chunk.start for chunk in chunks.values()):
         raise ValueError("a group of rows ends outside the file")
     return Group(rows, chunks)
 
 
-def _chunk(name: str, kind: int, said: dict[int, Any], end: int) -> Chunk:
-    about = said.get(3)
-    if not isinstance(about, dict) or {1, 8, 9} & said.keys():
+def _chunk(name: str, kind: int, said: dict[int, Any], about: dict[int, Any], end: int) -> Chunk:
+    if {1, 8, 9} & said.keys():
         raise ValueError("column %s is not in the file, or encrypted" % name)
-    path = _list(about, 3, bytes)
-    if about.get(1) != kind or path[:1] != [name.encode()] or len(path) != (3 if name in LISTS else 1):
-        raise ValueError("column %s is of another type or name than its schema says" % name)
+    if about.get(1) != kind:
+        raise ValueError("column %s is of another type than its schema says" % name)
     if _number(about, 4) not in CODECS:
         raise Unfit("column %s is compressed by codec %d, which Spark does not read" % (name, about[4]))
     odd = [encoding for encoding in _list(about, 2, int) if encoding not in ENCODINGS]

@@ -187,6 +187,20 @@ def test_flipped_bits_of_footers_end_nothing() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, str(FLIPS)), done.stderr[-2000:]
 
 
+def test_pages_that_belong_to_two_columns_or_to_another_one_are_refused() -> None:
+    _, data = foreign.segment(1, 60)
+    tail = foreign.footer_of(data)
+    why: dict[str, int] = {}
+    for bit in range((len(tail) - 8) * 8):
+        try:
+            footer.read(foreign.flipped_in_footer(data, [bit])[-len(tail) :], len(data))
+        except ValueError as error:
+            why[str(error)] = why.get(str(error), 0) + 1
+    assert why["columns overlap in the file"] > 50
+    assert why["column xi is not where its schema says"] > 8
+    assert why["column ts is of another type than its schema says"] > 0
+
+
 def test_a_footer_of_any_bytes_is_read_or_is_one_error() -> None:
     chance = random.Random(2)
     _, data = foreign.segment(1, 9)
