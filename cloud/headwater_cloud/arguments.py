@@ -7,6 +7,7 @@ import argparse
 FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
 MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
+PATIENCE_S = 600.0
 
 DESCRIPTION = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
@@ -41,6 +42,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=MAINTAIN_S / 3600,
         metavar="H",
         help="hours between rounds of maintenance (1; 0: only when `hw maintain` asks)",
+    )
+    parser.add_argument(
+        "--patience",
+        type=_positive,
+        default=PATIENCE_S,
+        metavar="S",
+        help="seconds for which what fails is tried again, a store that does not answer for instance (600)",
     )
     parser.add_argument(
         "--shared",

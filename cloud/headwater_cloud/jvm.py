@@ -89,6 +89,11 @@ def told_when_it_dies() -> Iterator[None]:
         ) from None
 
 
+def is_gone() -> bool:
+    """Whether the JVM of the present session has ended."""
+    return _ours is not None and _ours.died() is not None
+
+
 class _Jvm:
     def __init__(self) -> None:
         self.interrupted = False

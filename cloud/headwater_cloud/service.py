@@ -47,6 +47,7 @@ def sink(
         trigger_s=args.trigger,
         maintain_s=args.maintain_every * 3600,
         shared=args.shared,
+        patience_s=args.patience,
     )
     with (
         jvm.told_when_it_dies(),

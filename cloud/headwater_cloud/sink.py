@@ -61,13 +61,14 @@ from . import (
     tables,
 )
 from .acks import Acknowledgements
-from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, TRIGGER_S
+from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, decide
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, sentence
 from .files import Files
 from .location import Location
 from .metrics import Listener, Metrics
+from .patience import Patience
 from .progress import Progress
 from .quarantine import Unreadable
 from .segment import Segment, SegmentError
@@ -77,10 +78,8 @@ TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two looks for files that no batch gives
 OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 # What one batch may raise for a reason that lies in its files, or that passes.
-PASSING = (
-    Py4JError, PySparkException, AppendedElse, OSError, ValueError, TypeError, LookupError, ArithmeticError,
-    ArrowException, DeltaError,
-)  # fmt: skip
+STORE = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)  # of one that does not answer
+PASSING = (*STORE, AppendedElse, ValueError, TypeError, LookupError, ArithmeticError)
 APART = 2  # so many failures of a batch, and it is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
@@ -110,6 +109,7 @@ class Settings:
     trigger_s: float = TRIGGER_S
     maintain_s: float = MAINTAIN_S  # 0: never by itself
     shared: bool = False  # a lease, as on object stores, on a local path too
+    patience_s: float = PATIENCE_S  # how long what fails is tried again
     sign_s: float = sign.EVERY_S  # between two signs of life
 
 
@@ -148,6 +148,7 @@ class Sink:
         self._files = Files(spark)
         self._busy = threading.RLock()  # a batch, or maintenance
         self._stop = threading.Event()
+        self._patience = Patience(self.settings.patience_s, say, self._stop)
         self._failure: BaseException | None = None
         self._maintained_at = time.monotonic()
         self._written_since = False
@@ -196,11 +197,21 @@ class Sink:
         self.spark.streams.addListener(listener)
         try:
             with sign.Sign(self._files, self.landing, self.lake, self._say, self.settings.sign_s):
-                while not self._round(once):
-                    self._recover()
+                while not self._round(once) and self._again():
+                    pass
         finally:
             self.spark.streams.removeListener(listener)
         return self.report
+
+    def _again(self) -> bool:
+        """Recover from a round that has failed, however long the store takes to answer; False: stop."""
+        while not self._stop.is_set():
+            try:
+                self._recover()
+                return True
+            except STORE as error:
+                self._patience.wait("the lake cannot be read", error)
+        return False
 
     # Recovery
 
@@ -298,7 +309,11 @@ class Sink:
         else:
             writer = writer.trigger(processingTime="%d milliseconds" % round(self.settings.trigger_s * 1000))
         self._ending = False
-        query = writer.start()
+        try:
+            query = writer.start()
+        except STORE as error:
+            self._patience.wait("the landing zone or Spark's checkpoint cannot be read", error)
+            return False
         try:
             while not query.awaitTermination(WATCH_S):
                 with self._busy:
@@ -328,11 +343,15 @@ class Sink:
         if failure is None and not self._renewed:
             # Not in a batch, so in Spark's own files, or before them: they can be done without, once.
             self._say("Spark cannot go on from its checkpoint (%s): a new one begins" % sentence(error))
-            self._files.remove(self.lake / "checkpoint")
-            self._renewed = True
+            try:
+                self._files.remove(self.lake / "checkpoint")
+                self._renewed = True
+            except STORE as another:
+                self._patience.wait("Spark's checkpoint cannot be removed", another)
             return False
         if failure is None:
-            raise LakeError("a batch failed: %s" % sentence(error))
+            self._patience.wait("Spark cannot read the landing zone or its checkpoint", error)
+            return False
         if not isinstance(failure, PASSING):
             raise failure
         self._failures += 1
@@ -343,7 +362,8 @@ class Sink:
         if self._failures == APART:
             self._say("a batch failed again (%s): looking for the file at fault" % sentence(failure))
             return False
-        raise LakeError("a batch failed: %s" % sentence(failure)) from failure
+        self._patience.wait("a batch failed", failure)
+        return False
 
     def _stream(self) -> DataFrame:
         """Files of the landing zone that are named as segments are, however old; `_look` sees to the others.
@@ -432,6 +452,7 @@ class Sink:
                 self._do(frame, batch)
                 self._renewed = False
                 self._failures = 0
+                self._patience.over()
             except BaseException as error:
                 self._failure = error  # Spark would give its text only
                 if isinstance(error, Exception):

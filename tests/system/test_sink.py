@@ -331,6 +331,37 @@ def test_a_file_that_goes_after_it_was_listed_costs_another_try(
     assert [line for line in site.said if "trying it once more" in line]
 
 
+def test_a_store_that_does_not_answer_for_a_while_is_waited_for(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater_cloud import patience, sink
+    from headwater_cloud.errors import LakeFailed
+
+    monkeypatch.setattr(patience, "FIRST_S", 0.01)
+    left = 9
+
+    def no_answer(*arguments: Any, **more: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left > 0:
+            raise OSError("503 Slow Down")
+        monkeypatch.undo()
+        return true_write(*arguments, **more)
+
+    site.put(1, 20)
+    true_write = sink.Sink._write
+    with monkeypatch.context() as patch:
+        patch.setattr(sink.Sink, "_write", no_answer)
+        with pytest.raises(LakeFailed, match="a batch failed: 503 Slow Down"):
+            site.run(patience_s=0)
+    left = 5
+    monkeypatch.setattr(sink.Sink, "_write", no_answer)
+    site.run()
+    told = [line for line in site.said if "trying again in 0 s, giving up after" in line]
+    assert len(told) == 2 and all("503 Slow Down" in line for line in told)
+    assert site.numbers() == plain(1, 20) and site.table("quarantine") == []
+
+
 def test_a_lake_taken_back_to_an_older_version_takes_again_what_still_waits(site: Site) -> None:
     from delta.tables import DeltaTable as SparkTable
 

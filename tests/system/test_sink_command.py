@@ -45,8 +45,9 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def test_a_full_disk_stops_the_sink_and_space_lets_it_go_on(tmp_path: Path) -> None:
     site = Site(None, tmp_path)  # type: ignore[arg-type]  # its sinks are other processes
     site.put(1, 200_000)
-    stopped = hw("sink", str(site.landing), str(site.lake), "--once", "--json", full=True)
-    assert stopped.returncode == 2, stopped.stderr
+    words = ("sink", str(site.landing), str(site.lake), "--once", "--json")
+    stopped = hw(*words, "--patience", "0", full=True)
+    assert stopped.returncode == 1, stopped.stderr
     assert "a batch failed" in answer(stopped)["error"]
     assert "Traceback" not in stopped.stderr
     assert not (site.lake / "acks" / "cardio.json").exists()
