@@ -66,7 +66,7 @@ def start(host, now, made, again):
         data = store.get(F_OP + v.index)
         if data:
             number, at, active = pack.loads(data)
-            if active:
+            if active and (number, at) >= host.where[v.index][:2]:
                 inst = operator(host, v, (number, at), made.get(v.index))
                 if active != 1:
                     from . import transfer

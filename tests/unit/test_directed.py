@@ -530,3 +530,9 @@ def test_a_gateway_that_learns_takes_no_place_that_was_only_proposed(seed: int) 
 def test_a_place_that_never_counted_is_not_granted_later(seed: int) -> None:
     scenario, _ = held("grant half stored", seed)
     assert scenario.half  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_an_operator_whose_end_was_half_stored_does_not_begin_again(seed: int) -> None:
+    scenario, _ = held("ended half", seed)
+    assert scenario.node(SPARE).boots > 1 and scenario.began == [False]  # type: ignore[attr-defined]

@@ -234,6 +234,26 @@ class StoppedAtStart(Directed):
         ]
 
 
+class EndedHalf(Directed):
+    """An operator moves. Its old host has logged where it runs now when its power goes, and not yet that it
+    is over here: it must not begin again.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.began: list[bool] = []  # whether it did, when its old host was back
+
+    def script(self) -> list[tuple[float, Any]]:
+        spare = self.node(SPARE)
+        return [
+            (4.5, lambda: self.world.asleep.add(LEFT)),
+            (6, lambda: [spare.flash.arm(spare.flash.op + 1), self.move(SHIFTED, GATEWAY)]),
+            (7, lambda: [self.cut(SPARE, LEFT), self.cut(SPARE, GATEWAY), self.boot(SPARE)]),
+            (7.5, lambda: self.began.append(self.shifted_at(SPARE, spare) is not None)),
+            (9, lambda: [self.world.cut.clear(), self.world.asleep.discard(LEFT)]),
+        ]
+
+
 class EpochClash(Directed):
     """Two hosts are told to take over under one number, while no link is up."""
 
