@@ -436,7 +436,7 @@ def prove(segment: Segment, length: int, footer: bytes, pages: Sequence[bytes]) 
         at += last - first + 1
     if not right:
         raise SegmentError(
-            "disagrees", "its rows have not the ξ that its footer declares, each once, ascending"
+            "disagrees", "the ξ of its rows are not those that its footer declares, each once, ascending"
         )
     widths = dict(zip(footers.LISTS, alphabets.counts(segment.alphabet)))
     for name, counts, values in lengths:
