@@ -72,7 +72,6 @@ def start(host, now, made, again):
                     from . import transfer
 
                     transfer.begin_recall(host, inst)
-                if active != 1:
                     inst.status = ASKING
                     inst.ck.discard()
                 if (number, at) > host.where[v.index][:2]:
