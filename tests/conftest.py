@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from headwater_tools import Trouble, micropython
 from headwater_tools.house import ROOT
+from headwater_tools.image import builder
 from hypothesis import settings
 
 BOARD = Path(__file__).parent / "micropython"
@@ -40,7 +41,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What a board carries, beside the result of every run."""
     try:
-        sizes = micropython.mpy_sizes()
+        sizes = builder.module_sizes()
     except Trouble as trouble:
         terminalreporter.write_line(str(trouble))
         return
@@ -76,7 +77,7 @@ class BoardTest(pytest.Item):
 
     def runtest(self) -> None:
         inside = self.path.name
-        images = (micropython.image(), micropython.build({inside: self.path}))
+        images = (micropython.image(), builder.build({inside: self.path}))
         done = micropython.start(images, self.path.stem + ":" + self.entry, heap=self.heap)
         if done.returncode:
             raise BoardFailure((done.stdout + done.stderr).strip() or "exit code %d" % done.returncode)

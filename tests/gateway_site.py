@@ -18,10 +18,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from headwater_gateway import control
+from headwater_gateway.command import register as provision
 from headwater_gateway.config import read
 from headwater_gateway.names import split
 from headwater_tools import house
-from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
 from site_gateway import free_port, until
 

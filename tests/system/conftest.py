@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+HERE = Path(__file__).parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Markers of what a test starts, as its fixtures show; a test that starts it otherwise marks itself."""
+    for item in items:
+        if HERE in item.path.parents:
+            fixtures = set(getattr(item, "fixturenames", ()))
+            if "spark" in fixtures:
+                item.add_marker("spark")
+            elif "site" in fixtures:
+                item.add_marker("broker")
+            if "browser" in fixtures:
+                item.add_marker("browser")
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     house.ensure("lake")

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from headwater_tools import bench, cli, house
 
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
+
 FIELDS = ("name", "value", "unit", "bar", "ok")
 # Little data: compiling well would take longer than computing.
 QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

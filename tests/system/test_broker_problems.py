@@ -25,6 +25,8 @@ from headwater_tools import house
 from headwater_tools.virtual_board import VirtualBoard
 from site_gateway import free_port, until
 
+pytestmark = pytest.mark.broker
+
 DAY = datetime.timedelta(days=1)
 NOW = datetime.datetime.now(datetime.UTC)
 

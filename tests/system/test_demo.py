@@ -10,8 +10,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable
 from headwater_tools import house
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 
 DEMO = [sys.executable, "-P", "-m", "headwater_tools", "demo"]
 

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 from gateway_site import Site, alive, until
 from headwater import wire
 from headwater.seal import Peer
+from headwater_gateway.command import register as provision
 from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
-from headwater_tools.commands.provision import provision
 from headwater_tools.virtual_board import VirtualBoard
 
 PROCESS = """

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from headwater_tools import gateway_crash, house
 
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
 NONE = ("lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
 
 

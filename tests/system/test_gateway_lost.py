@@ -17,9 +17,9 @@ from gateway_site import Site, until
 from headwater_cloud import segment as sink
 from headwater_cloud.decide import decide
 from headwater_gateway import keys
+from headwater_gateway.command import register as provision
 from headwater_gateway.names import split
 from headwater_tools.board_sensors import wave
-from headwater_tools.commands.provision import provision
 
 ONE = """
 from headwater.process import Affine, Process

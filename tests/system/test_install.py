@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from headwater_tools import house
 
+pytestmark = pytest.mark.slow
+
 FAKE = "import platform\nplatform.machine = lambda: 'aarch64'\n"
 PROCESS = """
 from headwater.process import Process

@@ -20,6 +20,8 @@ from headwater_tools import house
 from headwater_tools.demo.parts import free_port
 from lakes import healthy
 
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
 MARK = "HEADWATER_TEST_MARK"
 PATIENCE_S = 180
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

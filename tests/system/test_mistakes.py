@@ -24,6 +24,8 @@ from gateway_site import Site
 from headwater_tools import cli, house
 from lakes import healthy
 
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+
 GREENHOUSE = """\
 from headwater.process import Average, Process, Threshold
 

@@ -14,6 +14,8 @@ from headwater_tools import house
 from headwater_tools.house import ROOT
 from lakes import belt
 
+pytestmark = pytest.mark.spark
+
 NOTEBOOKS = ROOT / "cloud" / "notebooks"
 
 # Run in a process of its own, where no warning of Jupyter's fails a test of ours.

@@ -17,6 +17,8 @@ from headwater_tools import house
 from headwater_tools.demo.parts import free_port
 from headwater_tools.house import ROOT
 
+pytestmark = pytest.mark.spark
+
 FILES, ROWS = 12, 80_000
 WAIT_S = 240
 

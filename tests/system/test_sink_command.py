@@ -17,6 +17,8 @@ import pytest
 from headwater_tools import house
 from site_lake import Site, plain
 
+pytestmark = pytest.mark.spark
+
 LARGEST_FILE = 400_000  # bytes: what a full disk is stood in for by
 
 

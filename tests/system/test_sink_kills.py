@@ -16,6 +16,8 @@ from headwater_tools.crash import Crash, Life  # noqa: E402
 from headwater_tools.lanes import wait  # noqa: E402
 from headwater_tools.ledger import Ledger  # noqa: E402
 
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
 WAIT_S = 240
 
 # One life each: in the middle of the append, behind it, behind progress, in the middle of compaction.

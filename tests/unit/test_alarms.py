@@ -13,8 +13,8 @@ import pytest
 from headwater import block
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
-from headwater_tools import Trouble as ToolTrouble
-from headwater_tools import house, site_alarms
+from headwater_gateway import site_alarms
+from headwater_tools import house
 
 house.ensure("gateway")
 from headwater_gateway import Trouble, alarms, status  # noqa: E402
@@ -520,7 +520,7 @@ def test_every_word_of_a_board_is_known_here() -> None:
 def test_a_time_is_a_number_and_a_unit() -> None:
     assert [site_alarms.seconds(text) for text in ("90s", "30m", "2h", "1.5d")] == [90, 1800, 7200, 129_600]
     for text in ("2", "h", "-2h", "2 weeks"):
-        with pytest.raises(ToolTrouble, match="like 30m or 2h"):
+        with pytest.raises(Trouble, match="like 30m or 2h"):
             site_alarms.seconds(text)
 
 

@@ -21,6 +21,8 @@ from headwater_gateway.switching import Switching
 from headwater_tools.sim import mix
 from headwater_tools.sim.changes import Changes
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60  # of a history, until its faults stop
 QUIET = range(12)  # seeds of histories in which nothing fails
 STORMS = range(4, 18)

@@ -17,6 +17,8 @@ from headwater_tools.sim.directed.logs import ManyOperators
 from headwater_tools.sim.scenario import Result
 from headwater_tools.sim.world import SECOND, SITE_US
 
+pytestmark = pytest.mark.slow
+
 
 def held(name: str, seed: int) -> tuple[Directed, Result]:
     """A schedule that must hold, and what came of it."""

@@ -10,7 +10,8 @@ import pytest
 from headwater import settings
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
-from headwater_tools import house, micropython
+from headwater_tools import house
+from headwater_tools.image import builder
 
 FIRMWARE = house.ROOT / "firmware"
 
@@ -36,7 +37,7 @@ class Ticks:
 
 def test_every_file_compiles_for_a_board() -> None:
     for path in sorted(FIRMWARE.glob("*.py")):
-        assert micropython.build({path.name: path}).exists()
+        assert builder.build({path.name: path}).exists()
 
 
 def test_example_configurations_are_complete_and_without_a_typo() -> None:

@@ -16,12 +16,12 @@ import pytest
 from headwater import planread
 from headwater.host import F_AGAIN, F_OP
 from headwater_gateway import Trouble, backup, provision, rebuild
+from headwater_gateway.command import register
 from headwater_gateway.config import read
 from headwater_gateway.service import Service
 from headwater_gateway.store import Database
 from headwater_gateway.switching import Process
 from headwater_tools import cli, fleet
-from headwater_tools.commands.provision import provision as register
 
 
 @pytest.fixture

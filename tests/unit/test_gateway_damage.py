@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from headwater_gateway import Trouble, provision
+from headwater_gateway.command import register
 from headwater_gateway.config import read
 from headwater_gateway.service import Service
 from headwater_gateway.store import Database, damaged
 from headwater_tools import house
-from headwater_tools.commands.provision import provision as register
 
 
 @pytest.fixture

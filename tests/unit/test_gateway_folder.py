@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from headwater_gateway import Trouble, broker, keys, provision
+from headwater_gateway.command import register
 from headwater_gateway.config import read
 from headwater_tools import cli, house
-from headwater_tools.commands.provision import provision as register
 
 
 def hw(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

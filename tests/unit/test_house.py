@@ -1,6 +1,5 @@
 """The house keeps its promises: commands, exit codes, JSON, images, style and types."""
 
-import ast
 import json
 import re
 import subprocess
@@ -8,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from headwater_tools import Trouble, bench, cli, house, link, micropython
+from headwater_tools import Trouble, bench, cli, house, micropython
 from headwater_tools.commands import test as commands_test
 
 
@@ -119,25 +118,6 @@ def test_every_group_has_a_lock_with_hashes() -> None:
         assert all("==" in entry and entry.endswith("\\") for entry in entries)
 
 
-def test_board_image_holds_no_module_that_only_hosts_need() -> None:
-    board = micropython.modules(tests=False)
-    assert "headwater/batch.py" in board
-    assert not {"headwater/%s.py" % name for name in micropython.HOST_ONLY} & set(board)
-
-
-def test_board_modules_import_nothing_that_only_hosts_have() -> None:
-    for inside, source in micropython.modules(tests=False).items():
-        package = inside.split("/")[1:-1]
-        for node in ast.walk(ast.parse(source.read_text())):
-            # The linker leaves the import of const() out.
-            if isinstance(node, ast.ImportFrom) and node.level and not link.is_const_import(node):
-                start = package[: len(package) - node.level + 1] + (node.module or "").split(".")
-                names = {
-                    "/".join(filter(None, [*start, name])) for name in ("", *(a.name for a in node.names))
-                }
-                assert not names & set(micropython.HOST_ONLY), (inside, ast.unparse(node))
-
-
 @pytest.mark.parametrize(
     "folder",
     ["edge/headwater", "gateway/headwater_gateway", "cloud/headwater_cloud", "tools/headwater_tools"],
@@ -177,6 +157,16 @@ def test_style_holds_everywhere() -> None:
     assert done.returncode == 0, done.stdout
 
 
+# What `ruff format` has formatted. The whole tree is (".", "hw").
+FORMATTED = ("tools/headwater_tools/image", "tests/unit/test_image.py", "build_metadata.py")
+
+
+def test_the_form_of_the_code_is_that_of_the_formatter() -> None:
+    command = [sys.executable, "-m", "ruff", "format", "--check", "--no-cache", "--quiet", *FORMATTED]
+    done = subprocess.run(command, cwd=house.ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
     def groups(*files: str) -> list[str]:
         return commands_test.groups([str(house.ROOT / "tests" / file) for file in files])
@@ -189,6 +179,23 @@ def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
     assert groups() == groups("unit") == ["judge", "gateway", "lake"]
 
 
+def test_a_choice_of_tests_is_an_expression_of_markers() -> None:
+    chosen = commands_test.chosen
+    assert chosen(["-q"]) == ["-m", "not install", "-q"]
+    quick = chosen(["--quick", "-x"])
+    assert quick[0] == "-m" and quick[2:] == ["-x", "tests/unit", "tests/micropython"]
+    for marker in ("spark", "broker", "browser", "slow", "install"):
+        assert re.search(r"^not \(.*\b%s\b.*\)$" % marker, quick[1])
+    assert chosen(["--install"]) == ["-m", "install"]
+    assert chosen(["-m", "spark"]) == ["-m", "spark"]
+    file = str(house.ROOT / "tests" / "unit" / "test_units.py")
+    assert chosen(["--quick", file])[2:] == [file]
+    for words in (["--quick", "--install"], ["--quick", "-m", "spark"]):
+        with pytest.raises(Trouble, match="by one of --quick, --install and -m"):
+            chosen(words)
+
+
+@pytest.mark.slow
 def test_types_hold_in_tools() -> None:
     for group in house.LOCKS:
         house.ensure(group)

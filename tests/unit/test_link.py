@@ -11,43 +11,47 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater_tools import Trouble, house, link, micropython
+from headwater_tools import Trouble, house, micropython
+from headwater_tools.image import builder, linker, plain, sources, unused
 
 BOARD_TESTS = house.ROOT / "tests" / "micropython"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
 FILES = ("block", "clock", "expr", "log", "operator_vectors", "operators", "pack", "plan", "seal", "wire")
 
 
-def sources() -> dict[str, str]:
-    return {
-        inside.removeprefix("headwater/").removesuffix(".py"): path.read_text()
-        for inside, path in micropython.modules(False).items()
-    }
+@functools.cache
+def modules() -> dict[str, str]:
+    """The modules of a board, whole."""
+    texts = sources.texts()
+    return {name: plain.plain(texts[name], name, asserts=True) for name in sources.of_board(texts)}
 
 
-def linked(**texts: str) -> link.Linked:
-    """The core, with these texts in place of some of its parts."""
-    return link.Linked({**sources(), **texts})
+def linked(**texts: str) -> linker.Linked:
+    """The core with these texts in place of some modules, or beside them."""
+    with_them = {**modules(), **texts}
+    core = sources.core(with_them)
+    return linker.Linked({name: with_them[name] for name in {*core, *texts}}, core)
 
 
 @functools.cache
-def whole() -> link.Linked:
-    """A board's modules, and the functions that only others need."""
-    return link.Linked(sources(), (), {})
+def whole() -> linker.Linked:
+    """A board's modules, with asserts and the functions that only others need."""
+    return linker.Linked(modules(), sources.core(modules()))
 
 
 @pytest.fixture(scope="module")
 def image() -> Path:
     """A board's image with what tests need beside it."""
     tests = {
-        inside: whole().satellite(path.read_text(), inside[len("headwater/") : -len(".py")])
-        for inside, path in micropython.modules(True).items()
-        if inside not in micropython.modules(False)
+        inside: whole().satellite(text, inside[len("headwater/") : -len(".py")])
+        for inside, text in builder.test_files().items()
+        if inside[len("headwater/") : -len(".py")] not in modules()
     }
     files = {"headwater/%s.py" % name: text for name, text in whole().files().items()}
-    return micropython.build({**files, **tests})
+    return builder.build({**files, **tests})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) -> None:
     path = BOARD_TESTS / ("test_%s.py" % name)
@@ -55,31 +59,44 @@ def test_promises_of_the_parts_hold_in_the_linked_image(image: Path, name: str) 
     entries = [n for n in names if n.startswith("test_")]
     script = "import gc, promises\n" + "".join("promises.%s()\ngc.collect()\n" % n for n in entries)
     promises = whole().satellite(path.read_text())
-    extra = micropython.build({"script.py": script, "promises.py": promises})
+    extra = builder.build({"script.py": script, "promises.py": promises})
     done = micropython.start((image, extra), "script", heap="512k")
     assert done.returncode == 0, whole().told(done.stdout + done.stderr)
 
 
 def test_functions_that_boards_do_not_need_are_left_out() -> None:
-    """Each of them is there to be left out, and no module of a board names it."""
-    texts = sources()
-    core = linked().text
-    for part, names in link.ELSEWHERE.items():
-        for name in names.split():
-            defined = re.search(r"^( *)def %s\(.*\n" % name, texts[part], re.M)
-            assert defined, (part, name)
-            assert core.count(defined[0]) < whole().text.count(defined[0]), (part, name)
-    trees = [ast.parse(link._without(text, link.ELSEWHERE.get(n, "").split())) for n, text in texts.items()]
-    said = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    others = {"close", "configure"}  # of files and operators
-    assert not said & set(" ".join(link.ELSEWHERE.values()).split()) - others
+    """The gateway calls them, and nothing of a board says their names."""
+    for module, name in (("seal", "use_plan"), ("seal", "pair_key"), ("clock", "allow")):
+        assert re.search(r"^ *def %s\(" % name, modules()[module], re.M), (module, name)
+        assert "def %s(" % name in whole().text
+        assert "def %s(" % name not in builder.linked().text
+    image = builder.linked()
+    said = set().union(*(unused.said(ast.parse(text)) for text in image.sources.values()))
+    gone = {
+        node.name
+        for name, text in modules().items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, unused.Function) and "def %s(" % node.name not in image.sources[name]
+    }
+    assert gone and not gone & said
+
+
+def test_a_function_that_only_unused_functions_call_is_left_out_too() -> None:
+    texts = {
+        "one": "def a():\n    b()\n\n\ndef b():\n    pass\n\n\ndef kept():\n    x.readinto\n",
+        "two": "from .one import kept\n\n\nclass Two:\n    def readinto(self):\n        return 'spoken of'\n",
+        "three": "def spoken():\n    return Two\n",
+    }
+    assert unused.unused(texts, ()) == {"one": {"a", "b"}}
+    assert unused.unused(texts, ["from headwater import one\n\none.a()\n"]) == {}
+    assert unused.without(texts["one"], ["a", "b"]).count("\n") == texts["one"].count("\n")
 
 
 def test_every_line_of_the_core_is_told_back() -> None:
     core = linked()
     lines = core.text.split("\n")
     for name in ("host", "log", "wire"):
-        text = (micropython.EDGE / (name + ".py")).read_text().split("\n")
+        text = (sources.EDGE / (name + ".py")).read_text().split("\n")
         at = text.index(next(line for line in text if line.startswith("class ")))
         here = lines.index(text[at])
         assert core.origin(here + 1) == (name, at + 1)
@@ -108,8 +125,8 @@ def test_constants_are_their_values_where_nothing_local_has_their_name() -> None
 def test_modules_outside_take_from_the_core() -> None:
     text = "from headwater.plan import OUTSIDE, loads\nfrom headwater.log import Log\n\n"
     text += "x = loads, OUTSIDE, Log\n"
-    names = micropython.linked().names.globals
-    space = micropython.linked().satellite(text)
+    names = builder.linked().names.globals
+    space = builder.linked().satellite(text)
     assert "from headwater.core import %s as loads\n" % names["plan_loads"] in space
     assert "from headwater.core import %s as Log\n" % names["Log"] in space
     assert "x = loads, -1, Log" in space
@@ -142,7 +159,7 @@ class NearError(ValueError):
 
 def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> None:
     short = linked(**{"operators/near": NAMED}).names
-    text = short.inside(NAMED)
+    text = short.inside(NAMED, "operators/near")
     for gone in ("kept_us", "doubled_us", "more_us", "near_us", "size_us", "FAR", "Near:", "Near("):
         assert gone not in text, gone
     for stays in ("self.packed", "self.inside", "class NearError(ValueError)", "STATE = ", "__init__"):
@@ -153,47 +170,47 @@ def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> 
 
 
 def test_no_two_attributes_and_no_two_globals_have_one_name() -> None:
-    short = micropython.linked().names
+    short = builder.linked().names
     for names in (short.attributes, short.globals):
         assert len(set(names.values())) == len(names) > 100
     assert not {"timer", "outs", "at_mem", "run"} & set(short.attributes)
 
 
 def test_what_a_module_outside_calls_like_a_short_name_is_refused() -> None:
-    taken = micropython.linked().names.attributes["sealed"]
+    taken = builder.linked().names.attributes["sealed"]
     with pytest.raises(Trouble, match="class Mine: call %s something else" % taken):
-        micropython.linked().satellite("class Mine:\n    def %s(self):\n        pass\n" % taken)
+        builder.linked().satellite("class Mine:\n    def %s(self):\n        pass\n" % taken)
 
 
 def test_a_script_and_its_files_are_linked_against_the_image_of_a_board(tmp_path: Path) -> None:
     beside = tmp_path / "beside.py"
     beside.write_text("from headwater import wire\n\n\ndef made():\n    return wire.Writer(64)\n")
     script = "from beside import made\nw = made()\nw.begin(1, 2, 3, bytes(8), 0, 0)\nprint(w.pos > 0)\n"
-    assert "Writer" in micropython.linked().names.globals  # else this would show nothing
+    assert "Writer" in builder.linked().names.globals  # else this would show nothing
     done = micropython.run(script, files=[beside], tests=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 def test_an_argument_that_has_another_name_in_the_image_is_not_given_by_keyword() -> None:
     for text in (
-        "from headwater.wire import Writer\nWriter(mtu=64)\n",
-        "from headwater.wire import Writer as W\nW(mtu=64)\n",
-        "from headwater import wire\nwire.Writer(mtu=64)\n",
+        "from headwater.seal import Peer\nPeer(my_boot=1)\n",
+        "from headwater.seal import Peer as P\nP(my_boot=1)\n",
+        "from headwater import seal\nseal.Peer(my_boot=1)\n",
     ):
-        with pytest.raises(Trouble, match="line 2: .* argument 'mtu' of Writer; give it by its place"):
-            micropython.linked().satellite(text)
-    micropython.linked().satellite("def mine(mtu=64):\n    pass\n\n\nmine(mtu=3)\n")
+        with pytest.raises(Trouble, match="line 2: .* argument 'my_boot' of Peer; give it by its place"):
+            builder.linked().satellite(text)
+    builder.linked().satellite("def mine(my_boot=1):\n    pass\n\n\nmine(my_boot=3)\n")
 
 
 def test_an_attribute_that_has_another_name_in_the_image_is_not_named_by_a_text() -> None:
     with pytest.raises(Trouble, match="line 1: .* another name for 'sealed'"):
-        micropython.linked().satellite("found = getattr(0, 'sealed')\n")
-    micropython.linked().satellite("found = hasattr(0, 'readinto')\n")
+        builder.linked().satellite("found = getattr(0, 'sealed')\n")
+    builder.linked().satellite("found = hasattr(0, 'readinto')\n")
 
 
 def test_the_interpreter_has_every_short_name_already() -> None:
     """Looking each of them up makes no new name."""
-    short = micropython.linked().names
+    short = builder.linked().names
     words = sorted({*short.attributes.values(), *short.globals.values()})
     script = "import micropython\nwords = b'%s'.split()\n" % " ".join(words)
     script += "for _ in range(2):\n micropython.qstr_info()\n"
@@ -211,7 +228,7 @@ def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:
     told = done.stdout
     assert "'NoneType' object has no attribute 'vertices'" in told, told + done.stderr
     for name, function in (("pack", "loads"), ("host", "__init__")):
-        lines = (micropython.EDGE / (name + ".py")).read_text().split("\n")
+        lines = (sources.EDGE / (name + ".py")).read_text().split("\n")
         found = re.search(r'File "headwater/%s.py", line (\d+), in %s\n' % (name, function), told)
         assert found, told
         assert lines[int(found[1]) - 1].strip(), told
@@ -219,13 +236,13 @@ def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:
 
 def test_the_core_is_python_that_runs_anywhere(tmp_path: Path) -> None:
     folder = tmp_path / "headwater"
-    for inside, text in micropython.board_files().items():
+    for inside, text in builder.package_files().items():
         path = tmp_path / inside
         path.parent.mkdir(parents=True, exist_ok=True)
         assert isinstance(text, str)
         path.write_text(text)
     assert (folder / "core.py").exists()
-    names = ", ".join(link.PARTS)
+    names = ", ".join(sorted(builder.linked().parts))
     check = "import builtins; builtins.const = int  # MicroPython's compiler knows it\n"
     check += "from headwater import %s, starting, decisions, transfer, moving, arriving, lakeend" % names
     done = subprocess.run([sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True)
@@ -235,7 +252,7 @@ def test_the_core_is_python_that_runs_anywhere(tmp_path: Path) -> None:
 def test_an_error_says_the_same_in_the_core_as_in_its_part() -> None:
     from headwater import pack
 
-    space = micropython.linked().text
+    space = builder.linked().text
     with pytest.raises(pack.PackError) as error:
         pack.dumps(1 << 70)
     names: dict[str, object] = {}

@@ -9,6 +9,8 @@ from headwater.cutflash import CutFlash
 from headwater.log import Log, LogError
 from headwater_tools.sweep import AFTER, LOG_NUMBER, RESERVE, SECTOR_SIZE, SECTORS, Model, life, perform
 
+pytestmark = pytest.mark.slow
+
 
 def lived() -> tuple[CutFlash, Model]:
     flash = CutFlash(SECTORS, SECTOR_SIZE, 7)

@@ -15,6 +15,8 @@ from headwater.cutflash import KINDS, CutFlash, PowerCut
 from headwater.log import Log
 from headwater_tools.sweep import Held, Model, Step, differences, perform
 
+pytestmark = pytest.mark.slow
+
 SECTOR_SIZE, RESERVE = 768, (300,)
 ECG, QUIET, SPILL = 1, 2, 700
 

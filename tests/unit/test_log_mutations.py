@@ -17,6 +17,8 @@ from headwater.cutflash import CutFlash
 from headwater.log import Log
 from headwater_tools.sweep import SPILL, Step, Sweep
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def replaced(module: Any, name: str, value: Any) -> Iterator[None]:

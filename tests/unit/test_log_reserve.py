@@ -8,6 +8,8 @@ import pytest
 from headwater.cutflash import KINDS, CutFlash, PowerCut
 from headwater.log import Log, sectors_for
 
+pytestmark = pytest.mark.slow
+
 SECTOR_SIZE = 1024
 STREAM, FACTS, TABLE_BYTES = 1, 6, 480
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from headwater.cutflash import KINDS, CutFlash, PowerCut
 from headwater.log import Log
 from headwater_tools.sweep import LOG_NUMBER, Model, differences, perform
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+pytestmark = pytest.mark.slow
 
 STREAMS = st.sampled_from((1, 2, 700))
 KEYS = st.integers(0, 4)

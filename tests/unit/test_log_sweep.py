@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from headwater_tools.sweep import SECTORS, Sweep
 
+pytestmark = pytest.mark.slow
+
 PARTS = 4
 
 

@@ -29,6 +29,8 @@ from headwater_tools.examples import diamond, sp2, sp3, sp4
 from headwater_tools.sim.directed import SCHEDULES
 from headwater_tools.sim.scenario import Scenario
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(6)
 SECONDS = 12  # of a history, until its faults stop
 

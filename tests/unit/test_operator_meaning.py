@@ -7,11 +7,14 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+import pytest
 from headwater.exprparse import parse
 from headwater.operator import OperatorError
 from headwater.operators import trial
 from hypothesis import given
 from hypothesis import strategies as st
+
+pytestmark = pytest.mark.slow
 
 T0 = 1_700_000_000_000_000
 I16 = st.integers(-32768, 32767) | st.sampled_from([-32768, 32767, 0])

@@ -19,6 +19,8 @@ from headwater.operators.coefficients import BANDPASS, LOWPASS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parents[1] / "data" / "operator_vectors.jsonl"
 WHAT = "count sum mean min max variance"
 V = ("v:i16",)

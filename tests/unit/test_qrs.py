@@ -16,6 +16,8 @@ from headwater.operators.qrs import Qrs
 from headwater_tools.house import ROOT
 from headwater_tools.plain_qrs import PlainQrs
 
+pytestmark = pytest.mark.slow
+
 HZ = 360
 BEAT = "back_us:u32 rr_us:u32 amp:u16"
 TOLERANCE = HZ // 10  # 100 ms

@@ -21,6 +21,8 @@ from headwater_tools.sim.outbox import Outbox
 from headwater_tools.sim.scenario import Scenario, hardware
 from headwater_tools.sim.storm import Storm
 
+pytestmark = pytest.mark.slow
+
 CHUNK = 4
 SEEDS = 64
 SHARE_MIN = 0.05  # of the histories to which it applies have each kind of fault

@@ -9,8 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from headwater_gateway import provision
-from headwater_tools import Trouble, cli, house, units
+from headwater_gateway import Trouble, provision, units
+from headwater_tools import cli, house
 
 NAMES = [
     "headwater-broker.service", "headwater-gateway.service", "headwater-maintenance.service",
@@ -50,7 +50,7 @@ def test_units_name_this_repository_site_and_owner(made: Path) -> None:
             assert service["ReadWritePaths"] == str(site)
     assert Unit(made / "headwater-broker.service")["Service"]["ExecReload"] == "/bin/kill -HUP $MAINPID"
     with pytest.raises(Trouble, match="nothing is overwritten"):
-        units.write(made, site, "root")
+        units.write(made, site, "root", house.ROOT)
 
 
 def test_what_a_command_takes_is_what_a_unit_gives_it() -> None:

@@ -28,7 +28,7 @@ def copy(x, y, n):
 
 
 def peers():
-    key = seal.pair_key(bytes(32), 0, 2)
+    key = bytes(32)
     board = seal.Peer(key, 2, 1 << 63, 3, 0, PLAN, lambda: 5)
     gateway = seal.Peer(key, 0, 1 << 62, 9, 2, PLAN, lambda: 6)
     writer = wire.Writer(1400)

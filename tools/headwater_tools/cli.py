@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import Trouble, commands, interrupts
+from . import Trouble, commands, house, interrupts
 
 
 class Parser(argparse.ArgumentParser):
@@ -110,12 +110,15 @@ def _interrupted() -> NoReturn:
 
 
 def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
-    known = names(commands)
+    known = names(commands) if house.REPOSITORY else list(house.INSTALLED)
     if not words or words[0] in ("-h", "--help", "help"):
         _print_help(known)
         return (0, None) if words else (2, {"error": "no command given"})
     name, rest = words[0], words[1:]
     if name == "--json" or name not in known:
+        if name in names(commands):
+            text = "hw %s needs the repository of Headwater; where its wheel is installed, hw has %s"
+            raise Trouble(text % (name, ", ".join(known)))
         text = "no command '%s'%s hw has %s"
         raise Trouble(text % (name, near(name, known) or ":", ", ".join(known)))
     module = load(commands, name)

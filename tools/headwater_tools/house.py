@@ -20,7 +20,14 @@ from pathlib import Path
 from . import Trouble, interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
+# False where the package was installed from its wheel. Then pip has brought what commands import, and the
+# environment has only programs, like the broker.
+REPOSITORY = (ROOT / "requirements.lock").is_file()
 CACHE = ROOT / ".hw"
+if not REPOSITORY:
+    CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
+# The commands that need no repository.
+INSTALLED = ("broker", "check", "deploy", "gateway", "provision", "sim", "undeploy")
 VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 
 # Groups of packages, each with its lock file. `base` is made at first use, the others when a
@@ -121,6 +128,17 @@ def environment() -> dict[str, str]:
     return env
 
 
+def version() -> str:
+    """The version of everything in this repository, or of what was installed."""
+    import importlib.metadata
+    import tomllib
+
+    if not REPOSITORY:
+        return importlib.metadata.version("headwater-tools")
+    found: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return found
+
+
 def micropython() -> list[str]:
     """The command that starts 32-bit MicroPython; add options and a file."""
     ready = _read_json(MICROPYTHON / "ready.json")
@@ -166,7 +184,7 @@ def jars() -> list[Path]:
 def ensure(group: str = "base") -> None:
     """Make sure that a group of packages is installed. `base` brings MicroPython too, `lake` Delta's jars;
     the groups of `LEAN` need nothing of `base`."""
-    if _ready(group):
+    if not REPOSITORY or _ready(group):
         return
     with _lock():
         if group not in LEAN.values():

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from headwater.process import FLASH_KB
 
 from . import Trouble, house, micropython
+from .image import builder
 from .micropython import START
 
 HERE = Path(__file__).parent
@@ -205,7 +206,7 @@ class VirtualBoard:
                 assert process is not None and process.stdout is not None
                 with process.stdout:
                     for line in process.stdout:
-                        line = micropython.linked().told(line)
+                        line = builder.linked().told(line)
                         self.lines.append(line.rstrip("\n"))
                         log.write(line)
                         log.flush()
@@ -226,7 +227,7 @@ class VirtualBoard:
 def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
     """Package `headwater`, and what runs on the board beside it."""
     names = {"board_node", "board_sensors", *program}
-    return micropython.board_images({name + ".py": HERE / (name + ".py") for name in names})
+    return builder.board_images({name + ".py": HERE / (name + ".py") for name in names})
 
 
 def _die_with_parent() -> None:

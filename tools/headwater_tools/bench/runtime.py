@@ -37,6 +37,7 @@ from headwater.process import HEAP_KB, Affine, DeadBand, Difference, Process, Wh
 
 from .. import Trouble, house, micropython, whole_board
 from ..examples import sp1
+from ..image import builder
 from ..plain_qrs import PlainQrs
 from . import Measure, at_least, at_most
 
@@ -215,7 +216,7 @@ def board(
     args = [{PLAN: path, DATA: ECG}.get(str(word), word) for word in args]
     for name, source in (("board", "board"), ("script", script), ("board_bench_free", "free")):
         files = {**files, name + ".py": SCRIPTS / ("board_bench_%s.py" % source)}
-    images = micropython.board_images(files)
+    images = builder.board_images(files)
     names = ",".join(os.path.relpath(image, house.ROOT) for image in images)
     command = [
         *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
@@ -235,7 +236,7 @@ def board(
         finally:
             child.kill()
             child.wait()
-    text = micropython.linked().told(errors.read_text(errors="replace"))
+    text = builder.linked().told(errors.read_text(errors="replace"))
     if code:
         say("the board failed: " + text.strip().splitlines()[-1])
     out: dict[str, list[list[str]]] = {"failed": [[str(code)]] if code else []}
@@ -430,7 +431,7 @@ SP1_STARTS = "planread packread mounting starting restoring checkpoint_file rese
 
 
 def code_size(say: Callable[[str], None]) -> list[Measure]:
-    sizes = micropython.mpy_sizes()
+    sizes = builder.module_sizes()
     totals = []
     for names in (SP1_STAYS, SP1_STARTS):
         for name in names:

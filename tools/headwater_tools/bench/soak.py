@@ -83,7 +83,7 @@ def process(names: Iterable[str]) -> Process:
 
 
 def _board(site: Any, name: str) -> LightBoard:
-    from ..commands.provision import provision
+    from headwater_gateway.command import register as provision
 
     home = provision(site.file, name)
     config = json.loads((home / "config.json").read_text())

@@ -15,6 +15,7 @@ import os
 import statistics
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwater import block, wire
@@ -172,7 +173,7 @@ def on_host(frames: int) -> dict[int, list[float]]:
 
 
 def on_board(frames: int) -> dict[int, list[float]]:
-    script = micropython.EDGE.parents[1] / "tools" / "headwater_tools" / "board_bench_wire.py"
+    script = Path(__file__).parents[1] / "board_bench_wire.py"
     args = [os.path.relpath(ECG, ROOT), str(frames), *map(str, BATCHES)]
     done = micropython.run(script, args, tests=False)
     if done.returncode:

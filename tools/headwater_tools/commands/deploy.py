@@ -67,9 +67,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def ask(folder: str, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
     """The answer of the gateway of this folder."""
     from headwater_gateway import control
+    from headwater_gateway.command import config_path
     from headwater_gateway.config import read
-
-    from .gateway import config_path
 
     return control.ask(read(config_path(folder)), what, body)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from .. import Trouble, house
@@ -25,13 +24,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("gateway")
     import headwater_gateway
-    from headwater_gateway import broker
+    from headwater_gateway import broker, command
 
-    from .gateway import config_path
-
-    path = config_path(args.folder)
+    path = command.config_path(args.folder)
     try:
-        home = provision(path, args.name, args.renew)
+        home = command.register(path, args.name, args.renew)
         reloaded = broker.reload(path.resolve().parent)
     except headwater_gateway.Trouble as trouble:
         raise Trouble(str(trouble))
@@ -51,16 +48,3 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             "headwater-broker`, or a SIGHUP to Mosquitto"
         )
     return 0, {"board": args.name, "folder": str(home), "renewed": args.renew, "broker_told": bool(reloaded)}
-
-
-def provision(path: Path, name: str, renew: bool = False) -> Path:
-    """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
-    is registered already, and gets a new password."""
-    from headwater_gateway import keys, provision, rebuild
-    from headwater_gateway.config import read
-
-    provision.check_name(name)
-    config = read(path)
-    master = keys.load(config.path(config.gateway.secrets) / "master.key")
-    number = rebuild.registered(config, master, name, renew)
-    return provision.board(config.folder, config, master, name, number)

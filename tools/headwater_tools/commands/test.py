@@ -1,4 +1,8 @@
-"""`hw test`: all tests, under CPython and under 32-bit MicroPython."""
+"""`hw test`: all tests, under CPython and under 32-bit MicroPython.
+
+`--quick` chooses what needs neither Spark, broker nor browser and ends soon; `--install` chooses what a run
+without a choice leaves out.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import house
+from .. import Trouble, house
 from ..house import ROOT
 
 SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments go to pytest)"
@@ -17,6 +21,11 @@ REST = True
 WORKERS_MAX = 2
 
 ROOTS = ("tests", "tools", "gateway", "cloud")
+
+# By the markers that pyproject.toml registers. Without a choice, all but the installation run.
+CHOICES = {"--quick": "not (spark or broker or browser or slow or install)", "--install": "install"}
+OTHERWISE = "not install"
+QUICK_FOLDERS = ("tests/unit", "tests/micropython")
 
 # What tests import of each group of packages.
 PACKAGES = {
@@ -59,13 +68,20 @@ class Counter:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "hw test [--json] [pytest arguments: -q, -x, -k WORDS, FILE, FILE::TEST ...]"
+    parser.usage = (
+        "hw test [--json] [--quick | --install] [pytest arguments: -q, -x, -k WORDS, -m MARKERS, FILE, "
+        "FILE::TEST ...]"
+    )
+    parser.description = (
+        "%s. --quick: unit and board tests without Spark, broker, browser and long histories. --install: the "
+        "distributions with all that they need, from the package index." % SUMMARY
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     import pytest
 
-    words = [_absolute(word) for word in args.rest]
+    words = chosen([_absolute(word) for word in args.rest])
     os.chdir(ROOT)
     for group in groups(words):
         house.ensure(group)
@@ -78,6 +94,19 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if counter.interrupted:
         raise KeyboardInterrupt
     return EXIT_CODES.get(code, 1), {**counter.counts, "failures": counter.failed}
+
+
+def chosen(words: list[str]) -> list[str]:
+    """pytest's arguments, with our choices of tests as expressions of markers."""
+    choices = [word for word in words if word in CHOICES]
+    rest = [word for word in words if word not in CHOICES]
+    if len(choices) > 1 or choices and "-m" in rest:
+        raise Trouble("choose tests by one of --quick, --install and -m")
+    if choices == ["--quick"] and not any(os.path.isabs(word) for word in rest):
+        rest += list(QUICK_FOLDERS)
+    if "-m" in rest:
+        return rest
+    return ["-m", CHOICES[choices[0]] if choices else OTHERWISE, *rest]
 
 
 def groups(words: list[str]) -> list[str]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from headwater.process import Process
+from headwater_gateway.command import register as provision
 
 from .. import Trouble, house, virtual_board
-from ..commands.provision import provision
 from .parts import Cord, Part, free_port, until
 
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"

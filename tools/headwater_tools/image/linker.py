@@ -12,34 +12,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from . import Trouble
+from .. import Trouble
 from . import names as short
+from . import sources as graph
+from .sources import PACKAGE, is_const_import, joined
 
-PACKAGE = short.PACKAGE
 CORE = "core"
-# What every board that runs an operator has loaded, for all of its life.
-PARTS = (
-    "alphabet batch block checkpoint checkpoint_bytes clock collection host inputs instance log machine once "
-    "operator pack plan ports position refusals ring seal source wire"
-).split()
-
-# What most boards load besides, for long or for a moment.
-OFTEN = (
-    "node beginning mqtt connecting secure mounting starting restoring wiring planread packread "
-    "checkpoint_file arriving once operators/__init__ settings".split()
-)
-
-# What gateways, simulations and tools call, and nothing on a board.
-ELSEWHERE = {
-    "clock": "allow standstill_us",
-    "host": "configure close reopen _config learning",
-    "log": "cycles",
-    "seal": "use_plan",
-}
-
 SMALL = 1 << 30
 TEXTS = "_TEXTS"
 # A name that a module's table has not costs a search through most of it before the interpreter looks
@@ -83,11 +64,6 @@ def _number(node: ast.expr, known: Mapping[str, int]) -> int | None:
             if isinstance(node.op, ast.Sub):
                 return a - b
     return None
-
-
-def is_const_import(node: ast.stmt) -> bool:
-    """The compiler of a board needs no import to know `const`."""
-    return isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["const"]
 
 
 def _constant(node: ast.stmt, known: Mapping[str, int]) -> dict[str, int]:
@@ -213,17 +189,6 @@ def _error_texts(tree: ast.Module) -> Iterator[ast.Constant]:
                     yield inner
 
 
-def _without(text: str, names: list[str]) -> str:
-    """A module without these functions; no line moves."""
-    lines = text.split("\n")
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef) and node.name in names:
-            assert node.end_lineno is not None
-            for k in range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno + 1):
-                lines[k - 1] = ""
-    return "\n".join(lines)
-
-
 def _globals(part: Part) -> _Globals:
     visitor = _Globals()
     visitor.modules = set(part.modules)
@@ -237,15 +202,16 @@ class Linked:
     def __init__(
         self,
         sources: Mapping[str, str],
+        core: Collection[str],
         kept: Iterable[str] = (),
-        elsewhere: Mapping[str, str] = ELSEWHERE,
+        order: Iterable[str] = (),
     ) -> None:
-        """`kept`: names by which something outside knows what is in these modules. `elsewhere`: functions of
-        parts that are left out."""
+        """`core`: the modules to link. `kept`: names by which something outside knows what is in these
+        modules. `order`: the others, those first whose names matter most."""
         self.sources = sources
-        self.elsewhere = elsewhere
+        self.core = frozenset(core)
         self.parts: dict[str, Part] = {}
-        for name in PARTS:
+        for name in sorted(self.core):
             self._take(name)
         self.called = self._named()
         self.starts: list[tuple[int, str]] = []
@@ -257,20 +223,20 @@ class Linked:
         known = set(kept)
         for name in short.OPEN:
             known |= short.spoken(sources[name])
-        often = [n for n in OFTEN if n in self.long]
-        self.names = short.Names(self.long, [CORE, *often], known)
+        first = [name for name in order if name in self.long]
+        self.names = short.Names(self.long, [CORE, *first], known, self.parts)
 
     def files(self) -> dict[str, str]:
         """Path inside the package's folder -> source: the core, stubs for its parts, all other modules."""
-        out = {name: self.names.inside(text) for name, text in self.long.items()}
+        out = {name: self.names.inside(text, name) for name, text in self.long.items()}
         for part in self.parts.values():
-            out[part.name] = self.names.outside(self._stub(part))
+            out[part.name] = self.names.outside(self._stub(part), part.name)
         return out
 
     def satellite(self, text: str, name: str = "") -> str:
         """A module that is not of the package, or was not when it was linked, taking from the core what
         it took from its parts."""
-        return self.names.outside(self._around(text, name))
+        return self.names.outside(self._around(text, name), name)
 
     def origin(self, line: int) -> tuple[str, int]:
         """The module and line that a line of the core comes from."""
@@ -306,40 +272,50 @@ class Linked:
         part = self._read(name, text)
         edits = self._renamed(part)
         for node in ast.walk(part.tree):
-            target = self._target(part, node)
-            top = node in part.tree.body
-            if isinstance(node, ast.stmt) and is_const_import(node):
-                edits.append((_place(node), "pass"))
-            if target is None or not (top or target):
-                continue
-            assert isinstance(node, ast.ImportFrom)
-            dots = "." * node.level if name else PACKAGE
-            if target:  # from .part import a, b
-                wanted = []
-                for alias in node.names:
-                    if alias.name not in self.parts[target].constants:
-                        final, known = self._final(target, alias.name), alias.asname or alias.name
-                        wanted.append(final if final == known else "%s as %s" % (final, known))
-                    elif not top:
-                        raise Trouble("line %d: take %s at the top of the module" % (node.lineno, alias.name))
-                if not name:
-                    dots += "."
-                new = "from %s%s import %s" % (dots, CORE, ", ".join(wanted)) if wanted else "pass"
-            else:  # from . import part, other
-                others = [a.name for a in node.names if a.name not in self.parts]
-                if len(others) == len(node.names):
-                    continue
-                new = "from %s import %s" % (dots, ", ".join([*others, CORE]))
-            edits.append((_place(node), new))
+            if isinstance(node, ast.ImportFrom):
+                new = "pass" if is_const_import(node) else self._import(part, node)
+                if new is not None:
+                    edits.append((_place(node), new))
         return short.edited(text, edits)
+
+    def _import(self, part: Part, node: ast.ImportFrom) -> str | None:
+        """An import of a module outside the core, taking from the core what is there; None: as it was."""
+        package = graph.base(part.name, node)
+        if package is None:
+            return None
+        top = node in part.tree.body
+        wanted, others, modules = [], [], False
+        for alias in node.names:
+            known = alias.asname or alias.name
+            if joined(package, alias.name) in self.parts and top:
+                modules = True
+            elif package not in self.parts or joined(package, alias.name) in self.parts:
+                others.append(_alias(alias.name, known))
+            elif alias.name not in self.parts[package].constants:
+                wanted.append(_alias(self._final(package, alias.name), known))
+            elif not top:
+                raise Trouble("line %d: take %s at the top of the module" % (node.lineno, alias.name))
+        if len(others) == len(node.names):
+            return None
+        root = "." * part.level if part.name else PACKAGE
+        statements = []
+        if wanted:
+            inside = root + CORE if part.name else root + "." + CORE
+            statements.append("from %s import %s" % (inside, ", ".join(wanted)))
+        if modules:
+            statements.append("from %s import %s" % (root, CORE))
+        if others:
+            where = "." * node.level + (node.module or "")
+            statements.append("from %s import %s" % (where, ", ".join(others)))
+        return "; ".join(statements) or "pass"
 
     # ---- reading
 
     def _take(self, name: str) -> None:
         """Take in a part, behind all that it needs to begin."""
         if name not in self.parts:
-            part = self._read(name, _without(self.sources[name], self.elsewhere.get(name, "").split()))
-            for other in [*(key[0] for key in part.taken.values()), *part.modules]:
+            part = self._read(name, self.sources[name])
+            for other in [*(key[0] for key in part.taken.values()), *part.modules.values()]:
                 self._take(other)
             self.parts[name] = part
 
@@ -354,35 +330,30 @@ class Linked:
                     part.outside[alias.asname or alias.name] = "import " + alias.name
             elif is_const_import(node):
                 pass
-            elif isinstance(node, ast.ImportFrom) and self._target(part, node) is None:
-                for alias in node.names:
-                    part.outside[alias.asname or alias.name] = "from %s import %s" % (node.module, alias.name)
             elif isinstance(node, ast.ImportFrom):
-                target = self._target(part, node)
-                for alias in node.names:
-                    if target:
-                        part.taken[alias.asname or alias.name] = (target, alias.name)
-                    elif alias.name in PARTS:
-                        part.modules[alias.name] = alias.name
+                self._read_import(part, node)
             else:
                 part.constants.update(_constant(node, part.constants))
                 part.own |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _stores(n)}
-        if name not in PARTS:
+        if name not in self.core:
             part.constants = {}
         return part
 
-    def _target(self, part: Part, node: ast.AST) -> str | None:
-        """The part of the core that an import takes from; "" for the package itself; None for others."""
-        if not isinstance(node, ast.ImportFrom):
-            return None
-        module = node.module or ""
-        if node.level == 0:
-            root, _, module = module.partition(".")
-            if root != PACKAGE:
-                return None
-        elif node.level != part.level:
-            return None
-        return module if module in PARTS or not module else None
+    def _read_import(self, part: Part, node: ast.ImportFrom) -> None:
+        package = graph.base(part.name, node)
+        for alias in node.names:
+            known = alias.asname or alias.name
+            if package is None:
+                part.outside[known] = "from %s import %s" % (node.module, alias.name)
+            elif joined(package, alias.name) in self.core:
+                part.modules[known] = joined(package, alias.name)
+            elif package in self.core:
+                part.taken[known] = (package, alias.name)
+            elif part.name in self.core:
+                raise Trouble(
+                    "%s.py, line %d: the core imports %s, which is loaded on demand; import it inside the "
+                    "function that needs it" % (part.name, node.lineno, joined(package, alias.name))
+                )
 
     # ---- names
 
@@ -406,7 +377,7 @@ class Linked:
         out: dict[Key, str] = {}
         for name, keys in wanted.items():
             for key in keys:
-                own = key[0] or key[1].split()[1]
+                own = (key[0] or key[1].split()[1]).replace("/", "_")
                 alone = len(keys) == 1 and key not in hidden
                 out[key] = name if alone else "%s_%s" % (own, name.lstrip("_"))
         if len(set(out.values())) != len(out):
@@ -435,6 +406,9 @@ class Linked:
                 owner, name = part.modules[node.value.id], node.attr
                 before = "" if inside else CORE + "."
             else:
+                if node.id in part.modules:
+                    text = "%s.py, line %d: write %s.NAME; linked, it is no module of its own"
+                    raise Trouble(text % (part.name, node.lineno, node.id))
                 key = part.taken.get(node.id, (part.name, node.id))
                 owner, name, before = key[0], key[1], ""
                 if owner not in self.parts or (owner == part.name and node.id not in part.own):
@@ -447,7 +421,7 @@ class Linked:
                 edits.append((_place(node), str(constants[name])))
             elif inside or before:
                 final = before + self._final(owner, name)
-                if final != ast.get_source_segment(part.text, node):
+                if final != ast.unparse(node):
                     edits.append((_place(node), final))
         return edits
 
@@ -473,6 +447,7 @@ class Linked:
                     texts += text.value
                 at = texts.index(text.value)
                 edits.append((_place(text), "%s[%d:%d]" % (TEXTS, at, at + len(text.value))))
+            edits += self._inner_imports(part)
             gone = []
             for node in part.tree.body:
                 taken = isinstance(node, (ast.Import, ast.ImportFrom))
@@ -485,12 +460,25 @@ class Linked:
         lines.append("%s = %r" % (TEXTS, texts))
         return "\n".join(lines) + "\n"
 
+    def _inner_imports(self, part: Part) -> Iterator[tuple[short.Place, str]]:
+        """Imports inside functions of a part from a folder: the core lies at the root of the package."""
+        for node in ast.walk(part.tree):
+            if isinstance(node, ast.ImportFrom) and node not in part.tree.body and part.level > 1:
+                package = graph.base(part.name, node)
+                if package is not None:
+                    names = ", ".join(_alias(a.name, a.asname or a.name) for a in node.names)
+                    yield _place(node), "from .%s import %s" % (package.replace("/", "."), names)
+
     def _stub(self, part: Part) -> str:
         names = [n for n in sorted(part.own) if n not in part.constants]
         wanted = [self._final(part.name, n) for n in names]
-        both = [f if f == n else "%s as %s" % (f, n) for f, n in zip(wanted, names, strict=True)]
-        text = "from .%s import %s\n" % (CORE, ", ".join(both)) if both else ""
+        both = [_alias(f, n) for f, n in zip(wanted, names, strict=True)]
+        text = "from %s%s import %s\n" % ("." * part.level, CORE, ", ".join(both)) if both else ""
         return text + "".join("%s = %d\n" % item for item in part.constants.items())
+
+
+def _alias(name: str, known: str) -> str:
+    return name if name == known else "%s as %s" % (name, known)
 
 
 def _stores(node: ast.Name) -> bool:

@@ -1,10 +1,11 @@
 """Names that cost a board no RAM: what our code calls its own is called by words that MicroPython has in ROM.
 
 Each name that MicroPython does not know takes about nine bytes of a board's heap, and the table of
-names doubles when it is full; it never shrinks, so names of modules that went again stay as well. So
-in a board's image attributes and globals of the package get names from `rom_names.txt` that its
-sources do not use; an attribute and a global may share one, and so may the arguments of all
-functions. Nothing else changes, and no line moves.
+names doubles when it is full; it never shrinks, so names of modules that were unloaded stay as well. So
+in a board's image attributes and globals of the package get names that its sources do not use and that every
+kind of board has in ROM: those in all files of `rom_names/`, so virtual and real boards run the same code.
+An attribute and a global may share one, and so may the arguments of all functions. Nothing else changes, and
+no line moves.
 
 What keeps its name: what MicroPython knows anyway; what a text names (states and parameters of
 operators, generated code, getattr); exceptions; what an operator or a driver of somebody else may
@@ -16,13 +17,22 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from . import Trouble
+from .. import Trouble
+from .sources import PACKAGE, base, joined
 
-PACKAGE = "headwater"
-ROM = frozenset(Path(__file__).with_name("rom_names.txt").read_text().split())
+
+def rom_names(port: str) -> frozenset[str]:
+    """The names that a port of MicroPython has in ROM."""
+    path = Path(__file__).with_name("rom_names") / (port + ".txt")
+    return frozenset(line for line in path.read_text().splitlines() if line and not line.startswith("#"))
+
+
+PORTS = ("unix", "esp32")
+ROM = frozenset.intersection(*map(rom_names, PORTS))  # what may be given as a name
+KNOWN = frozenset.union(*map(rom_names, PORTS))  # what an interpreter may know: never given another name
 # Words of the language to the compiler, and attributes that an exception has.
 SPECIAL = frozenset(
     "super print const locals globals property setter getter deleter staticmethod classmethod micropython "
@@ -101,7 +111,8 @@ def _arguments(node: Scope) -> list[ast.arg]:
 class Roles(ast.NodeVisitor):
     """Where a module names attributes, globals and arguments."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, name: str, modules: Collection[str]) -> None:
+        """`name`: of the module, "" for one beside the package; `modules`: all of the package."""
         self.attributes: list[tuple[str, Place]] = []
         self.globals: list[tuple[str, Place]] = []
         self.of_modules: list[tuple[str, Place]] = []  # globals, by a module of the package
@@ -115,10 +126,9 @@ class Roles(ast.NodeVisitor):
         self.given: list[set[str]] = []  # arguments of each function around
         self.modules: set[str] = set()  # names by which modules of the package are known
         for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and ours(node) and not (node.module or "").strip("."):
-                self.modules |= {a.asname or a.name for a in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module == PACKAGE:
-                self.modules |= {a.asname or a.name for a in node.names}
+            package = base(name, node) if isinstance(node, ast.ImportFrom) else None
+            if isinstance(node, ast.ImportFrom) and package is not None:
+                self.modules |= {a.asname or a.name for a in node.names if joined(package, a.name) in modules}
         self.visit(tree)
 
     def _name(self, name: str, place: Place) -> None:
@@ -163,8 +173,8 @@ class Roles(ast.NodeVisitor):
         self._scope(node, set(), [node.body])
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for base in node.bases:
-            self.visit(base)
+        for ancestor in node.bases:
+            self.visit(ancestor)
         at = node.col_offset + 6
         self._name(node.name, (node.lineno, at, node.lineno, at + len(node.name)))
         self.scopes.append(("class", set(_bound(node))))
@@ -223,13 +233,17 @@ def ours(node: ast.ImportFrom) -> bool:
 
 class Names:
     """Short names for the modules of a package: path -> source; `first` are those that matter most;
-    `kept` are names that are known elsewhere."""
+    `kept` are names that are known elsewhere; `stubs` are modules that only give old names."""
 
-    def __init__(self, texts: Mapping[str, str], first: Iterable[str], kept: set[str]) -> None:
+    def __init__(
+        self, texts: Mapping[str, str], first: Iterable[str], kept: set[str], stubs: Iterable[str] = ()
+    ) -> None:
+        self.paths = {*texts, *stubs}
+        self.paths |= {path.removesuffix("/__init__") for path in self.paths}
         self.modules = {part for name in texts for part in name.split("/")}
         order = [*first, *sorted(set(texts) - set(first))]
-        roles = {name: Roles(ast.parse(texts[name])) for name in order}
-        kept = kept | ROM | self.modules
+        roles = {name: Roles(ast.parse(texts[name]), name, self.paths) for name in order}
+        kept = kept | KNOWN | self.modules
         used: set[str] = set(SPECIAL)
         keywords: set[str] = set()
         for name in order:
@@ -242,7 +256,7 @@ class Names:
         self.by_place: dict[str, set[str]] = {}
         for name in order:
             for function, arguments in _signatures(ast.parse(texts[name])):
-                self.by_place.setdefault(function, set()).update(arguments - keywords - ROM)
+                self.by_place.setdefault(function, set()).update(arguments - keywords - KNOWN)
         plain = (n for n in ROM - used if not keyword.iskeyword(n) and not n.startswith("__"))
         no_type = (n for n in plain if not n.endswith(("Error", "Type", "Exit", "Exception", "Interrupt")))
         # Those first that hardly anybody calls something of his own.
@@ -262,40 +276,43 @@ class Names:
         self.kept = kept
         self.for_arguments = [n for n in reversed(pool) if n not in self.globals.values()]
 
-    def inside(self, text: str) -> str:
-        """A module of the package."""
-        roles = Roles(ast.parse(text))
+    def inside(self, text: str, name: str) -> str:
+        """Module `name` of the package."""
+        roles = Roles(ast.parse(text), name, self.paths)
         edits = [(place, self.attributes[n]) for n, place in roles.attributes if n in self.attributes]
         for n, place in roles.globals + roles.of_modules:
             if n in self.globals:
                 edits.append((place, self.globals[n]))
         called: dict[tuple[int, str], str] = {}
         count: dict[int, int] = {}
-        for function, name, place in roles.arguments:
-            if name in self.keywords or name in ROM:
+        for function, n, place in roles.arguments:
+            if n in self.keywords or n in KNOWN:
                 continue
-            if (function, name) not in called:
+            if (function, n) not in called:
                 k = count.get(function, 0)
                 if k == len(self.for_arguments):
                     continue
                 count[function] = k + 1
-                called[function, name] = self.for_arguments[k]
-            edits.append((place, called[function, name]))
+                called[function, n] = self.for_arguments[k]
+            edits.append((place, called[function, n]))
         for node, top in roles.imports:
             if node.module:
-                edits += [(_place(a), self._alias(a, top)) for a in node.names]
+                own = [a for a in node.names if (a.asname or a.name) not in roles.modules]
+                edits += [(_place(a), self._alias(a, top)) for a in own]
         return edited(text, edits)
 
-    def outside(self, text: str) -> str:
-        """A module that uses the package: its own globals and arguments keep their names."""
+    def outside(self, text: str, name: str = "") -> str:
+        """A module that uses the package: its own globals and arguments keep their names. `name`: its path
+        inside the package, if it has one."""
         tree = ast.parse(text)
-        roles = Roles(tree)
+        roles = Roles(tree, name, self.paths)
         self._refuse_lost_names(tree)
         edits = [(place, self.attributes[n]) for n, place in roles.attributes if n in self.attributes]
         edits += [(place, self.globals[n]) for n, place in roles.of_modules if n in self.globals]
         for node, _ in roles.imports:
             if node.module and node.module != PACKAGE:
-                edits += [(_place(a), self._alias(a, False)) for a in node.names]
+                own = [a for a in node.names if (a.asname or a.name) not in roles.modules]
+                edits += [(_place(a), self._alias(a, False)) for a in own]
         return edited(text, edits)
 
     def _refuse_lost_names(self, tree: ast.Module) -> None:

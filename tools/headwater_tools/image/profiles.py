@@ -1,0 +1,84 @@
+"""Kinds of boards that images are built for: `firmware/profiles/NAME/` has a profile and a partition table.
+
+`profile.toml` names every fact about a kind of board that the builder and its reports use.
+"""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from .. import Trouble, house
+
+FOLDER = house.ROOT / "firmware" / "profiles"
+BLOCK = 4096  # bytes that flash erases at once, and a block of littlefs
+ARCHITECTURES = ("x86", "xtensawin", "rv32imc")  # what mpy-cross calls them
+
+
+@dataclass(frozen=True)
+class Profile:
+    name: str
+    chip: str
+    arch: str  # -march of mpy-cross; it matters to machine code, of which an image has none
+    float_bits: int  # of the floats of its MicroPython
+    flash_kib: int
+    heap_kib: int  # what the garbage collector starts with
+    heap_grows: bool  # whether it takes more memory when that is full
+    firmware: tuple[str, ...]  # files of firmware/ that lie beside the package as .mpy
+    start: tuple[str, ...]  # files of firmware/ that MicroPython starts, in the root of its file system
+    partitions: dict[str, int]  # label -> bytes
+
+
+def names() -> list[str]:
+    return sorted(path.parent.name for path in FOLDER.glob("*/profile.toml"))
+
+
+def profile(name: str) -> Profile:
+    folder = FOLDER / name
+    if name not in names():
+        raise Trouble("no board '%s': firmware/profiles has %s" % (name, ", ".join(names())))
+    with open(folder / "profile.toml", "rb") as file:
+        given = tomllib.load(file)
+    try:
+        flash_kib = given.pop("flash_kib")
+        found = Profile(
+            name=name,
+            chip=given.pop("chip"),
+            arch=given.pop("arch"),
+            float_bits=given.pop("float_bits"),
+            flash_kib=flash_kib,
+            heap_kib=given.pop("heap_kib"),
+            heap_grows=given.pop("heap_grows"),
+            firmware=tuple(given.pop("firmware")),
+            start=tuple(given.pop("start")),
+            partitions=_partitions(folder / "partitions.csv", flash_kib * 1024),
+        )
+    except KeyError as missing:
+        raise Trouble("%s/profile.toml has no %s" % (folder, missing))
+    if given:
+        raise Trouble("%s/profile.toml: unknown key '%s'" % (folder, min(given)))
+    if found.arch not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise Trouble("%s/profile.toml: arch '%s', use one of %s" % (folder, found.arch, known))
+    return found
+
+
+def _partitions(path: Path, flash: int) -> dict[str, int]:
+    """The partitions of a table in the form of ESP-IDF, by label: whole blocks, in order, in a flash of so
+    many bytes."""
+    end = 0
+    found = {}
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    for row in csv.reader(lines):
+        label, _, _, offset, size = (cell.strip() for cell in row[:5])
+        at, length = int(offset, 0), int(size, 0)
+        if at < end or at % BLOCK or length % BLOCK or at + length > flash:
+            raise Trouble(
+                "%s: partition %s overlaps another, is not whole blocks of 4096, or ends behind the flash"
+                % (path, label)
+            )
+        found[label] = length
+        end = at + length
+    return found
