@@ -76,7 +76,7 @@ class Browser:
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """One command of the protocol; its result."""
-        return self._wait(self._call(method, params))  # type: ignore[no-any-return]
+        return self._wait(self._call(method, params))
 
     async def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         assert self._socket is not None

@@ -22,8 +22,9 @@ from headwater_gateway.command import register as provision
 from headwater_gateway.config import read
 from headwater_gateway.names import split
 from headwater_tools import house
+from headwater_tools.demo.parts import free_port
 from headwater_tools.virtual_board import VirtualBoard
-from site_gateway import free_port, until
+from site_gateway import until
 
 SETTINGS = """
 [gateway]

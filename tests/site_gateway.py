@@ -212,6 +212,7 @@ class Gateway:
 
     def __init__(self, broker: Broker, boards: Sequence[str]) -> None:
         import paho.mqtt.client as mqtt
+        from paho.mqtt.enums import CallbackAPIVersion
 
         self.numbers = {name: i + 1 for i, name in enumerate(boards)}
         self.outbox = Outbox()
@@ -229,11 +230,11 @@ class Gateway:
         self.wanted: dict[str, tuple[bytes, int | None]] = {}  # deployment, step of its SWITCH
         self.lock = threading.RLock()
         self.writer = wire.Writer(MTU)
-        self.client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id="gateway")
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="gateway")
         certs = broker.authority.folder
         broker.authority.make("gateway")
-        files = [str(certs / name) for name in ("ca.pem", "gateway.pem", "gateway.key.pem")]
-        self.client.tls_set(*files)
+        ca, certificate, key = (str(certs / name) for name in ("ca.pem", "gateway.pem", "gateway.key.pem"))
+        self.client.tls_set(ca, certificate, key)
         self.client.tls_insecure_set(True)  # the broker is reached by its address
         self.client.reconnect_delay_set(1, 1)
         self.client.on_connect = lambda client, *_: client.subscribe([("hw/g/+", 0), ("hw/s/+", 0)])

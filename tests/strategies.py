@@ -1,5 +1,7 @@
 """Hypothesis strategies: what property tests draw from, in one place."""
 
+from collections.abc import Sequence
+
 from headwater.alphabet import TYPES, Alphabet
 from headwater.process import Process
 from headwater_tools.graphs import random_process
@@ -9,12 +11,12 @@ SEEDS = st.integers(0, 1_000_000)
 TYPE_NAMES = tuple(sorted(TYPES))
 
 
-def names():
+def names() -> st.SearchStrategy[str]:
     """Names of fields, vertices, hosts, parameters."""
     return st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,31}", fullmatch=True)
 
 
-def alphabets(types=TYPE_NAMES, fields_max=4):
+def alphabets(types: Sequence[str] = TYPE_NAMES, fields_max: int = 4) -> st.SearchStrategy[Alphabet]:
     """Alphabets of one to `fields_max` fields."""
     fields = st.lists(st.tuples(names(), st.sampled_from(types)), min_size=1, max_size=fields_max)
     unique = fields.filter(lambda rows: len({name for name, _ in rows}) == len(rows))
@@ -31,7 +33,7 @@ def mutations(data: bytes) -> st.SearchStrategy[bytes]:
     positions = st.integers(0, max(0, len(data) - 1))
     change = st.tuples(positions, st.binary(min_size=1, max_size=4), st.sampled_from(("set", "put", "cut")))
 
-    def apply(changes):
+    def apply(changes: Sequence[tuple[int, bytes, str]]) -> bytes:
         out = bytearray(data)
         for at, piece, how in changes:
             at = min(at, len(out))

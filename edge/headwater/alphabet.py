@@ -5,8 +5,15 @@
 
 from array import array
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .interfaces import Columns
+
 # type -> (array and struct code, width in bytes, smallest, largest); floats have no limits.
-TYPES = {
+TYPES: "dict[str, tuple[str, int, Any, Any]]" = {
     "i8": ("b", 1, -(1 << 7), (1 << 7) - 1),
     "u8": ("B", 1, 0, (1 << 8) - 1),
     "i16": ("h", 2, -(1 << 15), (1 << 15) - 1),
@@ -28,7 +35,7 @@ class AlphabetError(ValueError):
 
 
 # True for what may name a field, a port, a vertex or a parameter.
-def is_name(s):
+def is_name(s: str) -> bool:
     if not s or len(s) > 32 or s[0] not in _NAME_FIRST:
         return False
     for c in s:
@@ -38,7 +45,7 @@ def is_name(s):
 
 
 class Alphabet:
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         names = []
         types = []
         for part in text.split():
@@ -64,15 +71,15 @@ class Alphabet:
         self.text = " ".join([n + ":" + t for n, t in zip(names, types)])
 
     # Preallocated columns for `size` elements, one array per field.
-    def arrays(self, size):
+    def arrays(self, size: int) -> "Columns":
         return tuple([array(TYPES[t][0], bytes(TYPES[t][1] * size)) for t in self.types])
 
     # True where some field is a float: such streams are not exact across float widths.
-    def floats(self):
+    def floats(self) -> bool:
         return "f" in self.codes or "d" in self.codes
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, Alphabet) and self.text == other.text
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "Alphabet('%s')" % self.text

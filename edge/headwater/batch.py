@@ -9,6 +9,12 @@
 
 from array import array
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .alphabet import Alphabet
+    from .interfaces import Row
+
 SPAN_US = (1 << 30) - 1  # offsets inside a batch stay below this: small integers on a board
 
 # Reasons of a hole (texts in reasons.py).
@@ -18,7 +24,10 @@ SENSOR = 3  # the sensor gave nothing, or nonsense
 
 
 class Batch:
-    def __init__(self, alphabet, size):
+    at: "array[int]"
+    at_mem: memoryview
+
+    def __init__(self, alphabet: "Alphabet", size: int) -> None:
         self.alphabet = alphabet
         self.size = size
         self.cols = alphabet.arrays(size)
@@ -32,7 +41,7 @@ class Batch:
         self.unsync = 0  # 1: stamped before the host's first clock exchange
 
     # `at`, and `at_mem` over it, are made when first asked for: what is regular never has them.
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> "array[int] | memoryview":
         if name != "at" and name != "at_mem":
             raise AttributeError(name)
         self.at = array("i", bytes(4 * self.size))
@@ -40,9 +49,9 @@ class Batch:
         return self.at if name == "at" else self.at_mem
 
     # Generation time of entry i.
-    def ts_of(self, i):
+    def ts_of(self, i: int) -> int:
         return self.ts + (i * self.dt if self.dt >= 0 else self.at[i])
 
     # Payload of entry i; for tests and tools, never on the path of an element.
-    def row(self, i):
+    def row(self, i: int) -> "Row":
         return tuple([c[i] for c in self.cols])

@@ -10,7 +10,13 @@ import struct
 
 from .alphabet import TYPES
 from .batch import SPAN_US
+from .compat import TYPE_CHECKING
 from .machine import machine
+
+if TYPE_CHECKING:
+    from .alphabet import Alphabet
+    from .batch import Batch
+    from .interfaces import Column, Readable, Writable
 
 _HOLE = 1
 _IRREGULAR = 2
@@ -30,7 +36,7 @@ class BlockError(ValueError):
 
 
 # Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position behind it.
-def put_varint(buf, pos, v):
+def put_varint(buf: "Writable", pos: int, v: int) -> int:
     while v > 0x1FFFFFFF:  # four bytes of a long integer at once
         low = v & 0xFFFFFFF
         v >>= 28
@@ -47,7 +53,7 @@ def put_varint(buf, pos, v):
 
 
 # -> (value, position behind it). Raises BlockError unless it is the shortest form of 64 bits.
-def get_varint(data, pos, end):
+def get_varint(data: "Readable", pos: int, end: int) -> tuple[int, int]:
     v = 0
     shift = 0
     while pos < end:
@@ -67,19 +73,19 @@ def get_varint(data, pos, end):
 
 
 # Most bytes of a block of n entries; `irregular` adds room for offsets.
-def longest(alphabet, n, irregular=True):
+def longest(alphabet: "Alphabet", n: int, irregular: bool = True) -> int:
     room = _HEAD + 11 * len(alphabet.codes) + alphabet.width * n
     return room + 4 * n + 11 if irregular else room
 
 
 # Most bytes that encode() touches for n entries.
-def bound(alphabet, n, irregular=True):
+def bound(alphabet: "Alphabet", n: int, irregular: bool = True) -> int:
     return longest(alphabet, n, irregular) + _OVERSHOOT
 
 
 # Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position behind them, or -1 where
 # buf has no room (what lies behind pos is then undefined).
-def encode(batch, i0, n, buf, pos):
+def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
     try:
         flags = (_HOLE if batch.hole else 0) | (_UNSYNC if batch.unsync else 0)
         dt = batch.dt
@@ -197,7 +203,7 @@ _packer = machine(
 
 # All values of a column but the first (floats: all), as differences or plain. bits: width of the
 # integers, 0 for floats.
-def _put_column(x, i0, n, code, bits, buf, pos):
+def _put_column(x: "Column", i0: int, n: int, code: str, bits: int, buf: bytearray, pos: int) -> int:
     end = i0 + n
     i = i0 + 1
     start = pos
@@ -296,7 +302,7 @@ def _put_column(x, i0, n, code, bits, buf, pos):
 
 
 # -> (stream time of the first entry, entries) of the block at pos, without decoding it.
-def peek(data, pos=0):
+def peek(data: "Readable", pos: int = 0) -> tuple[int, int]:
     end = len(data)
     n, pos = get_varint(data, pos, end)
     xi, pos = get_varint(data, pos, end)
@@ -308,7 +314,7 @@ def peek(data, pos=0):
 
 # Fill the batch from the block at data[pos:end]. Returns the position behind the block; raises
 # BlockError, and leaves the batch empty, where the bytes are no block that fits the batch.
-def decode(data, pos, end, batch):
+def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
     batch.n = 0
     if end > len(data):
         raise BlockError("cut short")
@@ -380,7 +386,17 @@ def decode(data, pos, end, batch):
 
 
 # The other direction of _put_column. low, high: limits of the values, low None for floats.
-def _get_column(data, pos, end, x, n, code, width, low, high):
+def _get_column(
+    data: "Readable",
+    pos: int,
+    end: int,
+    x: "Column",
+    n: int,
+    code: str,
+    width: int,
+    low: int | None,
+    high: int | None,
+) -> int:
     if pos >= end:
         raise BlockError("cut short")
     k = data[pos]

@@ -8,16 +8,21 @@ report holds the plan.
 """
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from . import plan as plans
 from . import planread, reserve, sensible
 from . import process as builder
 from .alphabet import TYPES, Alphabet, AlphabetError, is_name
+from .interfaces import Params
 from .log import table_max
 from .operator import Operator, OperatorError, fields
 from .operators.arguments import arguments, other_units
 from .process import GATEWAY, Host, near
 from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Sizing, Vertex, is_number, kb
+
+At = Vertex | builder.Wire | Host | builder.Process  # what is wrong, or what a warning is about
 
 ERROR, WARNING = "error", "warning"
 
@@ -30,14 +35,14 @@ LEVEL_HOLDERS = (0, 1, 2)
 class Problem:
     """One thing that is wrong: where (file, line, and in words), what, and what to do."""
 
-    def __init__(self, severity, place, where, what, cure):
+    def __init__(self, severity: str, place: builder.Place, where: str, what: str, cure: str) -> None:
         self.severity = severity
         self.file, self.line = place
         self.where = where
         self.what = what
         self.cure = cure
 
-    def __str__(self):
+    def __str__(self) -> str:
         warning = "warning: " if self.severity == WARNING else ""
         what = self.what if self.what.endswith("?") else self.what + "."
         return "%s:%d: %s%s: %s %s." % (self.file, self.line, warning, self.where, what, self.cure)
@@ -46,25 +51,27 @@ class Problem:
 class Report:
     """What the check found. `plan` (bytes) and `hash` are None where there is an error."""
 
-    def __init__(self, name, problems, plan, decoded):
+    def __init__(
+        self, name: str, problems: list[Problem], plan: bytes | None, decoded: plans.Plan | None
+    ) -> None:
         self.name = name
         self.problems = problems
         self.plan = plan
         self.decoded = decoded
         self.hash = decoded.process_hash.hex() if decoded else None
 
-    def errors(self):
+    def errors(self) -> list[Problem]:
         return [p for p in self.problems if p.severity == ERROR]
 
-    def warnings(self):
+    def warnings(self) -> list[Problem]:
         return [p for p in self.problems if p.severity == WARNING]
 
 
-def check(process):
+def check(process: builder.Process) -> Report:
     return _Check(process).run()
 
 
-def outputs(declared):
+def outputs(declared: builder.Declared) -> tuple[Alphabet, ...]:
     """The alphabets of a vertex's output ports, while the process is still being written."""
     work = _Check(declared.process)
     work.names()
@@ -84,7 +91,7 @@ class Needs:
     """The least that validation asks of a process: `cap` of each wire, `delay_ms` of each feedback
     wire, `flash_kb` of each host by name."""
 
-    def __init__(self, process):
+    def __init__(self, process: builder.Process) -> None:
         work = _Check(process)
         work.names()
         work.settings()
@@ -93,14 +100,14 @@ class Needs:
         work.types()
         work.placement()
         work.rates()
-        self.cap = {}
-        self.delay_ms = {}
+        self.cap: dict[builder.Wire, int] = {}
+        self.delay_ms: dict[builder.Wire, int] = {}
         for wire in process.wires:
             self.cap[wire] = work.need(wire)
             if wire.delay_ms is not None:
                 self.delay_ms[wire] = 2 * work.loop_ms(wire)
                 self.cap[wire] = work.feedback_need(wire) or self.cap[wire]
-        self.flash_kb = {}
+        self.flash_kb: dict[str, int] = {}
         written = work.written()
         for h, host in enumerate(work.hosts):
             if h and written:
@@ -109,11 +116,11 @@ class Needs:
 
 
 class _Check(Sizing):
-    def __init__(self, process):
+    def __init__(self, process: builder.Process) -> None:
         Sizing.__init__(self, process)
-        self.problems = []
+        self.problems: list[Problem] = []
 
-    def run(self):
+    def run(self) -> Report:
         self.names()
         self.settings()
         self.connections()
@@ -133,20 +140,20 @@ class _Check(Sizing):
             return self.number()
         return Report(self.process.name, self.sorted(), None, None)
 
-    def sorted(self):
+    def sorted(self) -> list[Problem]:
         return sorted(self.problems, key=lambda p: (p.file, p.line, p.severity != ERROR))
 
-    def wrong(self):
+    def wrong(self) -> list[Problem]:
         return [p for p in self.problems if p.severity == ERROR]
 
-    def error(self, at, what, cure, where=None):
+    def error(self, at: At, what: str, cure: str, where: str | None = None) -> None:
         """`at`: the vertex, wire, host or process that is wrong; `where` instead of its own words."""
         self.problems.append(Problem(ERROR, at.where, where or self.words(at), what, cure))
 
-    def warn(self, at, what, cure):
+    def warn(self, at: At, what: str, cure: str) -> None:
         self.problems.append(Problem(WARNING, at.where, self.words(at), what, cure))
 
-    def words(self, at):
+    def words(self, at: At) -> str:
         if isinstance(at, Vertex):
             return at.label
         if isinstance(at, builder.Wire):
@@ -155,7 +162,7 @@ class _Check(Sizing):
             return "host '%s'" % (at.name,)
         return "process"
 
-    def port(self, wire):
+    def port(self, wire: builder.Wire) -> str:
         """The words for an edge: where it ends, or for the lake what it is called there."""
         if wire.vertex is None:
             return "lake stream '%s'" % wire.lake
@@ -163,11 +170,11 @@ class _Check(Sizing):
 
     # -- names ---------------------------------------------------------------------------------
 
-    def names(self):
+    def names(self) -> None:
         p = self.process
         if not (isinstance(p.name, str) and is_name(p.name)):
             self.error(p, "%r is not a valid name" % (p.name,), NAME_CURE)
-        taken = {}
+        taken: dict[str, Vertex] = {}
         for v in self.vertices:
             name = v.declared.name
             if name is None:
@@ -193,7 +200,7 @@ class _Check(Sizing):
                 v.name = base if count == 1 else base + str(count)
                 taken[v.name] = v
                 v.label = "vertex '%s'" % v.name
-        lakes = {}
+        lakes: dict[str, builder.Wire] = {}
         for wire in p.wires:
             if wire.vertex is not None:
                 continue
@@ -210,7 +217,16 @@ class _Check(Sizing):
 
     # -- settings of the process ---------------------------------------------------------------
 
-    def number_in(self, at, what, value, low, high, kinds=(int,), where=None):
+    def number_in(
+        self,
+        at: At,
+        what: str,
+        value: Any,
+        low: float,
+        high: float,
+        kinds: tuple[Any, ...] = (int,),
+        where: str | None = None,
+    ) -> bool:
         if isinstance(value, bool) or not isinstance(value, kinds):
             self.error(at, "%s is %r, not a number" % (what, value), "Give %s" % _span(low, high), where)
         elif not low <= value <= high:
@@ -219,14 +235,14 @@ class _Check(Sizing):
             return True
         return False
 
-    def choice(self, at, what, value, choices):
+    def choice(self, at: At, what: str, value: object, choices: Sequence[str]) -> int | None:
         if value in choices:
             return choices.index(value)
         cure = "Use one of %s" % ", ".join(choices)
         self.error(at, "unknown %s %r%s" % (what, value, near(value, choices)), cure)
         return None
 
-    def settings(self):
+    def settings(self) -> None:
         p = self.process
         self.strategy = self.choice(p, "checkpoints", p.checkpoints, planread.STRATEGIES)
         self.level = self.choice(p, "level", p.level, planread.LEVELS)
@@ -252,7 +268,7 @@ class _Check(Sizing):
 
     # -- edges: every input port has one, every output port at least one --------------------------
 
-    def connections(self):
+    def connections(self) -> None:
         for wire in self.process.wires:
             v = self.producer(wire)
             if not _is_port(wire.stream.port):
@@ -285,7 +301,7 @@ class _Check(Sizing):
 
     # -- cycles --------------------------------------------------------------------------------
 
-    def order_vertices(self):
+    def order_vertices(self) -> None:
         """Producers first, feedback aside, else as declared."""
         wires = list(self.forward())
         left = list(self.vertices)
@@ -311,7 +327,7 @@ class _Check(Sizing):
                         "process",
                     )
 
-    def loop(self, left, wires):
+    def loop(self, left: list[Vertex], wires: Sequence[builder.Wire]) -> None:
         told = []
         for wire in wires:
             v = self.consumer(wire)
@@ -328,7 +344,7 @@ class _Check(Sizing):
 
     # -- operator types, parameters, alphabets -----------------------------------------------------
 
-    def types(self):
+    def types(self) -> None:
         for v in self.vertices:
             if v.source:
                 self.source(v)
@@ -343,7 +359,7 @@ class _Check(Sizing):
                 v.bound = self.bind(v)
         # A feedback port's alphabet is known only when the loop is: go round until nothing changes.
         # What is wrong is told in the last round.
-        known = {}
+        known: dict[int, tuple[Alphabet, ...]] = {}
         for _ in range(len(self.vertices) + 2):
             had = {key: [a.text for a in outs] for key, outs in known.items()}
             for v in self.order:
@@ -356,7 +372,7 @@ class _Check(Sizing):
             if not v.source and v.bound:
                 self.ports(v, known, True)
 
-    def source(self, v):
+    def source(self, v: Vertex) -> None:
         d = v.declared
         cure = 'Write the alphabet like "t:u32 mV:i16"'
         if not isinstance(d.alphabet, str):
@@ -372,8 +388,9 @@ class _Check(Sizing):
         if d.log_kb is not None:
             self.number_in(v, "log_kb", d.log_kb, 1, planread.LOG_BYTES_MAX // 1024)
 
-    def bind(self, v):
+    def bind(self, v: Vertex) -> bool:
         """Parameters by position and name, checked against PARAMS; True when they are right."""
+        assert v.cls is not None
         declared = fields(v.cls.PARAMS)
         names = [name for name, _, _, _ in declared]
         d = v.declared
@@ -401,7 +418,7 @@ class _Check(Sizing):
                 v.params[name] = value
         return len(self.problems) == errors
 
-    def value(self, v, name, kind, value):
+    def value(self, v: Vertex, name: str, kind: str, value: Any) -> tuple[bool, Any]:
         where = "%s, parameter '%s'" % (v.label, name)
         if kind == "text":
             if isinstance(value, str) and len(value) <= TEXT_MAX:
@@ -433,12 +450,13 @@ class _Check(Sizing):
             return True, value
         return False, None
 
-    def ports(self, v, known, tell):
+    def ports(self, v: Vertex, known: dict[int, tuple[Alphabet, ...]], tell: bool) -> None:
         """Alphabets of the ports of an operator, from those of its inputs. With `tell`, what does not
         fit is written down."""
         v.outs = None
         cls = v.cls
-        own = cls.ports.__func__ is not Operator.ports.__func__
+        assert cls is not None
+        own = cls.ports.__func__ is not Operator.ports.__func__  # type: ignore[attr-defined]
         count = len(cls.IN)
         if own and not count:
             count = max(list(v.inputs) + list(v.declared.disabled) + list(cls.FEEDBACK) + [-1]) + 1
@@ -450,7 +468,7 @@ class _Check(Sizing):
                     "%s has %d input port%s" % (v.declared.kind, count, "" if count == 1 else "s"),
                     "Connect to port %s" % _words([str(i) for i in range(count)]),
                 )
-        ins = []
+        ins: list[str | None] = []
         open_ = []  # ports whose alphabet is not known: loops that are not closed, or not yet followed
         for port in range(count):
             wire = v.inputs.get(port)
@@ -488,7 +506,7 @@ class _Check(Sizing):
             if gives is not None:
                 break
         v.outs = gives
-        if gives is None or not tell or open_ or len(self.problems) > errors:
+        if wants is None or not tell or open_ or len(self.problems) > errors:
             return
         if len(wants) != count:
             self.error(
@@ -510,8 +528,11 @@ class _Check(Sizing):
             v.ins = tuple([None if text is None else Alphabet(text) for text in ins])
             self.instance(v)
 
-    def call_ports(self, v, ins, params, tell):
+    def call_ports(
+        self, v: Vertex, ins: Sequence[str | None], params: Params, tell: bool
+    ) -> tuple[tuple[Alphabet, ...], tuple[Alphabet, ...]] | tuple[None, None]:
         """(input alphabets, output alphabets) as the type says, or (None, None)."""
+        assert v.cls is not None
         try:
             wants, gives = v.cls.ports(tuple(ins), params)
             return _alphabets(wants), _alphabets(gives)
@@ -525,9 +546,10 @@ class _Check(Sizing):
             self.error(v, what, cure)
         return None, None
 
-    def instance(self, v):
+    def instance(self, v: Vertex) -> None:
         """Make one, as a host would: it may refuse its parameters, and it knows the size of its state."""
         size = self.process.batch if self.sized else 1
+        assert v.cls is not None and v.outs is not None
         try:
             made = v.cls(v.params, v.ins, v.outs, size)
             v.state_bytes = made.state_size()
@@ -539,7 +561,7 @@ class _Check(Sizing):
             return
         v.floats = v.cls.FLOATS or any([a.floats() for a in v.outs + tuple([a for a in v.ins if a])])
 
-    def unused_outputs(self):
+    def unused_outputs(self) -> None:
         for v in self.vertices:
             if v.outs is None:
                 continue
@@ -589,7 +611,7 @@ class _Check(Sizing):
 
     # -- what an edge says of itself -----------------------------------------------------------------
 
-    def edges(self):
+    def edges(self) -> None:
         for wire in self.process.wires:
             v = self.producer(wire)
             policy = self.choice(wire, "policy on_full", wire.policy or "block", planread.POLICIES)
@@ -626,9 +648,9 @@ class _Check(Sizing):
 
     # -- hosts and placement -------------------------------------------------------------------------
 
-    def placement(self):
+    def placement(self) -> None:
         p = self.process
-        declared = {}
+        declared: dict[str, Host] = {}
         for host in p.hosts:
             if not (isinstance(host.name, str) and is_name(host.name)):
                 self.error(host, "%r is not a valid name" % (host.name,), NAME_CURE)
@@ -650,13 +672,11 @@ class _Check(Sizing):
         gateway = declared.pop(GATEWAY, None)
         if gateway is None:
             gateway = Host(GATEWAY, 1 << 24, GATEWAY_HEAP_KB, 64, p.where)
-            gateway.sound = True
         self.hosts = [gateway] + list(declared.values())
         if not declared:
             for name in p.mentioned:
                 if name != GATEWAY and isinstance(name, str) and is_name(name):
                     host = Host(name, builder.FLASH_KB, builder.HEAP_KB, 32, p.where)
-                    host.sound = True
                     self.hosts.append(host)
         if len(self.hosts) > planread.HOSTS_MAX:
             self.error(
@@ -667,7 +687,7 @@ class _Check(Sizing):
         for v in self.order:
             self.place(v)
 
-    def find_host(self, v, name):
+    def find_host(self, v: Vertex, name: str) -> int | None:
         names = [host.name for host in self.hosts]
         if name in names:
             return names.index(name)
@@ -675,7 +695,7 @@ class _Check(Sizing):
         self.error(v, "unknown host %r%s" % (name, near(name, names)), cure)
         return None
 
-    def place(self, v):
+    def place(self, v: Vertex) -> None:
         d = v.declared
         if d.host is not None:
             v.host = self.find_host(v, d.host)
@@ -735,12 +755,12 @@ class _Check(Sizing):
                 % (" with floats=%d" % self.hosts[v.host].floats if v.floats else ""),
             )
 
-    def known(self, name):
+    def known(self, name: str) -> str | None:
         return name if name in [host.name for host in self.hosts] else None
 
     # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
 
-    def buffers(self):
+    def buffers(self) -> None:
         for wire in self.process.wires:
             if wire.cap is not None and not self.number_in(wire, "cap", wire.cap, 1, planread.CAP_MAX):
                 continue
@@ -770,7 +790,7 @@ class _Check(Sizing):
                 )
 
     # -- feedback: silent, and late enough -------------------------------------------------------------
-    def feedback(self):
+    def feedback(self) -> None:
         for wire in self.inner():
             if wire.delay_ms is None:
                 continue
@@ -815,7 +835,7 @@ class _Check(Sizing):
 
     # -- the delay that an author asks for -------------------------------------------------------------
 
-    def lake_delays(self):
+    def lake_delays(self) -> None:
         """Well-formedness, rule 5: no delay bound below what the way takes when all is well."""
         if not self.sized:
             return
@@ -834,7 +854,7 @@ class _Check(Sizing):
 
     # -- floats ------------------------------------------------------------------------------------
 
-    def floats(self):
+    def floats(self) -> None:
         if self.process.allow_drift:
             return
         for v in self.vertices:
@@ -848,16 +868,17 @@ class _Check(Sizing):
                 )
 
     # -- what a host has, and what it needs ------------------------------------------------------------
-    def resources(self):
+    def resources(self) -> None:
         if not self.sized:
             return
         # What a log must hold is reckoned for a plan: one with other mistakes in it may have any numbers.
         written = None if self.wrong() else self.written()
-        for v in written.vertices if written else ():
-            size = reserve.checkpoint_bytes(written, v) if v.kind else 0
-            if (len(v.hosts) > 1 or self.level) and size > CHECKPOINT_MAX_BYTES:
+        for vertex in written.vertices if written else ():
+            assert written is not None
+            size = reserve.checkpoint_bytes(written, vertex) if vertex.kind else 0
+            if (len(vertex.hosts) > 1 or self.level) and size > CHECKPOINT_MAX_BYTES:
                 self.error(
-                    self.order[v.index],
+                    self.order[vertex.index],
                     "a checkpoint with its transfer state takes up to %d KB; a host takes in at most %d KB"
                     % (kb(size), CHECKPOINT_MAX_BYTES // 1024),
                     "Lower every= or the caps of its outputs, or give it a smaller state",
@@ -895,7 +916,7 @@ class _Check(Sizing):
                     % (RUNTIME_KB + kb(heap + spare)),
                 )
 
-    def flash(self, written, h, host):
+    def flash(self, written: plans.Plan, h: int, host: Host) -> None:
         """Whether the log of a host can hold what it must: see reserve.py."""
         held = [v.name for v in written.vertices if v.kind and h in written.keepers(v.index)]
         streams, table = reserve.table(written, h)
@@ -921,7 +942,7 @@ class _Check(Sizing):
 
     # -- what the author should know -------------------------------------------------------------------
 
-    def advice(self):
+    def advice(self) -> None:
         p = self.process
         if self.strategy == plans.UNSAFE:
             self.warn(
@@ -941,22 +962,23 @@ class _Check(Sizing):
         if not self.wrong():
             self.sense()
 
-    def sense(self):
+    def sense(self) -> None:
         """Values that are legal and make no sense for the streams that come."""
         for v in self.vertices:
             if v.source:
                 continue
             feeders = [self.producer(v.inputs[p]) for p in v.inputs if v.inputs[p].delay_ms is None]
-            most = [u.most_hz for u in feeders]
-            most_hz = None if None in most or not most else sum(most)
+            most = [u.most_hz for u in feeders if u.most_hz is not None]
+            most_hz = sum(most) if most and len(most) == len(feeders) else None
             for what in sensible.problems(v.declared.kind, v.ins, self.filled(v), most_hz):
                 self.warn(v, what, "Give it another value")
 
     # -- the plan ------------------------------------------------------------------------------------
 
-    def number(self):
+    def number(self) -> Report:
         p = self.process
         written = self.written()
+        assert written is not None
         data = builder.dumps(written)
         try:
             decoded = plans.loads(data)
@@ -971,34 +993,34 @@ NAME_CURE = "Use a letter, then letters, digits and _, at most 32 in all"
 LAKE_NAME_CURE = "Use names with / between them, like cardio/ecg, at most 64 letters"
 
 
-def _is_port(value):
+def _is_port(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _span(low, high):
+def _span(low: float, high: float) -> str:
     if low == -math.inf:
         return "a number"
     return "%s to %s" % (low, high)
 
 
-def _words(names):
+def _words(names: Sequence[str]) -> str:
     return ", ".join(names) if names else "none"
 
 
-def _with_units(name):
+def _with_units(name: str) -> str:
     units = other_units(name)
     return "%s (or %s)" % (name, ", ".join(units)) if units else name
 
 
-def _cycle(vertices):
+def _cycle(vertices: Sequence[Vertex]) -> str:
     return " -> ".join([v.name for v in vertices] + [vertices[0].name])
 
 
-def _alphabets(texts):
+def _alphabets(texts: Iterable[str]) -> tuple[Alphabet, ...]:
     return tuple([Alphabet(text) for text in texts])
 
 
-def _changed_bytes(cls):
+def _changed_bytes(cls: type[Operator]) -> int:
     """Bytes of all parameters of a type as a checkpoint holds them, at most."""
     size = 3
     for name, kind, _, _ in fields(cls.PARAMS):

@@ -19,6 +19,11 @@
 #     the host is unsynchronised. So a hundred brownouts in a row move ts by one step, not a hundred.
 # It reads no clock: monotone times and answers come in, ts go out.
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 STEP_US = 10000000  # the floor is logged this much ahead; one record in three quarters of it
 _PPB = 1000000000
 _SPAN_MIN_US = 10000000  # exchanges closer together say nothing about drift
@@ -32,7 +37,7 @@ UNKNOWN_US = _TS_MAX  # an error without a bound: of a host that does not know t
 # It must be read more often than half its period. Where it was not, `late` counts up and the
 # time that has passed is not known: call Clock.lost.
 class Ticks:
-    def __init__(self, raw, unit_us=1, bits=30):
+    def __init__(self, raw: int, unit_us: int = 1, bits: int = 30) -> None:
         self.mask = (1 << bits) - 1
         self.unit_us = unit_us
         self.raw = raw & self.mask
@@ -40,7 +45,7 @@ class Ticks:
         self.late = 0
 
     # The microseconds since the first reading.
-    def read(self, raw):
+    def read(self, raw: int) -> int:
         gone = (raw - self.raw) & self.mask
         if gone > self.mask >> 1:
             self.late += 1
@@ -52,7 +57,7 @@ class Ticks:
 class Clock:
     # drift_ppm_max  how wrong the ticks may be; a crystal with its temperature: 100
     # slew_ppm       how fast a deviation is worked off
-    def __init__(self, drift_ppm_max=100, slew_ppm=500, step_us=STEP_US):
+    def __init__(self, drift_ppm_max: int = 100, slew_ppm: int = 500, step_us: int = STEP_US) -> None:
         self.drift_ppb_max = drift_ppm_max * 1000
         self.slew_ppm = slew_ppm
         self.step_us = step_us
@@ -61,7 +66,7 @@ class Clock:
         self.start(0, 0)
 
     # A life begins, above the floor that the flash remembers.
-    def start(self, mono_us, floor_us):
+    def start(self, mono_us: int, floor_us: int) -> None:
         self.mono0 = mono_us  # where the present line begins
         self.true0 = floor_us + 1  # what the true time is believed to be there,
         self.error0 = 0  # with this error,
@@ -70,17 +75,18 @@ class Clock:
         self.drift_ppb = 0
         self.synced = 0  # 1: an exchange was taken,
         self.sure = 0  # and one of them with a known error
-        self.far = None  # an earlier exchange to measure drift from: (mono, true, error)
+        # An earlier exchange to measure drift from: (mono, true, error).
+        self.far: tuple[int, int, int] | None = None
 
     # The ticks were not read in time: the next exchange counts as the first.
-    def lost(self):
+    def lost(self) -> None:
         self.synced = self.sure = 0
         self.far = None
 
     # One two-way exchange: sent at t1 and answered at t4 of our monotone time; taken at t2 and
     # returned at t3 of the neighbour's true time, known to it within err_us. Returns False
     # where this cannot be so, and nothing has changed.
-    def exchange(self, t1, t2, t3, t4, err_us=0):
+    def exchange(self, t1: int, t2: int, t3: int, t4: int, err_us: int = 0) -> bool:
         trip = (t4 - t1) - (t3 - t2)
         rate_ppm = self.slew_ppm + 2 * self.drift_ppb_max // 1000
         slack = 2 + (t4 - t1 + t3 - t2) * rate_ppm // 1000000
@@ -95,7 +101,7 @@ class Clock:
         true = t3 + trip // 2
         error = trip // 2 + 1 + slack + err_us
         away = self.at(t4)
-        far = self.far
+        far: "Any" = self.far  # is there where the span is not 0
         drift_ppb = self.drift_ppb
         span = 0 if far is None else t4 - far[0]
         if span >= _SPAN_MIN_US and (error + far[2]) * _PPB // span <= self.drift_ppb_max // 4:
@@ -131,46 +137,46 @@ class Clock:
         return True
 
     # The site's time.
-    def site(self, mono_us):
+    def site(self, mono_us: int) -> int:
         ts = self.at(mono_us)
         if ts > self.last:
             self.last = ts
         return self.last
 
     # What the clock shows, or showed: the same, but it may lie below what `site` said before.
-    def at(self, mono_us):
+    def at(self, mono_us: int) -> int:
         return self.true_us(mono_us) + self._away(mono_us)
 
     # The true time, as far as it is known here,
-    def true_us(self, mono_us):
+    def true_us(self, mono_us: int) -> int:
         gone = mono_us - self.mono0
         return self.true0 + gone + gone * self.drift_ppb // _PPB
 
     # and a bound on its error.
-    def true_error_us(self, mono_us):
+    def true_error_us(self, mono_us: int) -> int:
         return self._error(mono_us) if self.sure else UNKNOWN_US
 
     # A bound on how far `site` is from the true time.
-    def error_us(self, mono_us):
+    def error_us(self, mono_us: int) -> int:
         if not self.sure:
             return UNKNOWN_US
         return abs(self.site(mono_us) - self.true_us(mono_us)) + self._error(mono_us)
 
     # How long `site` will stand still.
-    def standstill_us(self, mono_us):
+    def standstill_us(self, mono_us: int) -> int:
         return max(0, self.site(mono_us) - self.at(mono_us))
 
     # How far ahead of `site` a floor may be logged.
-    def ahead_us(self, mono_us):
+    def ahead_us(self, mono_us: int) -> int:
         if not self.synced:
             return 0
         return max(0, self.step_us - max(0, self.site(mono_us) - self.true_us(mono_us)))
 
-    def _error(self, mono_us):
+    def _error(self, mono_us: int) -> int:
         gone = max(0, mono_us - self.mono0)
         return self.error0 + 1 + gone * (self.drift_ppb_max + abs(self.drift_ppb)) // _PPB
 
-    def _away(self, mono_us):
+    def _away(self, mono_us: int) -> int:
         slewed = max(0, mono_us - self.mono0) * self.slew_ppm // 1000000
         if self.away0 > 0:
             return max(0, self.away0 - slewed)
@@ -179,24 +185,24 @@ class Clock:
 
 # What the flash remembers of a host's time. No boundary goes above it; a restart begins above it.
 class Floor:
-    def __init__(self, flash_us=0, step_us=STEP_US):
+    def __init__(self, flash_us: int = 0, step_us: int = STEP_US) -> None:
         self.flash_us = flash_us
         self.step_us = step_us
 
     # A floor, or an element with this ts, is sealed in flash.
-    def sealed(self, ts):
+    def sealed(self, ts: int) -> None:
         if ts > self.flash_us:
             self.flash_us = ts
 
     # Whether a boundary at ts may leave; `cap` is the highest that may.
-    def allow(self, ts):
+    def allow(self, ts: int) -> bool:
         return ts <= self.flash_us
 
-    def cap(self, ts):
+    def cap(self, ts: int) -> int:
         return min(ts, self.flash_us)
 
     # The floor that must be logged now so that boundaries can go on, or 0. `ahead_us` is the
     # clock's. At most one record in three quarters of a step; a source that seals more often needs none.
-    def need(self, ts, ahead_us):
+    def need(self, ts: int, ahead_us: int) -> int:
         floor = ts + ahead_us
         return floor if floor - self.flash_us >= self.step_us * 3 // 4 else 0

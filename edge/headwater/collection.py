@@ -12,7 +12,7 @@
 
 import gc
 
-from .const import const
+from .compat import const
 
 STEADY_S = const(10)  # a board that is steady measures its free heap so often; before that, every second
 _OFTEN_BYTES = const(4096)
@@ -21,13 +21,15 @@ _REUSED = const(3)
 
 
 # Before a board makes its host and its link.
-def collect_often():
-    gc.threshold(_OFTEN_BYTES)
+def collect_often() -> None:
+    gc.threshold(_OFTEN_BYTES)  # type: ignore[attr-defined]  # MicroPython's
 
 
 # Measure the free heap -> the bytes that are free. `steady`: no long-lived objects are being made.
-def collect(steady):
+def collect(steady: bool) -> int:
     gc.collect()
-    free = gc.mem_free()
-    gc.threshold(max(_OFTEN_BYTES, _REUSED * (free - _LEFT_BYTES)) if steady else _OFTEN_BYTES)
+    free: int = gc.mem_free()  # type: ignore[attr-defined]
+    gc.threshold(  # type: ignore[attr-defined]
+        max(_OFTEN_BYTES, _REUSED * (free - _LEFT_BYTES)) if steady else _OFTEN_BYTES
+    )
     return free

@@ -6,7 +6,7 @@ from .mqtt import packet, text
 REFUSED = ("", "protocol version", "client id", "broker not ready", "user or password", "not allowed")
 
 
-def connect(name, keepalive_s, will, user, password):
+def connect(name: str, keepalive_s: int, will: str, user: str | None, password: str | None) -> bytearray:
     flags = 6 | (0x80 if user else 0) | (0x40 if password else 0)  # clean; a will, of QoS 0
     parts = [text("MQTT"), bytes((4, flags)), keepalive_s.to_bytes(2, "big"), text(name), text(will), b"\0\0"]
     for s in (user, password):
@@ -24,7 +24,7 @@ _CURES = (
 
 
 # In one line. What is raised again has its cure already.
-def why(e):
+def why(e: Exception) -> str:
     s = str(e).strip().replace("\n", "; ") or type(e).__name__
     for part, cure in _CURES:
         if part in s and cure not in s:

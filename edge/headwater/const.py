@@ -1,4 +1,2 @@
-# A name bound to const(...) is its value, on a board by its compiler: that knows `const` by its name alone,
-# and the linker leaves this import out. Elsewhere it is this function.
-def const(value):
-    return value
+# For modules that still import `const` from here: it is in compat.py.
+from .compat import const as const

@@ -20,6 +20,16 @@
 #                                FLICKER  every byte reads old or blank, differently every time
 # Bytes in doubt settle for good with `settle`, by themselves at the second `revive`, and by an erase.
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .interfaces import Readable, Writable
+
+    # Data, doubt, erases; flickers, is old, is dead, random, operations.
+    Shot = tuple[bytes, dict[int, tuple[int, int]], list[int], tuple[bool, bool, bool, int, int]]
+
 CLEAN, TORN, SCATTER, DECAY, APPEAR, FLICKER = range(6)
 KINDS = ("clean", "torn", "scatter", "decay", "appear", "flicker")
 
@@ -34,19 +44,23 @@ class PowerCut(Exception):
 
 
 class CutFlash:
-    def __init__(self, sectors, sector_size=4096, seed=1):
+    def __init__(self, sectors: int, sector_size: int = 4096, seed: int = 1) -> None:
         self.sectors = sectors
         self.sector_size = sector_size
         self.data = bytearray(b"\xff" * (sectors * sector_size))
         self.erases = [0] * sectors
-        self.stuck = {}  # sector -> True: an erase of it fails
+        self.stuck: dict[int, bool] = {}  # sector -> True: an erase of it fails
         self.programs = 0
         self.programmed = 0
         self.reads = 0
         self.time_us = 0
         self.op = 0  # programs and erases begun
-        self.trace = None  # a list: (kind, bytes) of every operation is noted there
-        self.doubt = {}  # address -> (reads now, reads after settle); FLICKER: one of the two
+        self.trace: list[tuple[int, int]] | None = (
+            None  # a list: (kind, bytes) of every operation is noted there
+        )
+        self.doubt: dict[
+            int, tuple[int, int]
+        ] = {}  # address -> (reads now, reads after settle); FLICKER: one of the two
         self._span = (0, 0, 0)  # how many bytes are in doubt, the first and the last
         self._flicker = False
         self._old = False
@@ -57,13 +71,13 @@ class CutFlash:
         self._random = seed * 2 + 1
 
     # Cuts power in operation `op` (counted from 0 since the device was made, see `.op`).
-    def arm(self, op, byte=0, kind=CLEAN):
+    def arm(self, op: int, byte: int = 0, kind: int = CLEAN) -> None:
         self._armed, self._byte, self._kind = op, byte, kind
 
-    def disarm(self):
+    def disarm(self) -> None:
         self._armed = -1
 
-    def revive(self):
+    def revive(self) -> None:
         if self._old:
             self.settle()
         self._old = bool(self.doubt)
@@ -71,13 +85,13 @@ class CutFlash:
         self._armed = -1
 
     # What reads differently the second time has now done so.
-    def settle(self):
+    def settle(self) -> None:
         for at, pair in self.doubt.items():
             self.data[at] = pair[self._chance(2)] if self._flicker else pair[1]
         self.doubt = {}
         self._flicker = self._old = False
 
-    def snapshot(self):
+    def snapshot(self) -> "Shot":
         return (
             bytes(self.data),
             dict(self.doubt),
@@ -85,7 +99,7 @@ class CutFlash:
             (self._flicker, self._old, self._dead, self._random, self.op),
         )
 
-    def restore(self, shot):
+    def restore(self, shot: "Shot") -> None:
         self.data[:] = shot[0]
         self._span = (0, 0, 0)
         self.doubt = dict(shot[1])
@@ -93,11 +107,11 @@ class CutFlash:
         self._flicker, self._old, self._dead, self._random, self.op = shot[3]
         self._armed = -1
 
-    def _chance(self, n):
+    def _chance(self, n: int) -> int:
         self._random = (self._random * 1103515245 + 12345) & 0x3FFFFFFF
         return (self._random >> 8) % n
 
-    def _place(self, block, offset, length):
+    def _place(self, block: int, offset: int, length: int) -> int:
         if self._dead:
             raise PowerCut("the device is without power: revive it")
         if not 0 <= block < self.sectors or offset < 0:
@@ -107,7 +121,7 @@ class CutFlash:
             raise FlashError("%d bytes at %d: beyond the end of the device" % (length, at))
         return at
 
-    def readblocks(self, block, buf, offset=0):
+    def readblocks(self, block: int, buf: "Writable", offset: int = 0) -> None:
         length = len(buf)
         at = self._place(block, offset, length)
         buf[:] = self.data[at : at + length]
@@ -118,7 +132,7 @@ class CutFlash:
                 if at <= place < at + length:
                     buf[place - at] = pair[self._chance(2)] if self._flicker else pair[0]
 
-    def writeblocks(self, block, buf, offset=None):
+    def writeblocks(self, block: int, buf: "Readable", offset: int | None = None) -> None:
         if offset is None:
             raise FlashError("writeblocks without an offset erases first on a board: never call it")
         length = len(buf)
@@ -143,7 +157,7 @@ class CutFlash:
         self.programmed += length
         self.time_us += 30 + 400 * ((length + 255) >> 8)
 
-    def ioctl(self, request, block):
+    def ioctl(self, request: int, block: int) -> int:
         if request == 4:
             return self.sectors
         if request == 5:
@@ -152,12 +166,12 @@ class CutFlash:
             self._erase(block)
         return 0
 
-    def _begin(self, kind, length):
+    def _begin(self, kind: int, length: int) -> None:
         self.op += 1
         if self.trace is not None:
             self.trace.append((kind, length))
 
-    def _erase(self, block):
+    def _erase(self, block: int) -> None:
         size = self.sector_size
         at = self._place(block, 0, size)
         self._begin(1, size)
@@ -173,7 +187,7 @@ class CutFlash:
             return
         self.data[at : at + size] = b"\xff" * size
 
-    def _cut_program(self, at, old, new):
+    def _cut_program(self, at: int, old: bytes, new: bytes) -> None:
         kind = self._kind
         cut = min(self._byte, len(new))
         if kind == CLEAN or kind == TORN:
@@ -198,7 +212,7 @@ class CutFlash:
                     self._doubt(at + i, old[i], new[i])
         self._lose_power()
 
-    def _cut_erase(self, at, old):
+    def _cut_erase(self, at: int, old: bytes) -> None:
         kind = self._kind
         share = self._byte & 255
         if kind == SCATTER:
@@ -224,18 +238,18 @@ class CutFlash:
         self._lose_power()
 
     # Doubt lies close together, where the last cuts were: most reads are far from it.
-    def _near_doubt(self, at, length):
+    def _near_doubt(self, at: int, length: int) -> bool:
         if len(self.doubt) != self._span[0]:
             self._span = (len(self.doubt), min(self.doubt), max(self.doubt))
         return at <= self._span[2] and self._span[1] < at + length
 
-    def _doubt(self, at, now, later):
+    def _doubt(self, at: int, now: int, later: int) -> None:
         if now != later:
             self.doubt[at] = (now, later)
         else:
             self.data[at] = now
 
-    def _lose_power(self):
+    def _lose_power(self) -> "NoReturn":
         self._dead = True
         self._armed = -1
         self._span = (0, 0, 0)

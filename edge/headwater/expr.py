@@ -9,7 +9,12 @@
 # give 0, shifts go by 0 to 31 places, less or more is taken as that. A comparison is 1 or 0; `and`
 # and `or` give the operand that decided.
 
+from .compat import TYPE_CHECKING
 from .operator import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
 DEPTH_MAX = 16
 NODES_MAX = 128
@@ -58,19 +63,19 @@ class ExprError(OperatorError):
 
 
 # Source of the expression; `names` maps what may be named to the local that holds it.
-def source(tree, names):
+def source(tree: "Any", names: "Mapping[str, str]") -> str:
     return _source(tree, names, 1, [0])
 
 
 # The trees of a ["list", tree ..], which stands for several expressions.
-def several(tree):
+def several(tree: "Any") -> "Sequence[Any]":
     if type(tree) not in (list, tuple) or len(tree) < 2 or tree[0] != "list":
         raise ExprError("a list of expressions is missing")
     return tree[1:]
 
 
 # Names in the tree, each once, in the order in which they appear.
-def names_in(tree, found=None, depth=1):
+def names_in(tree: "Any", found: list[str] | None = None, depth: int = 1) -> list[str]:
     found = [] if found is None else found
     if type(tree) is str:
         if tree not in found:
@@ -84,7 +89,7 @@ def names_in(tree, found=None, depth=1):
 # Whether the tree is a test that a loop in machine code (machine.py) can make: comparisons, joined by
 # `and` and `or`, of fields of 32 bits signed, or of sums and products that stay below 2**30.
 # spans: field -> (smallest, largest).
-def narrow(tree, spans):
+def narrow(tree: "Any", spans: "Mapping[str, tuple[int, int]]") -> bool:
     if type(tree) not in (list, tuple):
         return False
     if tree[0] == "and" or tree[0] == "or":
@@ -95,7 +100,7 @@ def narrow(tree, spans):
 
 
 # The largest magnitude that the sum or product can have, and one more; 0 where it is not known or too large.
-def _reach(tree, spans):
+def _reach(tree: "Any", spans: "Mapping[str, tuple[int, int]]") -> int:
     total = 0
     if type(tree) is int:
         total = abs(tree) + 1
@@ -113,7 +118,7 @@ def _reach(tree, spans):
     return total if total <= 1 << 30 else 0
 
 
-def _source(tree, names, depth, nodes):
+def _source(tree: "Any", names: "Mapping[str, str]", depth: int, nodes: list[int]) -> str:
     nodes[0] += 1
     if nodes[0] > NODES_MAX:
         raise ExprError("expression of more than %d parts: split it over two operators" % NODES_MAX)
@@ -190,9 +195,9 @@ def _source(tree, names, depth, nodes):
 
 
 # Where an operand is evaluated first, and where it is used again.
-def _once(text, local):
+def _once(text: str, local: str) -> str:
     return "(%s := %s)" % (local, text) if text[0] == "(" else text
 
 
-def _again(text, local):
+def _again(text: str, local: str) -> str:
     return local if text[0] == "(" else text

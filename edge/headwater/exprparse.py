@@ -9,8 +9,10 @@ evaluated. `p.name` is another way to write the name of a parameter.
 
 import ast
 import warnings
+from typing import NoReturn
 
 from .expr import _OPS, DEPTH_MAX, NODES_MAX, ExprError
+from .interfaces import Tree
 
 TEXT_MAX = 1024
 NUMBER_MAX = (1 << 63) - 1
@@ -37,7 +39,7 @@ _CURE = (
 )
 
 
-def parse(text):
+def parse(text: str) -> Tree:
     """The tree of an expression; ExprError where it is none."""
     if not isinstance(text, str):
         raise ExprError("%r is not an expression: write it as a text, like 'x * 2 + 1'" % (text,))
@@ -67,18 +69,18 @@ def parse(text):
     return tree
 
 
-def _extent(tree):
+def _extent(tree: Tree) -> tuple[int, int]:
     if not isinstance(tree, list):
         return 1, 1
     parts = [_extent(part) for part in tree[1:]]
     return 1 + sum([n for n, _ in parts]), 1 + max([d for _, d in parts])
 
 
-def _tree(node, text, depth):
-    def sub(part):
+def _tree(node: ast.expr, text: str, depth: int) -> Tree:
+    def sub(part: ast.expr) -> Tree:
         return _tree(part, text, depth + 1)
 
-    def refuse(what):
+    def refuse(what: str) -> NoReturn:
         raise ExprError("'%s': %s is not part of the language: %s" % (text, what, _CURE))
 
     if isinstance(node, ast.Constant):
@@ -115,12 +117,12 @@ def _tree(node, text, depth):
         return _join("and" if isinstance(node.op, ast.And) else "or", [sub(part) for part in node.values])
     if isinstance(node, ast.Compare):
         sides = [sub(node.left)] + [sub(part) for part in node.comparators]
-        tests = []
-        for i, op in enumerate(node.ops):
-            if type(op) not in _COMPARE:
+        tests: list[Tree] = []
+        for i, comparison in enumerate(node.ops):
+            if type(comparison) not in _COMPARE:
                 refuse("'in' or 'is'")
-            tests.append([_COMPARE[type(op)], sides[i], sides[i + 1]])
-        return tests[0] if len(tests) == 1 else ["and"] + tests
+            tests.append([_COMPARE[type(comparison)], sides[i], sides[i + 1]])
+        return tests[0] if len(tests) == 1 else ["and", *tests]
     if isinstance(node, ast.IfExp):
         return ["if", sub(node.test), sub(node.body), sub(node.orelse)]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -135,11 +137,11 @@ def _tree(node, text, depth):
                 "'%s': %s takes %s, not %d"
                 % (text, name, "%d" % fewest if fewest == most else "%d or more" % fewest, len(node.args))
             )
-        return [name] + [sub(arg) for arg in node.args]
+        return [name, *(sub(arg) for arg in node.args)]
     refuse("'%s'" % (ast.get_source_segment(text.strip(), node) or type(node).__name__))
 
 
-def _join(op, parts):
+def _join(op: str, parts: list[Tree]) -> list[Tree]:
     """a + b + c is one sum of three, not a sum of a sum: depth is scarce."""
     if op in _FLAT and isinstance(parts[0], list) and parts[0][0] == op:
         return parts[0] + parts[1:]

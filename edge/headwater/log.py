@@ -33,8 +33,16 @@ from array import array
 from binascii import crc32
 from struct import pack, pack_into, unpack_from
 
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .once import let_go
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from .interfaces import Device, Readable, Writable
+
+    _Blob = tuple[int, int, int, int, int]  # sector, offset, size, last sector, CRC
 
 _MAGIC = const(0x014C7748)  # "HwL", version 1
 _HEADER = const(32)
@@ -77,19 +85,25 @@ class LogFull(LogError):
 
 
 class _Stream:
-    def __init__(self, sectors):
+    # Where the record behind stands: sector, its sequence, offset; and the xi before it.
+    at: int
+    at_seq: int
+    off: int
+    base: int
+
+    def __init__(self, sectors: int) -> None:
         self.lo = array("I", bytes(4 * sectors))  # per sector the lowest and highest xi in it
         self.hi = array("I", bytes(4 * sectors))
         self.read = -1  # the xi read last; behind it the next record stands, after xi base
 
-    def begin(self, last, ts, live, birth):
+    def begin(self, last: int, ts: int, live: int, birth: int) -> None:
         self.last = last
         self.ts = ts
         self.first = self.saved = last + 1 - live  # first live xi, and what flash knows of it
         self.birth = birth  # (sequence << 12) + offset / 16; what stands before is of an earlier life
 
     # Sector p holds lo ... hi.
-    def note(self, p, lo, hi):
+    def note(self, p: int, lo: int, hi: int) -> None:
         top = (self.last + 1) & _LOW
         lo = lo & _LOW | _HELD
         hi = hi & _LOW | _HELD
@@ -103,9 +117,11 @@ class _Stream:
 
 
 class Log:
+    log_number: int
+
     # reserve: see ensure_reserve. scratch_bytes: records up to this size are built in buf, not allocated.
     # Nothing is kept in it between two calls.
-    def __init__(self, device, reserve=(), scratch_bytes=512):
+    def __init__(self, device: "Device", reserve: "Sequence[int]" = (), scratch_bytes: int = 512) -> None:
         self._dev = device
         self._n = device.ioctl(4, 0)
         self._size = device.ioctl(5, 0)
@@ -114,25 +130,25 @@ class Log:
         # Records are programmed in steps of 16 bytes: so is what one is built in.
         self.buf = bytearray(min(max(scratch_bytes + 15 & ~15, 256), self._size))
         self._h = bytearray(_HEADER)
-        self._reserve = reserve
+        self._reserve: "Sequence[int]" = reserve
         self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed
         self._cycles = 0  # most erases of a sector
-        self._seq = array("I", bytes(4 * self._n))  # 0: not part of the log
-        self._streams = {}
+        self._seq: "array[int]" = array("I", bytes(4 * self._n))  # 0: not part of the log
+        self._streams: dict[int, _Stream] = {}
         self._table_index = 0
-        self._part = b""
+        self._part: "Readable" = b""
         self._p = -1  # the sector that is written, and where
         self._pos = self._lim = 0
         self._clear()
 
-    def _clear(self):
+    def _clear(self) -> None:
         self._pool = self._streams
         self._streams = {}
-        self._facts = {}
-        self._blobs = {}  # key -> (sector, offset, size, last sector, CRC)
-        self._out = []  # void sectors that may still read as if they were not
-        self._bad = []
-        self._listed = []  # what the table in the sector that is written says of sectors
+        self._facts: dict[int, bytes] = {}
+        self._blobs: "dict[int, _Blob]" = {}  # key -> (sector, offset, size, last sector, CRC)
+        self._out: list[int] = []  # void sectors that may still read as if they were not
+        self._bad: list[int] = []
+        self._listed: list[int] = []  # what the table in the sector that is written says of sectors
         self._next = -1  # the sector to be used next, said so in flash
         self._ready = False  # and it is erased
         self._sound = False  # the last program came to its end
@@ -151,21 +167,21 @@ class Log:
 
     # Makes an empty log. Whatever was on the device is gone.
     @classmethod
-    def format(cls, device, log_number):
+    def format(cls, device: "Device", log_number: int) -> None:
         from . import mounting
 
         mounting.format(cls(device), log_number)
 
     # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
-    def mount(self):
+    def mount(self) -> None:
         from . import mounting
 
         mounting.mount(self)
-        mounting = None
+        mounting = None  # type: ignore[assignment]
         let_go("mounting")
 
     # Sector p is in use, whatever was said of it before.
-    def _settle(self, p):
+    def _settle(self, p: int) -> None:
         if self._next == p:
             self._next = -1
         if p in self._out:
@@ -173,7 +189,7 @@ class Log:
 
     # Reads the header of sector p: its sequence, or 0. Leaves its number, cycles and seal, and whether
     # it is a copy.
-    def _header(self, p):
+    def _header(self, p: int) -> int:
         h = self._h
         self._dev.readblocks(p, h, 0)
         magic, copied, number, seq, cycles, _, seal = unpack_from("<IIQIIII", h, 0)
@@ -189,7 +205,7 @@ class Log:
 
     # Reads and checks the record at off of sector p. Gives the buffer that holds it, or None; leaves
     # kind, id, end (without padding) and total length.
-    def _record(self, p, off, seal, buf):
+    def _record(self, p: int, off: int, seal: int, buf: bytearray) -> bytearray | None:
         room = self._size - off
         if room < 16 or p == self._p and off >= self._pos:
             return None
@@ -211,7 +227,9 @@ class Log:
 
     # The records of sector p from off on, the entries of its table one by one: kind, id, buffer,
     # where the payload begins and ends there. Leaves the place of the record, and at last of the end.
-    def _items(self, p, off, scratch):
+    def _items(
+        self, p: int, off: int, scratch: bytearray
+    ) -> "Iterator[tuple[int, int, bytearray, int, int]]":
         self._header(p)
         seal = self._seal
         while True:
@@ -236,14 +254,14 @@ class Log:
             yield _TABLE, key, buf, end, end
 
     # Of a run in buf: its first xi, how many, and where the body begins. last: xi of each stream.
-    def _span(self, kind, key, buf, last):
+    def _span(self, kind: int, key: int, buf: bytearray, last: dict[int, int]) -> tuple[int, int, int]:
         n = unpack_from("<H", buf, 8)[0]
         base = last.get(key, 0)
         xi = base + 1 if kind == _RUN else unpack_from("<Q", buf, 10)[0]
         last[key] = max(base, xi + n - 1)
         return xi, n, 14 if kind == _RUN else 26
 
-    def _stream(self, key):
+    def _stream(self, key: int) -> _Stream:
         s = self._streams.get(key)
         if s is None:
             s = self._pool.pop(key, None) or _Stream(self._n)
@@ -252,14 +270,14 @@ class Log:
             self._streams[key] = s
         return s
 
-    def _drop_sector(self, p):
+    def _drop_sector(self, p: int) -> None:
         self._seq[p] = 0
         for s in self._streams.values():
             s.hi[p] = 0
 
     # ---- writing ------------------------------------------------------------------------------
 
-    def _begin(self, p, seq, copied):
+    def _begin(self, p: int, seq: int, copied: int) -> None:
         h = self._h
         pack_into("<IIQIII", h, 0, _MAGIC, copied, self.log_number, seq, self._next_cycles, 0)
         self._seed = crc32(memoryview(h)[:28])
@@ -273,7 +291,7 @@ class Log:
         self._sound = True
 
     # Seals the record in buf, whose payload ends at end, and programs it.
-    def _emit(self, buf, end):
+    def _emit(self, buf: bytearray, end: int) -> None:
         total = (end + 15) & ~15
         if self._pos + total > self._size:
             raise LogFull("no room left for a note in sector %d" % self._p)
@@ -288,7 +306,7 @@ class Log:
         self._counts[1] += total
 
     # A record with this payload. floor: free sectors that must be left; 0: into the end of this sector.
-    def _write(self, kind, key, body, floor=0):
+    def _write(self, kind: int, key: int, body: "Readable", floor: int = 0) -> None:
         end = 8 + len(body)
         if floor:
             self._room(end, floor)
@@ -297,20 +315,20 @@ class Log:
         buf[8:end] = body
         self._emit(buf, end)
 
-    def _scratch(self, end):
+    def _scratch(self, end: int) -> bytearray:
         end = (end + 15) & ~15
         return self.buf if end <= len(self.buf) else bytearray(end)
 
     # Says that sectors are void or bad, and which is next.
-    def _say(self, sectors, closing=0):
+    def _say(self, sectors: "Sequence[int]", closing: int = 0) -> None:
         self._write(_NOTE, closing, self._marked(sectors))
 
-    def _marked(self, sectors):
+    def _marked(self, sectors: "Sequence[int]") -> bytes:
         marks = [p | _BAD if p in self._bad else p | _NEXT if p == self._next else p for p in sectors]
         return b"".join([pack("<H", mark) for mark in marks])
 
     # Makes room for a record; floor: free sectors that must be left.
-    def _room(self, end, floor, walks=_SECTORS_MAX):
+    def _room(self, end: int, floor: int, walks: int = _SECTORS_MAX) -> None:
         if not self._sound:
             raise LogError("not mounted, or the device failed in a program: mount the log")
         total = (end + 15) & ~15
@@ -324,7 +342,7 @@ class Log:
             self._open()
 
     # Opens sector p, erased, as the newest: header, table.
-    def _open(self, p=-1):
+    def _open(self, p: int = -1) -> None:
         if p < 0:
             p = self._take()
         if self._p < 0 or self._holds(self._p):
@@ -352,7 +370,7 @@ class Log:
         self._limit()
 
     # An entry of the table that is being written.
-    def _entry(self, kind, key, body):
+    def _entry(self, kind: int, key: int, body: bytes) -> None:
         n = len(body)
         if self._end + 4 + n > len(self.buf):
             self._flush(0)
@@ -361,31 +379,31 @@ class Log:
         self.buf[i : i + n] = body
         self._end = i + n
 
-    def _flush(self, last):
+    def _flush(self, last: int) -> None:
         pack_into("<HH", self.buf, 4, _TABLE << 12 | self._end - 8, self._table_index | last)
         self._emit(self.buf, self._end)
         self._table_index += 1
         self._end = 8
 
-    def _table_size(self):
+    def _table_size(self) -> int:
         size = 26 + 2 * (len(self._out) + len(self._bad)) + 32 * len(self._streams) + 20 * len(self._blobs)
         for value in self._facts.values():
             size += 4 + len(value)
         return (size + 24 * (size // (len(self.buf) - 212)) + 15) & ~15
 
-    def _limit(self):
+    def _limit(self) -> None:
         self._lim = self._size - _SLACK - 16 * len(self._streams)
         self._usable = self._lim - _HEADER - self._table_size()
         self._floor = 3 + sectors_for(self._reserve, self._usable)
 
     # New sectors that so many bytes of blobs need at most.
-    def _sectors(self, size):
+    def _sectors(self, size: int) -> int:
         return 1 + (size * 17 // 16 + 96) // max(64, self._usable - 64)
 
     # ---- the ring -----------------------------------------------------------------------------
 
     # Erases sector p and reads it back; False where it does not come blank.
-    def _erase(self, p):
+    def _erase(self, p: int) -> bool:
         cycles = self._cycled + 1 if self._header(p) else max(1, self._cycles)
         for _ in range(2):
             self._counts[3] += 1
@@ -397,7 +415,7 @@ class Log:
                 continue
         return False
 
-    def _is_blank(self, p):
+    def _is_blank(self, p: int) -> bool:
         buf = self.buf
         view = memoryview(buf)
         off = 0
@@ -410,7 +428,7 @@ class Log:
         return True
 
     # Picks the sector to be used next, round the ring; it is void from now on.
-    def _choose(self):
+    def _choose(self) -> bool:
         self._skip = -1
         pick = self._out[0] if len(self._out) > 8 else -1
         p = self._p
@@ -431,7 +449,7 @@ class Log:
         return True
 
     # Says durably which sector is next, and what the streams have trimmed.
-    def _announce(self):
+    def _announce(self) -> bool:
         if not self._choose():
             return False
         if self._sound:
@@ -440,7 +458,7 @@ class Log:
         return True
 
     # The next sector, erased.
-    def _take(self):
+    def _take(self) -> int:
         while True:
             if self._next < 0 and not self._announce():
                 raise LogFull("the log is full: no sector can be freed")
@@ -451,7 +469,7 @@ class Log:
                 return p
             self._retire(p)
 
-    def _retire(self, p):
+    def _retire(self, p: int) -> None:
         self._next = -1
         self._bad.append(p)
         self._dirty = True
@@ -460,11 +478,11 @@ class Log:
         if self._sound:
             self._say([p])
 
-    def _is_live(self, p):
+    def _is_live(self, p: int) -> bool:
         return p == self._p or self._holds(p)
 
     # Does sector p hold anything that lives, or may it once a chain under way is closed?
-    def _holds(self, p):
+    def _holds(self, p: int) -> bool:
         seq = self._seq[p]
         if not seq:
             return False
@@ -477,7 +495,7 @@ class Log:
                 return True
         return False
 
-    def _runs_in(self, p):
+    def _runs_in(self, p: int) -> bool:
         for s in self._streams.values():
             hi = s.hi[p]
             if hi and (s.last + 1 - hi) & _LOW <= s.last + 1 - s.first:
@@ -485,17 +503,19 @@ class Log:
         return False
 
     # May a sector of this sequence hold something of the blob?
-    def _touches(self, b, seq):
+    def _touches(self, b: "_Blob", seq: int) -> bool:
         return self._seq[b[0]] <= seq <= self._seq[b[3]]
 
     # Counts the free sectors, as a restart would: what was trimmed in RAM alone is not free yet. Once for
     # every sector that is used, so all of them are looked at in one loop.
-    def _count(self):
+    def _count(self) -> None:
         seqs = self._seq
         blobs = [(seqs[b[0]], seqs[b[3]]) for b in self._blobs.values()]
         if self._hold:
             blobs.append((self._hold, 0xFFFFFFFF))
-        runs = [(s.hi, s.last + 1, s.last + 1 - s.saved) for s in self._streams.values()]
+        runs: "list[tuple[Any, int, int]]" = [
+            (s.hi, s.last + 1, s.last + 1 - s.saved) for s in self._streams.values()
+        ]
         free = loose = self._n - len(self._bad)
         newest = self._p
         oldest = seqs[newest]
@@ -530,7 +550,7 @@ class Log:
 
     # Tries to have `want` free sectors, and `loose` without a run, by copying what little lives in others.
     # Runs can wait, so they look at a few sectors a call; whatever else is written looks at all of them.
-    def _gain(self, want, loose=0, walks=_SECTORS_MAX):
+    def _gain(self, want: int, loose: int = 0, walks: int = _SECTORS_MAX) -> bool:
         if (self._free < want or self._loose < loose) and self._dirty:
             self._dirty = False  # not once more from within
             try:
@@ -553,7 +573,7 @@ class Log:
         return self._free >= want and self._loose >= loose
 
     # The live runs in sector p: stream, xi, how many, body. The body is read before anything is written.
-    def _runs(self, p):
+    def _runs(self, p: int) -> "Iterator[tuple[int, int, int, memoryview]]":
         seq = self._seq[p]
         last = {}
         for kind, key, buf, i, end in self._items(p, _HEADER, self.buf):
@@ -567,7 +587,7 @@ class Log:
 
     # Copies what lives in sector p, where it is at most one part in `share` of a sector; p is free then.
     # loose: for a sector without a run, so no two others may get some instead.
-    def _reclaim(self, p, share, loose=False):
+    def _reclaim(self, p: int, share: int, loose: bool = False) -> bool:
         seq = self._seq[p]
         if not seq:  # it is free already: named void twice, it would stay so when it is in use again
             return False
@@ -605,7 +625,7 @@ class Log:
         return True
 
     # Does what is better done ahead; True when there was something. Call it when there is time.
-    def idle(self):
+    def idle(self) -> bool:
         if not self._sound or self._pos + 48 + 16 * len(self._streams) > self._size:
             return False
         if self._next < 0:
@@ -624,7 +644,7 @@ class Log:
     # ---- streams ------------------------------------------------------------------------------
 
     # Appends xi ... xi + n - 1. False, and nothing written, where only the reserve is left.
-    def append_run(self, stream, xi, n, ts_last, body):
+    def append_run(self, stream: int, xi: int, n: int, ts_last: int, body: "Readable") -> bool:
         s = self._streams.get(stream)
         if xi != (s.last + 1 if s else 1) or not 0 < n < 65536 or not body:
             raise LogError("stream %d: %d entries from %d on cannot follow its tail" % (stream, n, xi))
@@ -659,13 +679,13 @@ class Log:
     # May a run of so many bytes be written? It may go where runs live already; a sector more it pins only
     # where the reserve is left. Where the reserve is not whole, a sector that got runs by copying them is not
     # filled up with others.
-    def _admits(self, end):
+    def _admits(self, end: int) -> bool:
         fits = self._pos + ((end + 15) & ~15) <= self._lim
         here = fits and self._pinned == self._p and self._loose >= self._floor
         return here or self._gain(0, self._floor + 1, _WALKS)
 
     # Whether entries of `size` bytes would be taken now.
-    def takes(self, size):
+    def takes(self, size: int) -> bool:
         size = min(size + 26, self._usable, _END_MAX)
         if not self._admits(size):
             return False
@@ -676,10 +696,10 @@ class Log:
         return True
 
     # The stream goes on behind xi_last; what was held of it is let go.
-    def start_stream(self, stream, xi_last, ts_last):
+    def start_stream(self, stream: int, xi_last: int, ts_last: int) -> None:
         self._start(stream, xi_last, ts_last, 1)
 
-    def _start(self, stream, xi_last, ts_last, floor):
+    def _start(self, stream: int, xi_last: int, ts_last: int, floor: int) -> None:
         s = self._streams.get(stream)
         if s is None:
             self._fits(32)
@@ -698,7 +718,7 @@ class Log:
         self._freed()
 
     # Reads the body of the record that holds xi into buf: its length, 0 where it is not held.
-    def read_run(self, stream, xi, buf):
+    def read_run(self, stream: int, xi: int, buf: "Writable") -> int:
         s = self._streams.get(stream)
         if s is None or not s.first <= xi <= s.last:
             return 0
@@ -716,7 +736,7 @@ class Log:
                     return n
         return 0
 
-    def _find(self, s, stream, xi, buf, p, off, base):
+    def _find(self, s: _Stream, stream: int, xi: int, buf: "Writable", p: int, off: int, base: int) -> int:
         seq = self._seq[p]
         last = {stream: base}
         for kind, key, rec, i, end in self._items(p, off, self.buf):
@@ -740,52 +760,52 @@ class Log:
         return 0
 
     # Everything up to xi may go. Flash learns of it with the next sector, or by sync.
-    def trim(self, stream, xi):
+    def trim(self, stream: int, xi: int) -> None:
         s = self._streams.get(stream)
         if s is not None and xi >= s.first:
             s.first = min(xi, s.last) + 1
             self._freed()
 
     # Makes what was trimmed durable.
-    def sync(self, floor=1):
+    def sync(self, floor: int = 1) -> None:
         for key, s in self._streams.items():
             if s.saved != s.first:
                 self._write(_TRIM, key, pack("<Q", s.first), floor)
                 s.saved = s.first
 
     # (last xi, last ts); (0, 0) of a stream that never was.
-    def tail(self, stream):
+    def tail(self, stream: int) -> tuple[int, int]:
         s = self._streams.get(stream)
         return (s.last, s.ts) if s else (0, 0)
 
     # First live xi; that behind the tail where nothing is.
-    def first(self, stream):
+    def first(self, stream: int) -> int:
         s = self._streams.get(stream)
         return s.first if s else 1
 
     # Nothing is held of the stream, its tail included.
-    def forget(self, stream):
+    def forget(self, stream: int) -> None:
         if stream in self._streams:
             self._write(_FORGET, stream, b"", 1)
             del self._streams[stream]
             self._limit()
             self._freed()
 
-    def streams(self):
+    def streams(self) -> list[int]:
         return sorted(self._streams)
 
-    def _freed(self):
+    def _freed(self) -> None:
         self._dirty = True
         self._probed = 0
 
     # ---- facts --------------------------------------------------------------------------------
 
     # Refuses what would make the table larger than three quarters of a sector.
-    def _fits(self, more):
+    def _fits(self, more: int) -> None:
         if self._table_size() + more > table_max(self._size):
             raise LogFull("facts, streams and blobs together need more than three quarters of a sector")
 
-    def put(self, key, value):
+    def put(self, key: int, value: "Readable") -> None:
         old = self._facts.get(key)
         if old == value:
             return
@@ -797,30 +817,29 @@ class Log:
         self._write(_FACT, key, value, 1)
         self._facts[key] = bytes(value)
 
-    def get(self, key):
+    def get(self, key: int) -> bytes | None:
         return self._facts.get(key)
 
-    def drop(self, key):
+    def drop(self, key: int) -> None:
         if key in self._facts:
             self._write(_DROP, key, b"", 1)
             del self._facts[key]
 
-    def keys(self):
+    def keys(self) -> list[int]:
         return sorted(self._facts)
 
     # ---- blobs --------------------------------------------------------------------------------
 
     # data: bytes, or a list of parts. The old value lives until all of the new one is written.
-    def put_blob(self, key, data):
+    def put_blob(self, key: int, data: "Readable | Sequence[Readable]") -> None:
         if not 0 <= key < 65536:
             raise LogError("blob %d: keys are below 65536" % key)
-        if not isinstance(data, (list, tuple)):
-            data = (data,)
+        parts: "Any" = data if isinstance(data, (list, tuple)) else (data,)
         if key not in self._blobs:
             self._fits(20)
-        self._store(key, sum([len(part) for part in data]), iter(data))
+        self._store(key, sum([len(part) for part in parts]), iter(parts))
 
-    def _store(self, key, size, parts):
+    def _store(self, key: int, size: int, parts: "Iterator[Readable]") -> None:
         buf = self.buf
         floor = 1 if self._busy else 3
         end = 8 + size
@@ -844,7 +863,7 @@ class Log:
         self._blobs[key] = b
         self._freed()
 
-    def _store_chain(self, key, size, parts, floor):
+    def _store_chain(self, key: int, size: int, parts: "Iterator[Readable]", floor: int) -> "_Blob":
         buf = self.buf
         self._chain = chain = (self._chain + 1) & 0xFFFF
         self._hold = self._seq[self._p]
@@ -869,7 +888,7 @@ class Log:
         return (p, off, size, self._p, crc)
 
     # Moves the bytes that come next in parts into the scratch buffer.
-    def _fill(self, parts, i, end):
+    def _fill(self, parts: "Iterator[Readable]", i: int, end: int) -> None:
         part = self._part
         while i < end:
             if not len(part):
@@ -881,7 +900,7 @@ class Log:
         self._part = part
 
     # The bytes of a blob, piece by piece; each is to be used before the next is asked for.
-    def _pieces(self, b, buf):
+    def _pieces(self, b: "_Blob", buf: bytearray) -> "Iterator[memoryview]":
         p, off, size, to, _ = b
         chain = -1
         index = 0
@@ -898,7 +917,7 @@ class Log:
                 if size <= 0:
                     return
             seq = self._seq[p]
-            after = [other for other in self._seq if seq < other <= self._seq[to]]
+            after: "Any" = [other for other in self._seq if seq < other <= self._seq[to]]
             if not after:
                 return
             after = min(after)
@@ -907,7 +926,7 @@ class Log:
                 p += 1
             off = _HEADER
 
-    def get_blob(self, key):
+    def get_blob(self, key: int) -> bytes | None:
         b = self._blobs.get(key)
         if b is None:
             return None
@@ -918,12 +937,12 @@ class Log:
         return bytes(data)
 
     # 0 where there is none.
-    def blob_size(self, key):
+    def blob_size(self, key: int) -> int:
         b = self._blobs.get(key)
         return b[2] if b else 0
 
     # Reads from offset on as much as buf takes: how many bytes.
-    def read_blob(self, key, offset, buf):
+    def read_blob(self, key: int, offset: int, buf: "Writable") -> int:
         b = self._blobs.get(key)
         done = 0
         if b and offset < b[2]:
@@ -937,14 +956,14 @@ class Log:
                 offset = max(0, offset - len(piece))
         return done
 
-    def drop_blob(self, key):
+    def drop_blob(self, key: int) -> None:
         if key in self._blobs:
             self._write(_DROP_BLOB, key, b"", 1)
             del self._blobs[key]
             self._freed()
 
     # src becomes dst, whose old value goes in the same instant.
-    def rename_blob(self, src, dst):
+    def rename_blob(self, src: int, dst: int) -> None:
         if src not in self._blobs:
             raise LogError("no blob %d to rename" % src)
         if src != dst:
@@ -952,20 +971,20 @@ class Log:
             self._blobs[dst] = self._blobs.pop(src)
             self._freed()
 
-    def blob_keys(self):
+    def blob_keys(self) -> list[int]:
         return sorted(self._blobs)
 
     # ---- figures ------------------------------------------------------------------------------
 
     # The sizes of all blobs that may have to be here at once, the one being written included: streams
     # leave the sectors that these need alone, whatever is there already. True where they are free now.
-    def ensure_reserve(self, sizes):
+    def ensure_reserve(self, sizes: "Sequence[int]") -> bool:
         self._reserve = sizes
         self._limit()
         return self._gain(3, self._floor)
 
     # Bytes that streams may still take.
-    def free_bytes(self):
+    def free_bytes(self) -> int:
         loose = self._n - len(self._bad)
         for p in range(self._n):
             loose -= self._runs_in(p)
@@ -973,33 +992,33 @@ class Log:
         return max(0, loose - self._floor) * self._usable + here
 
     # Bytes that streams may take of an empty log.
-    def usable_bytes(self):
+    def usable_bytes(self) -> int:
         return max(0, self._n - len(self._bad) - self._floor) * self._usable
 
     # Sectors in use, and bytes of each.
-    def sectors(self):
+    def sectors(self) -> tuple[int, int]:
         return self._n - len(self._bad), self._size
 
-    def stats(self):
+    def stats(self) -> dict[str, int]:
         names = ("programs", "programmed", "bodies", "erases", "skipped", "reclaimed")
         stats = dict(zip(names, self._counts))
         stats["bad"] = len(self._bad)
         return stats
 
     # Erases of every sector, as its header says; 0 where it has none.
-    def cycles(self):
+    def cycles(self) -> list[int]:
         return [self._cycled if self._header(p) else 0 for p in range(self._n)]
 
 
 # Bytes of a sector that its table may take at most.
-def table_max(sector_bytes):
+def table_max(sector_bytes: int) -> int:
     return sector_bytes * 3 // 4
 
 
 # Sectors that blobs of these sizes occupy at most, each sector with room for `usable` bytes. A large one
 # lies in sectors of its own but for its ends. Small ones that leave half of a sector unused are moved
 # together when room is short; those in the newest sector are not.
-def sectors_for(sizes, usable):
+def sectors_for(sizes: "Sequence[int]", usable: int) -> int:
     large = small = 0
     for size in sizes:
         size = size * 17 // 16 + 96

@@ -4,13 +4,19 @@
 
 import sys
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 BOARD = sys.implementation.name == "micropython"
 
 
 # The function `run` of this source.
-def machine(text):
+def machine(text: str) -> "Callable[..., Any] | None":
     if BOARD:
-        space = {}
+        space: dict[str, Any] = {}
         try:
             exec("@micropython.viper\n" + text, space)
             return space["run"]

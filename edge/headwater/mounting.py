@@ -3,8 +3,11 @@
 from binascii import crc32
 from struct import unpack_from
 
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .log import LogError
+
+if TYPE_CHECKING:
+    from .log import Log
 
 # As in log.py, which explains them: on a board such names are no globals that could be imported.
 _HEADER = const(32)
@@ -27,7 +30,7 @@ _BAD = const(0x8000)
 
 
 # Makes an empty log. Whatever was on the device is gone.
-def format(log, log_number):
+def format(log: "Log", log_number: int) -> None:
     for p in range(log._n):
         if log._header(p):
             log._erase(p)
@@ -42,7 +45,7 @@ def format(log, log_number):
 
 
 # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
-def mount(log):
+def mount(log: "Log") -> None:
     seqs = log._seq
     log._p = -1
     for p in range(log._n):
@@ -83,16 +86,16 @@ def mount(log):
 
 # Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
 # records end, or 0 where it does not count.
-def _replay(log, p, full):
+def _replay(log: "Log", p: int, full: bool) -> int:
     seq = log._header(p)
     if full:
         log.log_number = log._number
     elif log._number != log.log_number:
         return 0
     copied = log._copied
-    done = False
-    last = {}
-    place = (-1,)
+    done: int = False
+    last: dict[int, int] = {}
+    place: tuple[int, ...] = (-1,)
     blobs = log._blobs
     for kind, key, buf, i, end in log._items(p, _HEADER, log.buf):
         s = log._streams.get(key)
@@ -165,7 +168,7 @@ def _replay(log, p, full):
 
 
 # A note or table says something of a sector.
-def _said(log, what):
+def _said(log: "Log", what: int) -> None:
     p = what & 0x3FFF
     log._settle(p)
     if what & _NEXT:
@@ -175,7 +178,7 @@ def _said(log, what):
 
 
 # Notes what the sectors other than p hold of streams.
-def _index(log, p):
+def _index(log: "Log", p: int) -> None:
     for q in range(log._n):
         if q != p and log._seq[q]:
             void = q == log._next or q in log._out or q in log._bad or log._seq[q] < log._oldest
@@ -184,7 +187,7 @@ def _index(log, p):
 
 
 # Copies the records of sector `old` into a fresh one and voids the old one.
-def _rewrite(log, old, seq):
+def _rewrite(log: "Log", old: int, seq: int) -> None:
     log._p = old
     p = log._take()
     log._header(old)

@@ -16,9 +16,15 @@
 
 import asyncio
 
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .machine import BOARD
 from .once import let_go
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
+
+    from .interfaces import Readable, Writable
 
 _CONNACK = const(0x20)
 _PUBLISH = const(0x30)
@@ -32,7 +38,7 @@ _RETRY_MS = const(500)
 
 
 # Write a packet to buf: its first byte, the length of the parts, and these. -> where it ends
-def put(buf, kind, *parts):
+def put(buf: "Writable", kind: int, *parts: "Readable") -> int:
     n = sum([len(part) for part in parts])
     buf[0] = kind
     at = 1
@@ -49,21 +55,21 @@ def put(buf, kind, *parts):
     return at
 
 
-def packet(kind, *parts):
+def packet(kind: int, *parts: "Readable") -> bytearray:
     n = sum([len(part) for part in parts])
     buf = bytearray(2 + (n > 127) + (n > 16383) + n)
     put(buf, kind, *parts)
     return buf
 
 
-def text(s):
+def text(s: str | bytes) -> bytes:
     if isinstance(s, str):
         s = s.encode()
     return len(s).to_bytes(2, "big") + s
 
 
 # In one line.
-def why(e):
+def why(e: Exception) -> str:
     try:
         from . import connecting
 
@@ -75,19 +81,19 @@ def why(e):
 # Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
 # `broken` is set for good.
 class Packets:
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         self.mem = memoryview(bytearray(size))
         self.skipped = 0  # packets that were too large
         self.reset()
 
-    def reset(self):
+    def reset(self) -> None:
         self.pos = self.end = 0  # what has not been looked at yet
         self.skip = 0  # bytes of a packet that is too large
         self.body = 0  # where the body of the last packet begins; it ends at pos
         self.broken = False
 
     # Where the next bytes go; `end` goes up by as many as came.
-    def room(self):
+    def room(self) -> memoryview:
         n = self.end - self.pos
         if self.pos:
             self.mem[:n] = self.mem[self.pos : self.end]
@@ -96,7 +102,7 @@ class Packets:
         return self.mem[n:]
 
     # The first byte of the next packet, whose body is mem[body:pos]; or 0.
-    def next(self):
+    def next(self) -> int:
         mem = self.mem
         while not self.broken:
             n = min(self.skip, self.end - self.pos)
@@ -128,13 +134,27 @@ class Packets:
 
 
 class Client:
+    task: "asyncio.Task[Any] | None"
+    drain: asyncio.Task[None] | None
+
     # site, name: the topics are SITE/NAME/+ and SITE/+/NAME.
     # broker: host, port; may have name (in its certificate), user, password, keepalive_s, retry_s_max.
     # tls: an SSLContext or None. online(): awaited until there is a network.
     # take(sender, payload): a frame came; payload lies in the buffer.
     # random() -> 64 bits. size: most bytes of a packet that is taken. buf: where a packet is made that fits,
     # for as long as a call takes; who gives it may use it in between.
-    def __init__(self, site, name, broker, tls, online, take, random, size=640, buf=b""):
+    def __init__(
+        self,
+        site: str,
+        name: str,
+        broker: "Mapping[str, Any]",
+        tls: "Any",
+        online: "Callable[[], Awaitable[object]]",
+        take: "Callable[[str, memoryview], object]",
+        random: "Callable[[], int]",
+        size: int = 640,
+        buf: "Readable" = b"",
+    ) -> None:
         self.own = text("%s/%s/" % (site, name))[2:]
         self.site = site
         self.name = name
@@ -146,10 +166,10 @@ class Client:
         self.packets = Packets(size)
         self.buf = memoryview(buf)
         self.half_us = broker.get("keepalive_s", 20) * 500000
-        self.topics = {}
-        self.out = []  # packets that wait for the socket
+        self.topics: dict[str, bytes] = {}
+        self.out: "list[Readable]" = []  # packets that wait for the socket
         self.off = 0  # of the first one, what has been written
-        self.s = None
+        self.s: "Any" = None
         self.task = self.drain = None
         self.up = False
         self.waiting = True
@@ -159,7 +179,7 @@ class Client:
         self.connects = self.sent = self.dropped = self.strays = 0
 
     # Send a frame: False where there is no link, or too much waits for it.
-    def send(self, to, frame):
+    def send(self, to: str, frame: "Readable") -> bool:
         topic = self.topics.get(to)
         if topic is None:
             topic = self.topics[to] = text("%s/%s/%s" % (self.site, to, self.name))
@@ -169,14 +189,14 @@ class Client:
         self.dropped += 1
         return False
 
-    def _publish(self, topic, frame):
+    def _publish(self, topic: bytes, frame: "Readable") -> "Writable":
         buf = self.buf
         if _HEAD + len(topic) + len(frame) > len(buf):
             return packet(_PUBLISH, topic, frame)
         return buf[: put(buf, _PUBLISH, topic, frame)]
 
     # To be called a few times a second, with microseconds that never go back.
-    def tick(self, now):
+    def tick(self, now: int) -> None:
         self.now = now
         if self.task is None or self.waiting:
             return
@@ -190,7 +210,7 @@ class Client:
             self._write(b"\xc0\0")
 
     # Keeps the link; ends with `close` only.
-    async def run(self):
+    async def run(self) -> None:
         self.task = asyncio.current_task()
         tries = 0
         self.ending = False
@@ -221,7 +241,7 @@ class Client:
         self.task = None
 
     # Say goodbye, so that the will is not published, and end.
-    async def close(self):
+    async def close(self) -> None:
         if self.up:
             self._write(b"\xe0\0")
             for _ in range(20):
@@ -232,7 +252,7 @@ class Client:
         if self.task:
             self.task.cancel()
 
-    async def _session(self):
+    async def _session(self) -> None:
         b = self.broker
         p = self.packets
         p.reset()
@@ -242,7 +262,7 @@ class Client:
         from .connecting import connect
 
         data = connect(self.name, self.half_us // 500000, will, b.get("user"), b.get("password"))
-        connect = None
+        connect = None  # type: ignore[assignment]
         let_go("connecting")
         await self._all(data)
         while not self.bad:
@@ -259,7 +279,7 @@ class Client:
             if p.broken:
                 raise OSError("the broker does not speak MQTT")
 
-    def _packet(self, kind, body):
+    def _packet(self, kind: int, body: memoryview) -> None:
         n = len(body)
         if kind & 0xF0 == _PUBLISH:
             size = 2 + (body[0] << 8 | body[1]) if n > 1 else n + 1
@@ -287,7 +307,7 @@ class Client:
         elif kind != _PINGRESP:
             raise OSError("the broker sent a packet of kind %d" % (kind >> 4))
 
-    def _shut(self):
+    def _shut(self) -> None:
         self.waiting = True
         self.up = False
         self.out = []
@@ -303,7 +323,7 @@ class Client:
             self.s = None
 
     # What cannot be written at once is copied; where there is no room for that behind others, it is dropped.
-    def _write(self, data):
+    def _write(self, data: "Readable") -> bool:
         out = self.out
         if len(out) >= _OUT_MAX or self.bad:
             return False
@@ -326,7 +346,7 @@ class Client:
 
     # What waits, as far as the socket takes it. A write that was not taken whole goes on with the same
     # bytes: TLS demands it.
-    def _push(self):
+    def _push(self) -> None:
         out = self.out
         try:
             while out:
@@ -341,14 +361,14 @@ class Client:
             self.bad = why(e)
             out.clear()
 
-    async def _all(self, data):
+    async def _all(self, data: "Readable") -> None:
         self._write(data)
         while self.out:
             await asyncio.sleep(0.01)
         if self.bad:
             raise OSError(self.bad)
 
-    async def _drain(self):
+    async def _drain(self) -> None:
         while self.out:
             await self._writable()
             self._push()
@@ -356,7 +376,7 @@ class Client:
 
     if BOARD:
 
-        async def _open(self, host, port, name):
+        async def _open(self, host: str, port: int, name: str) -> None:
             import socket
 
             at = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
@@ -372,37 +392,37 @@ class Client:
                 self.s = s = self.tls.wrap_socket(s, server_hostname=name, do_handshake_on_connect=False)
                 s.setblocking(False)
 
-        async def _read(self, mem):
+        async def _read(self, mem: memoryview) -> int:
             n = self.s.readinto(mem)
             while n is None:
                 await self._readable()
                 n = self.s.readinto(mem)
             return n
 
-        async def _readable(self):
-            yield asyncio.core._io_queue.queue_read(self.s)
+        async def _readable(self) -> "Any":
+            yield asyncio.core._io_queue.queue_read(self.s)  # type: ignore[attr-defined]
 
-        async def _writable(self):
-            yield asyncio.core._io_queue.queue_write(self.s)
+        async def _writable(self) -> "Any":
+            yield asyncio.core._io_queue.queue_write(self.s)  # type: ignore[attr-defined]
 
-        def _put(self, mem):
+        def _put(self, mem: memoryview) -> int:
             return self.s.write(mem)
 
     else:
 
-        async def _open(self, host, port, name):
-            names = {"server_hostname": name} if self.tls else {}
+        async def _open(self, host: str, port: int, name: str) -> None:
+            names: "dict[str, Any]" = {"server_hostname": name} if self.tls else {}
             self.reader, self.s = await asyncio.open_connection(host, port, ssl=self.tls, **names)
 
-        async def _read(self, mem):
+        async def _read(self, mem: memoryview) -> int:
             data = await self.reader.read(len(mem))
             mem[: len(data)] = data
             return len(data)
 
-        async def _writable(self):
+        async def _writable(self) -> None:  # type: ignore[misc]
             await self.s.drain()
 
-        def _put(self, mem):
+        def _put(self, mem: memoryview) -> int:
             if self.s.transport.get_write_buffer_size() > 16384:
                 return 0
             self.s.write(bytes(mem))

@@ -6,7 +6,7 @@ import gc
 import sys
 
 
-def let_go(*names):
+def let_go(*names: str) -> None:
     if sys.implementation.name == "micropython":
         package = sys.modules["headwater"]
         for name in names:

@@ -45,7 +45,15 @@ from array import array
 
 from .alphabet import TYPES
 from .batch import Batch
+from .compat import TYPE_CHECKING
 from .machine import BOARD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .alphabet import Alphabet
+    from .interfaces import Params, Port, Ports, Readable
 
 
 class OperatorError(ValueError):
@@ -53,7 +61,7 @@ class OperatorError(ValueError):
 
 
 # True for a value that a parameter of this kind can have; an expression is checked where it is used.
-def _fits(kind, value):
+def _fits(kind: str, value: "Any") -> bool:
     if kind == "expr":
         return True
     if kind == "text":
@@ -66,7 +74,7 @@ def _fits(kind, value):
 
 
 # "a:i32=1 b:i16*taps c:ints" -> [(name, type, count text or "", default text or None)]
-def fields(text):
+def fields(text: str) -> list[tuple[str, str, str, str | None]]:
     out = []
     for part in text.split():
         name, _, rest = part.partition(":")
@@ -77,14 +85,14 @@ def fields(text):
 
 
 class Operator:
-    IN = ()
-    OUT = ()
+    IN: tuple[str, ...] = ()
+    OUT: tuple[str, ...] = ()
     PARAMS = ""
     STATE = ""
     VERSION = 1
     ONE_TO_ONE = False
     FLOATS = False
-    FEEDBACK = ()
+    FEEDBACK: tuple[int, ...] = ()
     TIMED = False
     # Of a timed operator whose entries set the timer anew: the parameter that says how far ahead. After a
     # change an entry may set it earlier than it stood before, and those behind must wait for it.
@@ -92,20 +100,23 @@ class Operator:
     CATEGORY = "your own"
 
     timer = 0
-    _laid = None
+    _laid: str | None = None
+    ins: "tuple[Any, ...]"  # of Alphabet; None for a disabled port
 
     # Alphabets of the ports, as texts, for an operator with these parameters whose inputs are
     # connected to streams with alphabets `ins`. Raise OperatorError where they do not fit.
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return cls.IN, cls.OUT
 
     # params: dict name -> value. ins, outs: tuples of Alphabet. size: most elements per batch.
-    def __init__(self, params, ins, outs, size):
+    def __init__(
+        self, params: "Params", ins: "tuple[Alphabet | None, ...]", outs: "tuple[Alphabet, ...]", size: int
+    ) -> None:
         self.ins = ins
         self.size = size
         self.outs = tuple([Batch(a, size) for a in outs])
-        self.y = self.outs[0] if outs else None
+        self.y: Batch = self.outs[0] if outs else None  # type: ignore[assignment]
         self.configure(params, True)
         for name, kind, count, _ in fields(self.STATE):
             if count:
@@ -117,7 +128,7 @@ class Operator:
 
     # Set parameters (all of them at first, some of them later) and derive from them. Where they are
     # refused the operator stays as it was.
-    def configure(self, params, first=False):
+    def configure(self, params: "Params", first: bool = False) -> None:
         declared = fields(self.PARAMS)
         known = [d[0] for d in declared]
         for name in params:
@@ -149,22 +160,26 @@ class Operator:
                 raise  # too little memory for now is no reason to refuse what others take
             raise OperatorError("%s: %s" % (type(e).__name__, e))
 
-    def setup(self):
+    if TYPE_CHECKING:
+
+        def run(self, x: Any, n: int) -> int: ...
+
+    def setup(self) -> None:
         pass
 
-    def start(self):
+    def start(self) -> None:
         pass
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         return True
 
-    def fire(self):
+    def fire(self) -> int:
         self.timer = 0
         return 0
 
     # What a snapshot holds: the names, and the code for struct. A state that `setup` declares anew
     # is looked at anew.
-    def _layout(self):
+    def _layout(self) -> str:
         if self._laid != self.STATE:
             names = []
             code = "<"
@@ -178,13 +193,13 @@ class Operator:
         return self._code
 
     # Bytes of a snapshot.
-    def state_size(self):
+    def state_size(self) -> int:
         return struct.calcsize(self._layout())
 
     # Pack the state at buf[pos:]; returns the position behind it.
-    def snapshot(self, buf, pos):
+    def snapshot(self, buf: bytearray, pos: int) -> int:
         code = self._layout()
-        values = list(self._names)
+        values: "list[Any]" = list(self._names)
         for k in range(len(values)):
             value = getattr(self, values[k])
             # MicroPython takes an array for the bytes that it is.
@@ -193,9 +208,9 @@ class Operator:
         return pos + struct.calcsize(code)
 
     # Take the state from a snapshot of `version`. Raises OperatorError where it does not fit.
-    def restore(self, data, version):
+    def restore(self, data: "Readable", version: int) -> None:
         if version != self.VERSION:
-            data = self.convert(data, version)
+            data = self.convert(data, version)  # type: ignore[assignment]
             if data is None:
                 raise OperatorError(
                     "checkpoint of version %d, operator of version %d, and no conversion"
@@ -216,5 +231,5 @@ class Operator:
                 pos += width
 
     # Bytes of this version made from those of an older one, or None.
-    def convert(self, data, version):
+    def convert(self, data: "Readable", version: int) -> "Readable | None":
         return None

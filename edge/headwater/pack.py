@@ -7,6 +7,13 @@
 
 import struct
 
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .interfaces import Readable
+
 DEPTH_MAX = 8  # lists and dicts inside each other
 _NAN = b"\x7f\xf8\0\0\0\0\0\0"
 
@@ -17,7 +24,7 @@ class PackError(ValueError):
 
 # The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes. buf: they are made there
 # if they fit, so that no more room is taken than they need.
-def dumps(obj, buf=None):
+def dumps(obj: object, buf: bytearray | None = None) -> bytes:
     if buf is None:
         buf = bytearray(128)
     while True:
@@ -30,13 +37,13 @@ def dumps(obj, buf=None):
 
 
 # The same in buf: how many bytes. IndexError where there is no room.
-def dump_into(buf, obj):
+def dump_into(buf: bytearray, obj: object) -> int:
     return _write(buf, 0, obj, 0)
 
 
 # Write v at buf[pos:], return the position behind it; IndexError where there is no room.
-def _write(buf, pos, v, depth):
-    kind = type(v)
+def _write(buf: bytearray, pos: int, v: "Any", depth: int) -> int:
+    kind: "Any" = type(v)
     if kind is int and v >= 0:
         if v > 127:
             return _size(buf, pos, v, 0xCC, 8)
@@ -128,7 +135,7 @@ def _write(buf, pos, v, depth):
 
 # A length or positive number behind its code: 1, 2, 4 or 8 bytes, codes counting up from `code`.
 # Lists (0xDB) and dicts (0xDD) have no form of one byte.
-def _size(buf, pos, n, code, most):
+def _size(buf: bytearray, pos: int, n: int, code: int, most: int) -> int:
     k = 0 if code != 0xDB and code != 0xDD else 1
     if n >> 16:
         k = 2 if not n >> 32 else 3
@@ -146,7 +153,7 @@ def _size(buf, pos, n, code, most):
 
 
 # The object in these bytes, all of them. A board that runs reads nothing: what does so is hardly ever here.
-def loads(data):
+def loads(data: "Readable") -> "Any":
     from . import packread
 
     return packread.read(data)

@@ -3,10 +3,16 @@
 
 import struct
 
+from .compat import TYPE_CHECKING
 from .pack import DEPTH_MAX, PackError
 
+if TYPE_CHECKING:
+    from typing import Any
 
-def read(data):
+    from .interfaces import Readable
+
+
+def read(data: "Readable") -> "Any":
     data = memoryview(data)
     v, pos = _read(data, 0, 0)
     if pos != len(data):
@@ -15,13 +21,13 @@ def read(data):
 
 
 # Big-endian number of `width` bytes at pos.
-def _number(data, pos, width):
+def _number(data: memoryview, pos: int, width: int) -> int:
     if pos + width > len(data):
         raise PackError("cut short at byte %d" % pos)
     return int.from_bytes(bytes(data[pos : pos + width]), "big")
 
 
-def _read(data, pos, depth):
+def _read(data: memoryview, pos: int, depth: int) -> "tuple[Any, int]":
     b = _number(data, pos, 1)
     at = pos
     pos += 1
@@ -100,13 +106,14 @@ def _read(data, pos, depth):
 
 
 # UTF-8, checked alike under both interpreters (MicroPython alone would let more pass).
-def _text(data, at):
+def _text(data: bytes, at: int) -> str:
     try:
         s = str(data, "utf-8")
     except UnicodeError:
         raise PackError("no UTF-8 at byte %d" % at)
     if len(s) != len(data):
         n = 0
+        c: "Any"
         for c in s:
             c = ord(c)
             n += 1 + (c > 0x7F) + (c > 0x7FF) + (c > 0xFFFF)

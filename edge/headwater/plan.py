@@ -8,7 +8,12 @@
 #
 # Vertices stand so that producers come first, feedback aside: src < dst or delay_us > 0.
 
+from .compat import TYPE_CHECKING
 from .once import let_go
+
+if TYPE_CHECKING:
+    from .alphabet import Alphabet
+    from .interfaces import Params, Readable
 
 UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
 LOCAL, PEER, PEERS2 = 0, 1, 2
@@ -37,19 +42,19 @@ class Vertex:
     # state_bytes, changed_bytes: of an operator's state, and of all its parameters in a checkpoint, at most
     def __init__(
         self,
-        index,
-        name,
-        kind,
-        version,
-        params,
-        ins,
-        outs,
-        rate_mhz,
-        hosts,
-        log_bytes,
-        state_bytes=0,
-        changed_bytes=0,
-    ):
+        index: int,
+        name: str,
+        kind: str,
+        version: int,
+        params: "Params",
+        ins: "tuple[Alphabet | None, ...]",
+        outs: "tuple[Alphabet, ...]",
+        rate_mhz: int,
+        hosts: tuple[int, ...],
+        log_bytes: int,
+        state_bytes: int = 0,
+        changed_bytes: int = 0,
+    ) -> None:
         self.index = index
         self.name = name
         self.kind = kind
@@ -76,8 +81,20 @@ class Edge:
     # within_ms  of an edge to the lake: delay bound, 0 when none is asked
     # cyclic     True where the edge lies inside a cycle (a strongly connected component)
     def __init__(
-        self, index, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, cyclic
-    ):
+        self,
+        index: int,
+        src: int,
+        sport: int,
+        dst: int,
+        dport: int,
+        delay_us: int,
+        cap: int,
+        policy: int,
+        lake: str,
+        durable: int,
+        within_ms: int,
+        cyclic: bool,
+    ) -> None:
         self.index = index
         self.src = src
         self.sport = sport
@@ -99,8 +116,19 @@ class Plan:
     # batch_ms (a batch that is not full waits no longer than this), deployment (its number; 0: not
     # deployed yet), process_hash (8 bytes of SHA-256 over the process alone)
     def __init__(
-        self, name, strategy, every, level, batch, vertices, edges, order, hosts, hash_, batch_ms=1000
-    ):
+        self,
+        name: str,
+        strategy: int,
+        every: int,
+        level: int,
+        batch: int,
+        vertices: list[Vertex],
+        edges: list[Edge],
+        order: tuple[int, ...],
+        hosts: tuple[str, ...],
+        hash_: bytes,
+        batch_ms: int = 1000,
+    ) -> None:
         self.name = name
         self.strategy = strategy
         self.every = every
@@ -116,19 +144,19 @@ class Plan:
         self.process_hash = b""
 
     # Edges into vertex v, by input port.
-    def ins(self, v):
+    def ins(self, v: int) -> list[Edge]:
         out = [e for e in self.edges if e.dst == v]
         out.sort(key=lambda e: e.dport)
         return out
 
     # Hosts that an operator may run on: its candidates, and the gateway.
-    def may_run(self, v, host):
+    def may_run(self, v: int, host: int) -> bool:
         hosts = self.vertices[v].hosts
         return host in hosts or (host == 0 and self.vertices[v].kind != "")
 
     # Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
     # hosts of the plan: so many that the level can be met after as many deaths as it covers.
-    def keepers(self, v):
+    def keepers(self, v: int) -> list[int]:
         hosts = list(self.vertices[v].hosts)
         if self.level != LOCAL:
             for h in range(len(self.hosts)):
@@ -139,12 +167,12 @@ class Plan:
         return hosts
 
     # Edges out of port `port` of vertex v, in plan order.
-    def outs(self, v, port):
+    def outs(self, v: int, port: int) -> list[Edge]:
         return [e for e in self.edges if e.src == v and e.sport == port]
 
 
 # The plan in `data`. Total: gives a plan whose every number is in range, or raises PlanError.
-def loads(data):
+def loads(data: "Readable") -> Plan:
     from . import planread
 
     try:

@@ -18,7 +18,13 @@ from hashlib import sha256
 
 from . import pack
 from .alphabet import Alphabet, AlphabetError, is_name
+from .compat import TYPE_CHECKING
 from .plan import OUTSIDE, SPILL, Edge, Plan, PlanError, Vertex
+
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from .interfaces import Readable
 
 FORMAT = 2
 STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
@@ -48,30 +54,30 @@ DEPLOYMENT_MAX = (1 << 63) - 1  # what a database can hold
 
 
 # The hash of a deployment: of a process under a number.
-def plan_hash(process, deployment):
+def plan_hash(process: bytes, deployment: int) -> bytes:
     sha = sha256(process)
     sha.update(deployment.to_bytes(8, "little"))
     return sha.digest()[:8]
 
 
 # The bytes of a plan as deployment `number`; `data` is a plan's.
-def numbered(data, number):
+def numbered(data: "Readable", number: int) -> bytes:
     form, process, placement, _ = pack.loads(data)
     return pack.dumps([form, process, placement, number])
 
 
 # True where two plans are the same process in the same places, whatever their numbers.
-def alike(data, other):
+def alike(data: "Readable", other: "Readable") -> bool:
     return pack.loads(data)[:3] == pack.loads(other)[:3]
 
 
 # True for what may name a table's stream: names with '/' between them.
-def is_lake_name(s):
+def is_lake_name(s: str) -> bool:
     return len(s) <= LAKE_NAME_MAX and all([is_name(part) for part in s.split("/")])
 
 
 # Vertices that can be reached from `start`, in the order found; it stands first.
-def reach(edges, start):
+def reach(edges: list[Edge], start: int) -> list[int]:
     seen = [start]
     for v in seen:
         for e in edges:
@@ -80,30 +86,30 @@ def reach(edges, start):
     return seen
 
 
-def _fail(what, where, value):
+def _fail(what: str, where: str, value: object) -> "NoReturn":
     raise PlanError("plan: %s of %s is %r" % (what, where, value))
 
 
-def _int(what, where, value, low, high):
+def _int(what: str, where: str, value: "Any", low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
         _fail(what, where, value)
     return value
 
 
-def _text(what, where, value, empty=False):
+def _text(what: str, where: str, value: "Any", empty: bool = False) -> str:
     if type(value) is not str or not (is_name(value) or empty and value == ""):
         _fail(what, where, value)
     return value
 
 
-def _list(what, where, value, low, high):
+def _list(what: str, where: str, value: "Any", low: int, high: int) -> "Any":
     if type(value) not in (list, tuple) or not low <= len(value) <= high:
         _fail(what, where, value if type(value) not in (list, tuple) else "%d long" % len(value))
     return value
 
 
 # The list that `flat` stands for, from pos on: n items, or with n < 0 all there are.
-def _tree(where, flat, pos, n, depth):
+def _tree(where: str, flat: "list[Any]", pos: int, n: int, depth: int) -> "tuple[list[Any], int]":
     out = []
     while n and (n > 0 or pos < len(flat)):
         if pos >= len(flat) or depth > TREE_DEPTH_MAX:
@@ -121,7 +127,7 @@ def _tree(where, flat, pos, n, depth):
     return out, pos
 
 
-def _vertex(i, row, alphabets):
+def _vertex(i: int, row: "Any", alphabets: list[Alphabet]) -> Vertex:
     where = "vertex %d" % i
     row = _list("fields", where, row, 10, 10)
     name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes = row
@@ -150,7 +156,7 @@ def _vertex(i, row, alphabets):
     return Vertex(i, name, kind, version, params, ins, outs, *row)
 
 
-def _edge(i, row, vertices, taken, lakes):
+def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int]], lakes: list[str]) -> Edge:
     where = "edge %d" % i
     row = _list("fields", where, row, 10, 10)
     src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms = row
@@ -185,7 +191,7 @@ def _edge(i, row, vertices, taken, lakes):
     return Edge(i, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, False)
 
 
-def plan(data):
+def plan(data: "Readable") -> Plan:
     if len(data) > BYTES_MAX:
         raise PlanError("plan: %d bytes; at most %d" % (len(data), BYTES_MAX))
     try:
@@ -226,7 +232,7 @@ def plan(data):
             alphabets.append(Alphabet(text))
         except AlphabetError as e:
             raise PlanError("plan: " + str(e))
-    vertices = []
+    vertices: list[Vertex] = []
     for i in range(len(rows)):
         v = _vertex(i, rows[i], alphabets)
         for u in vertices:
@@ -240,20 +246,20 @@ def plan(data):
         v.hosts = tuple(where)
         vertices.append(v)
     edges = []
-    taken = []
-    lakes = []
+    taken: list[tuple[int, int]] = []
+    lakes: list[str] = []
     for i in range(len(links)):
         edges.append(_edge(i, links[i], vertices, taken, lakes))
     for v in vertices:
         for p in range(len(v.ins)):
             if (v.ins[p] is not None) != ((v.index, p) in taken):
                 _fail("input port", "vertex %d" % v.index, p)
-    if any([e.delay_us for e in edges]):
+    if any([edge.delay_us for edge in edges]):
         for v in vertices:
             seen = reach(edges, v.index)
-            for e in edges:
-                if e.dst == v.index and e.src in seen:
-                    e.cyclic = True
+            for edge in edges:
+                if edge.dst == v.index and edge.src in seen:
+                    edge.cyclic = True
     order = tuple(range(len(vertices)))
     made = Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), b"", batch_ms)
     made.deployment = deployment

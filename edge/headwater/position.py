@@ -6,20 +6,27 @@
 
 
 # Order of a position along its run.
-def rank(pos):
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .interfaces import Epoch, Position
+    from .plan import Vertex
+
+
+def rank(pos: "Position") -> tuple[int, int, int]:
     return (pos[-1], sum(pos[:-2]), pos[-2]) if pos else (-1, 0, 0)
 
 
-def further(a, b):
+def further(a: "Position", b: "Position") -> bool:
     return rank(a) > rank(b)
 
 
 # Which of two checkpoints counts, each an epoch and a position. One of an earlier epoch may stand further
 # and lie on a course that the later epoch has left: what was acknowledged of it the later one has seen.
-def newer(a, b):
+def newer(a: "tuple[Epoch, Position]", b: "tuple[Epoch, Position]") -> bool:
     return (a[0], rank(a[1])) > (b[0], rank(b[1]))
 
 
 # Connected inputs of an operator: so many numbers of a position are xi.
-def inputs_of(v):
+def inputs_of(v: "Vertex") -> int:
     return len([a for a in v.ins if a is not None])

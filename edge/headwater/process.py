@@ -19,8 +19,11 @@ those that its vertices name.
 
 import difflib
 import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from . import operators, pack, plan, planread
+from .interfaces import Params
 from .operator import Operator, OperatorError
 
 GATEWAY = "gateway"
@@ -30,12 +33,15 @@ BATCH = 60
 BATCH_MS = 1000
 LINK_MS = 250
 
+Place = tuple[str, int]  # file and line of the author
+Backup = str | Sequence[str] | None
+
 
 class ProcessError(ValueError):
     """A sentence that cannot be written down at all, or a process that does not pass its check."""
 
 
-def _here():
+def _here() -> Place:
     """File and line of the author: the innermost frame outside this module."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
@@ -43,7 +49,7 @@ def _here():
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def near(word, words):
+def near(word: object, words: Iterable[object]) -> str:
     """', did you mean x?' where one of `words` resembles `word`, else ''."""
     found = difflib.get_close_matches(str(word), [str(w) for w in words], 1, 0.6)
     return ": did you mean '%s'?" % found[0] if found else ""
@@ -52,18 +58,26 @@ def near(word, words):
 class Host:
     """A host as declared: what it has."""
 
-    def __init__(self, name, flash_kb, heap_kb, floats, where):
+    def __init__(self, name: str, flash_kb: int, heap_kb: int, floats: int, where: Place) -> None:
         self.name = name
         self.flash_kb = flash_kb
         self.heap_kb = heap_kb
         self.floats = floats
         self.where = where
+        self.sound = True  # until the check finds that one of these is not
 
 
 class Wire:
     """An edge as declared. `stream` is its producer's port; `vertex` is None at the lake."""
 
-    def __init__(self, stream, vertex, port, where, delay_ms=None):
+    def __init__(
+        self,
+        stream: "Stream",
+        vertex: "Declared | None",
+        port: int,
+        where: Place,
+        delay_ms: float | None = None,
+    ) -> None:
         self.stream = stream
         self.vertex = vertex
         self.port = port
@@ -71,7 +85,7 @@ class Wire:
         self.delay_ms = delay_ms  # not None: a feedback edge
         self.cap = stream._cap
         self.policy = stream._policy
-        self.lake = ""
+        self.lake: str = ""
         self.durable = "gateway"
         self.within_ms = 0
         self.accept_loss = False
@@ -80,73 +94,75 @@ class Wire:
 class Declared:
     """A vertex as declared: a source (kind "") or an operator."""
 
-    def __init__(self, process, kind, cls, where):
+    def __init__(self, process: "Process", kind: str, cls: type[Operator] | None, where: Place) -> None:
         self.process = process
         self.kind = kind
         self.cls = cls
         self.where = where
-        self.name = None  # the author's, or None
-        self.args = ()
-        self.params = {}
-        self.host = None
-        self.backups = None  # None: the default
-        self.unused = set()  # output ports that are disabled
-        self.disabled = set()  # input ports that are disabled
+        self.name: str | None = None  # the author's, or None
+        self.args: tuple[Any, ...] = ()
+        self.params: Params = {}
+        self.host: str | None = None
+        self.backups: tuple[str, ...] | None = None  # None: the default
+        self.unused: set[int] = set()  # output ports that are disabled
+        self.disabled: set[int] = set()  # input ports that are disabled
         self.alphabet = ""
-        self.rate_hz = None
-        self.most_hz = None
-        self.log_kb = None
+        self.rate_hz: float | None = None
+        self.most_hz: float | None = None
+        self.log_kb: int | None = None
 
 
 class Stream:
     """One output port of a vertex. `stream >> Type(...)` connects it to the first input of a new
     operator and is that operator's first output."""
 
-    def __init__(self, vertex, port=0, cap=None, policy=None):
+    def __init__(
+        self, vertex: Declared, port: int = 0, cap: int | None = None, policy: str | None = None
+    ) -> None:
         self.vertex = vertex
         self.port = port
         self._cap = cap
         self._policy = policy
 
-    def __rshift__(self, spec):
+    def __rshift__(self, spec: "Spec | Type") -> "Stream":
         if isinstance(spec, Type):
             spec = spec()
         if not isinstance(spec, Spec):
             return NotImplemented
         return spec(self)
 
-    def out(self, port):
+    def out(self, port: int) -> "Stream":
         """Another output port of the same operator."""
         return Stream(self.vertex, port)
 
-    def __iter__(self):
+    def __iter__(self) -> "Iterator[Stream]":
         """All output ports: `low, high = level >> Route(...)`."""
         from . import check
 
         return iter([Stream(self.vertex, i) for i in range(len(check.outputs(self.vertex)))])
 
-    def named(self, name):
+    def named(self, name: str) -> "Stream":
         """Give the vertex its name: part of the identity of its streams."""
         self.vertex.name = name
         return self
 
-    def on(self, host, backup=None):
+    def on(self, host: str, backup: Backup = None) -> "Stream":
         """Place the operator; `backup` is a host or several, best first."""
         _place(self.vertex, host, backup)
         return self
 
-    def unused(self, *ports):
+    def unused(self, *ports: int) -> "Stream":
         """Disable output ports: nothing is connected to them, and that is meant."""
         self.vertex.unused.update(ports)
         return self
 
-    def buffered(self, cap=None, on_full=None):
+    def buffered(self, cap: int | None = None, on_full: str | None = None) -> "Stream":
         """This stream for the edges made from the result: `ecg.buffered(2000) >> Fir(...)`. `cap` is
         the bound of the transfer state in elements, `on_full` is "block" or "spill"."""
         return Stream(self.vertex, self.port, cap, on_full)
 
 
-def _place(vertex, host, backup):
+def _place(vertex: Declared, host: str, backup: Backup) -> None:
     vertex.host = host
     vertex.process._mention(host)
     if backup is not None:
@@ -159,29 +175,33 @@ class Spec:
     """An operator type with its parameters, not yet connected. Call it with its inputs, in the
     order of its ports; None disables one."""
 
-    def __init__(self, kind, cls, args, params, where):
+    def __init__(
+        self, kind: str, cls: type[Operator] | None, args: tuple[Any, ...], params: Params, where: Place
+    ) -> None:
         self._spec = (kind, cls, args, params, where)
-        self._name = None
-        self._on = None
-        self._unused = ()
+        self._name: str | None = None
+        self._on: tuple[str, Backup] | None = None
+        self._unused: tuple[int, ...] = ()
 
-    def _with(self, name=None, on=None, unused=()):
+    def _with(
+        self, name: str | None = None, on: "tuple[str, Backup] | None" = None, unused: tuple[int, ...] = ()
+    ) -> "Spec":
         other = Spec(*self._spec)
         other._name = name if name is not None else self._name
         other._on = on or self._on
         other._unused = self._unused + unused
         return other
 
-    def named(self, name):
+    def named(self, name: str) -> "Spec":
         return self._with(name=name)
 
-    def on(self, host, backup=None):
+    def on(self, host: str, backup: Backup = None) -> "Spec":
         return self._with(on=(host, backup))
 
-    def unused(self, *ports):
+    def unused(self, *ports: int) -> "Spec":
         return self._with(unused=ports)
 
-    def __call__(self, *inputs):
+    def __call__(self, *inputs: Stream | None) -> Stream:
         kind, cls, args, params, where = self._spec
         streams = [s for s in inputs if s is not None]
         if not streams:
@@ -217,11 +237,11 @@ class Type:
     """An operator type for the builder: call it with parameters. `cls` is None for a type that the
     library does not have; the check says so."""
 
-    def __init__(self, kind, cls):
+    def __init__(self, kind: str, cls: type[Operator] | None) -> None:
         self.kind = kind
         self.cls = cls
 
-    def __call__(self, *args, **params):
+    def __call__(self, *args: Any, **params: Any) -> Spec:
         return Spec(self.kind, self.cls, args, params, _here())
 
 
@@ -238,15 +258,15 @@ class Process:
 
     def __init__(
         self,
-        name,
-        checkpoints="extended",
-        every=500,
-        level="peer",
-        batch=BATCH,
-        batch_ms=BATCH_MS,
-        link_ms=LINK_MS,
-        allow_drift=False,
-    ):
+        name: str,
+        checkpoints: str = "extended",
+        every: int = 500,
+        level: str = "peer",
+        batch: int = BATCH,
+        batch_ms: int = BATCH_MS,
+        link_ms: int = LINK_MS,
+        allow_drift: bool = False,
+    ) -> None:
         self.name = name
         self.checkpoints = checkpoints
         self.every = every
@@ -256,22 +276,30 @@ class Process:
         self.link_ms = link_ms
         self.allow_drift = allow_drift
         self.where = _here()
-        self.hosts = []  # as declared by `host`
-        self.mentioned = []  # as named by `on` and `backup`
-        self.vertices = []
-        self.wires = []
+        self.hosts: list[Host] = []  # as declared by `host`
+        self.mentioned: list[str] = []  # as named by `on` and `backup`
+        self.vertices: list[Declared] = []
+        self.wires: list[Wire] = []
 
-    def host(self, name, flash_kb=FLASH_KB, heap_kb=HEAP_KB, floats=32):
+    def host(self, name: str, flash_kb: int = FLASH_KB, heap_kb: int = HEAP_KB, floats: int = 32) -> str:
         """Declare a host: its log partition, its heap, and the width of its floats. The gateway
         needs no declaration."""
         self.hosts.append(Host(name, flash_kb, heap_kb, floats, _here()))
         return name
 
-    def _mention(self, name):
+    def _mention(self, name: str) -> None:
         if name not in self.mentioned:
             self.mentioned.append(name)
 
-    def source(self, name, alphabet, rate_hz=None, on=None, log_kb=None, most_hz=None):
+    def source(
+        self,
+        name: str,
+        alphabet: str,
+        rate_hz: float | None = None,
+        on: str | None = None,
+        log_kb: int | None = None,
+        most_hz: float | None = None,
+    ) -> Stream:
         """A sensor and its log. No rate_hz: irregular, like a button; most_hz then bounds it.
         log_kb bounds the flash that its log may fill."""
         v = Declared(self, "", None, _here())
@@ -285,7 +313,16 @@ class Process:
         self.vertices.append(v)
         return Stream(v)
 
-    def lake(self, name, stream, durable="gateway", within_ms=0, on_full=None, cap=None, accept_loss=False):
+    def lake(
+        self,
+        name: str,
+        stream: Stream,
+        durable: str = "gateway",
+        within_ms: int = 0,
+        on_full: str | None = None,
+        cap: int | None = None,
+        accept_loss: bool = False,
+    ) -> None:
         """Send a stream to the lake's table stream `name`. `durable`: where an element must stand to
         be safe; `within_ms`: the delay that is asked for; `on_full`: "block", "spill",
         "drop_oldest" or "drop_newest"."""
@@ -301,16 +338,34 @@ class Process:
         wire.accept_loss = accept_loss
         self.wires.append(wire)
 
-    def connect(self, stream, consumer, port, cap=None, on_full=None):
+    def connect(
+        self, stream: Stream, consumer: Stream, port: int, cap: int | None = None, on_full: str | None = None
+    ) -> None:
         """One more edge, to an operator that exists already."""
         self._late(stream, consumer, port, None, cap, on_full)
 
-    def feedback(self, stream, consumer, port, delay_ms, cap=None, on_full=None):
+    def feedback(
+        self,
+        stream: Stream,
+        consumer: Stream,
+        port: int,
+        delay_ms: float,
+        cap: int | None = None,
+        on_full: str | None = None,
+    ) -> None:
         """A feedback edge: silent (it changes the consumer's state and causes no output), and
         effective at ts + delay_ms."""
         self._late(stream, consumer, port, delay_ms, cap, on_full)
 
-    def _late(self, stream, consumer, port, delay_ms, cap, on_full):
+    def _late(
+        self,
+        stream: Stream,
+        consumer: Stream,
+        port: int,
+        delay_ms: float | None,
+        cap: int | None,
+        on_full: str | None,
+    ) -> None:
         for s in (stream, consumer):
             if not isinstance(s, Stream):
                 raise ProcessError(
@@ -322,13 +377,13 @@ class Process:
         wire.policy = on_full or stream._policy
         self.wires.append(wire)
 
-    def _owns(self, stream):
+    def _owns(self, stream: Stream) -> None:
         if stream.vertex.process is not self:
             raise ProcessError(
                 "the stream is of process '%s', not of '%s'" % (stream.vertex.process.name, self.name)
             )
 
-    def encode(self):
+    def encode(self) -> bytes:
         """The plan's bytes. ProcessError, with every problem in its text, where the check fails."""
         from . import check
 
@@ -337,12 +392,12 @@ class Process:
             raise ProcessError("\n".join([str(problem) for problem in report.problems]))
         return report.plan
 
-    def plan(self):
+    def plan(self) -> plan.Plan:
         """The plan as a host loads it."""
         return plan.loads(self.encode())
 
 
-def _alphabets(vertices):
+def _alphabets(vertices: Iterable[plan.Vertex]) -> list[str]:
     texts = []
     for v in vertices:
         for a in v.ins + v.outs:
@@ -351,7 +406,7 @@ def _alphabets(vertices):
     return texts
 
 
-def _flat(tree):
+def _flat(tree: Sequence[Any]) -> list[Any]:
     out = []
     for item in tree:
         if isinstance(item, (list, tuple)):
@@ -361,7 +416,7 @@ def _flat(tree):
     return out
 
 
-def dumps(p):
+def dumps(p: plan.Plan) -> bytes:
     """The canonical encoding of a plan.Plan."""
     texts = _alphabets(p.vertices)
     rows = []
@@ -384,12 +439,12 @@ def dumps(p):
     return pack.dumps([planread.FORMAT, process, [list(v.hosts) for v in p.vertices], p.deployment])
 
 
-def library():
+def library() -> list[str]:
     """The names of the library's operator types."""
     return sorted(operators._MODULES)
 
 
-def operator(of):
+def operator(of: str | type[Operator]) -> Type:
     """The builder's form of an operator class of your own, or of the library's type of that name."""
     if isinstance(of, str):
         return Type(of, operators.find(of) if of in operators._MODULES else None)
@@ -404,7 +459,7 @@ def operator(of):
         raise ProcessError(str(e)) from None
 
 
-def _file(cls):
+def _file(cls: type[Operator]) -> str:
     return cls.run.__code__.co_filename
 
 
@@ -412,7 +467,7 @@ _OWN = ["Process", "ProcessError", "Stream", "operator"]
 __all__ = _OWN + library()
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Type:
     # Types of the library, made when first asked for. An unknown type is let through, so that the
     # check can name it together with everything else.
     if not name[:1].isupper():

@@ -21,7 +21,7 @@ OF_SEALS = (
 
 
 # Of a refusal.
-def text(reason):
+def text(reason: int) -> str:
     if reason >= SEAL:
         return "seal: " + OF_SEALS[reason - SEAL]
     return (

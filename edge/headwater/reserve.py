@@ -8,9 +8,13 @@
 # Hosts need this at their start only.
 
 from .block import longest
+from .compat import TYPE_CHECKING
 from .log import sectors_for
 from .plan import CONTENT_MAX, DROP_OLDEST, ECOC, FLASH, LOCAL, OPEN_MAX, OUTSIDE, SPILL, UNSAFE
 from .ports import GAPS_MAX
+
+if TYPE_CHECKING:
+    from .plan import Edge, Plan, Vertex
 
 _NUMBER = 9  # bytes of a number in msgpack, at most
 _SPLITS = 4  # places where a run of entries is cut into more blocks than its batches
@@ -19,13 +23,13 @@ _SMALL = 640  # the board's own: a switch under way, the last crash
 
 
 # Bytes of the head and the state of a checkpoint: a pending one is no larger.
-def body_bytes(plan, v):
+def body_bytes(plan: "Plan", v: "Vertex") -> int:
     inputs = len(v.ins)
     return 96 + _NUMBER * (inputs + 2 + len(v.outs)) + 24 * inputs + v.changed_bytes + v.state_bytes
 
 
 # Bytes of a permanent checkpoint, its transfer state at its bound.
-def checkpoint_bytes(plan, v):
+def checkpoint_bytes(plan: "Plan", v: "Vertex") -> int:
     total = body_bytes(plan, v) + 16
     boards = len(set([u.hosts[0] for u in plan.vertices if not u.kind]))
     for k in range(len(v.outs)):
@@ -41,22 +45,22 @@ def checkpoint_bytes(plan, v):
 
 
 # ... of its open decisions, and as many that its host hears of again when it starts from an earlier place.
-def decisions_bytes(plan, v):
+def decisions_bytes(plan: "Plan", v: "Vertex") -> int:
     content = min(CONTENT_MAX, v.changed_bytes + 16)
     return 8 + 2 * OPEN_MAX * (content + _NUMBER * (len(v.ins) + 3) + 8)
 
 
 # What a port remembers of the consumer of an edge, its gaps left out.
-def _record_bytes(plan, e):
+def _record_bytes(plan: "Plan", e: "Edge") -> int:
     inputs = len(plan.vertices[e.dst].ins) if e.dst != OUTSIDE else 0
     return 34 + _NUMBER * (inputs + 2)
 
 
-def _may_drop(plan, e):
+def _may_drop(plan: "Plan", e: "Edge") -> bool:
     return e.dst == OUTSIDE and (e.policy == DROP_OLDEST or e.durable == FLASH)
 
 
-def _spills(plan, v, k):
+def _spills(plan: "Plan", v: "Vertex", k: int) -> bool:
     for e in plan.outs(v.index, k):
         if e.policy == SPILL or (e.dst == OUTSIDE and e.durable == FLASH):
             return True
@@ -65,7 +69,7 @@ def _spills(plan, v, k):
 
 # Sizes of all blobs that host `me` may have to hold at once; the one that is being written is there twice.
 # deployment: bytes of the deployment that it runs; another one as large may wait beside it.
-def blobs(plan, me, deployment=0):
+def blobs(plan: "Plan", me: int, deployment: int = 0) -> list[int]:
     sizes = [deployment, deployment, _SMALL] if deployment else []
     for v in plan.vertices:
         if not v.kind or plan.strategy == UNSAFE:
@@ -88,7 +92,7 @@ def blobs(plan, me, deployment=0):
 
 
 # (streams, bytes of the table at the head of every sector) of host `me`, at most.
-def table(plan, me):
+def table(plan: "Plan", me: int) -> tuple[int, int]:
     streams = 0
     # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
     size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
@@ -123,25 +127,25 @@ def table(plan, me):
 
 
 # Bytes of a sector that host `me` can use for records.
-def usable_bytes(plan, me, sector_bytes=4096):
+def usable_bytes(plan: "Plan", me: int, sector_bytes: int = 4096) -> int:
     streams, size = table(plan, me)
     return sector_bytes - 32 - 64 - 16 * streams - size
 
 
 # Bytes of the deployment of a plan of so many bytes, for any of its hosts.
-def deployment_bytes(plan_bytes, hosts):
+def deployment_bytes(plan_bytes: int, hosts: int) -> int:
     return plan_bytes + 48 * hosts + 16
 
 
 # Sectors that streams leave alone.
-def reserve_sectors(plan, me, deployment=0, sector_bytes=4096):
+def reserve_sectors(plan: "Plan", me: int, deployment: int = 0, sector_bytes: int = 4096) -> int:
     usable = max(64, usable_bytes(plan, me, sector_bytes))
     return 3 + sectors_for(blobs(plan, me, deployment), usable)
 
 
 # Sectors that a log of host `me` needs at least: what it holds, what it has to keep free, and samples for
 # one interval of each source, or as many as its log is declared to hold.
-def sectors(plan, me, deployment=0, sector_bytes=4096):
+def sectors(plan: "Plan", me: int, deployment: int = 0, sector_bytes: int = 4096) -> int:
     usable = max(64, usable_bytes(plan, me, sector_bytes))
     room = 0
     for v in plan.vertices:

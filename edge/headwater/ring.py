@@ -10,49 +10,59 @@
 from array import array
 
 from .batch import SPAN_US
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .alphabet import Alphabet
+    from .batch import Batch
 
 
 # Where a reader stands: it has taken everything up to xi.
 class Cursor:
-    def __init__(self, xi=0):
+    def __init__(self, xi: int = 0) -> None:
         self.xi = xi
         self.chunk = 0  # absolute number of the chunk it stood in last: where to look first
 
 
 class Ring:
-    def __init__(self, alphabet, cap, chunks):
+    def __init__(self, alphabet: "Alphabet", cap: int, chunks: int) -> None:
         self.cap = cap
         self.cols = alphabet.arrays(cap)
         self.mem = tuple([memoryview(c) for c in self.cols])
-        self.at = None  # offsets, made at the start or when the first irregular batch comes
+        # Offsets, made at the start or when the first irregular batch comes.
+        self.at: "array[int] | None" = None
         self.k0 = self.k1 = 0
         self._slots(min(cap, chunks))
-        self.tail = None  # the batch that was appended last, if it is still as it was
+        self.tail: "Batch | None" = None  # the batch that was appended last, if it is still as it was
         self.reset(0)
 
-    def make_at(self):
+    def make_at(self) -> None:
         if self.at is None:
             self.at = array("i", bytes(4 * self.cap))
             self.at_mem = memoryview(self.at)
 
     # Room for n chunks; those there are move to their new places.
-    def _slots(self, n):
-        old = ()
+    def _slots(self, n: int) -> None:
+        old: "tuple[Any, ...]" = ()
         if self.k1:
             old = (self.c_dt, self.c_what, self.c_xi, self.c_ts, self.c_back)
-        self.c_dt = array("i", bytes(4 * n))
-        self.c_what = array("H", bytes(2 * n))  # 1: stamped unsynchronised; 2 * reason of a hole
-        self.c_xi = [0] * n  # the entry before the chunk's first
-        self.c_ts = array("q", bytes(8 * n))  # a list would hold a long integer in each
-        self.c_back = [0] * n
+        self.c_dt: "array[int]" = array("i", bytes(4 * n))
+        # 1: stamped unsynchronised; 2 * reason of a hole.
+        self.c_what: "array[int]" = array("H", bytes(2 * n))
+        self.c_xi: list[int] = [0] * n  # the entry before the chunk's first
+        self.c_ts: "array[int]" = array("q", bytes(8 * n))  # a list would hold a long integer in each
+        self.c_back: list[int] = [0] * n
         new = (self.c_dt, self.c_what, self.c_xi, self.c_ts, self.c_back)
         for was, now in zip(old, new):
             for k in range(self.k0, self.k1):
                 now[k % n] = was[k % self.chunks]
-        self.chunks = n
+        self.chunks: int = n
 
     # Empty, the next entry being xi + 1.
-    def reset(self, xi):
+    def reset(self, xi: int) -> None:
         self.first = xi
         self.last = xi
         self.head = 0  # index of entry first + 1
@@ -62,11 +72,11 @@ class Ring:
         self.tail = None
 
     # Most entries that can be appended now.
-    def room(self):
+    def room(self) -> int:
         return self.cap - self.count
 
     # Append entries i0 .. i0 + n of a batch; the caller made sure of the room.
-    def append(self, batch, i0, n):
+    def append(self, batch: "Batch", i0: int, n: int) -> None:
         xi = self.last
         cap = self.cap
         tail = self.count
@@ -124,11 +134,11 @@ class Ring:
         self.tail = batch if not i0 and n == batch.n else None
 
     # Let irregular entries join chunk c; true when they did.
-    def _joins(self, batch, c, ts, tail, n):
+    def _joins(self, batch: "Batch", c: int, ts: int, tail: int, n: int) -> bool:
         shift = ts - self.c_ts[c]
         if self.c_dt[c] >= 0 or shift > SPAN_US or shift + batch.at[batch.n - 1] > SPAN_US:
             return False
-        at = self.at
+        at: "Any" = self.at  # made when the chunk's first irregular entries came
         for _ in range(n):
             at[tail] += shift
             tail += 1
@@ -138,7 +148,7 @@ class Ring:
 
     # Copy into `batch` the entries after the cursor, at most `limit`, all of one chunk; how many.
     # The cursor stays, so that the reader may take fewer. It must not stand before `first`.
-    def read(self, cur, batch, limit):
+    def read(self, cur: Cursor, batch: "Batch", limit: int) -> int:
         xi = cur.xi
         if xi >= self.last:
             return 0
@@ -175,16 +185,16 @@ class Ring:
         return n
 
     # The last entry of chunk k.
-    def _end(self, k):
+    def _end(self, k: int) -> int:
         k += 1
         return self.c_xi[k % self.chunks] if k < self.k1 else self.last
 
     # ... of the oldest chunk.
-    def chunk_end(self):
+    def chunk_end(self) -> int:
         return self._end(self.k0)
 
     # Let go of everything up to xi.
-    def trim(self, xi):
+    def trim(self, xi: int) -> None:
         n = xi - self.first
         if n <= 0:
             return
@@ -199,7 +209,9 @@ class Ring:
 
 
 # Copy n entries of straight columns to place `tail` of circular ones. All are memoryviews.
-def _copy_in(into, cols, tail, i0, n, cap):
+def _copy_in(
+    into: "Sequence[memoryview]", cols: "Sequence[memoryview]", tail: int, i0: int, n: int, cap: int
+) -> None:
     end = tail + n
     for a, m in zip(into, cols):
         if end <= cap:
@@ -210,7 +222,9 @@ def _copy_in(into, cols, tail, i0, n, cap):
             a[0 : end - cap] = m[i0 + k : i0 + n]
 
 
-def _copy_out(into, cols, start, n, cap):
+def _copy_out(
+    into: "Sequence[memoryview]", cols: "Sequence[memoryview]", start: int, n: int, cap: int
+) -> None:
     end = start + n
     for a, m in zip(into, cols):
         if end <= cap:

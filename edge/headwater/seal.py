@@ -17,7 +17,14 @@
 from hashlib import sha256
 
 from .block import put_varint
+from .compat import TYPE_CHECKING
 from .wire import OPENING, TAG, VERSION, FrameError, header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from .interfaces import Readable, Span
+    from .wire import Writer
 
 # Why `open` gave nothing (Peer.why, index into Peer.counts).
 TAKEN = 0  # it did give something
@@ -35,19 +42,19 @@ _WINDOW = 64
 
 
 # HMAC-SHA256 over the parts, one behind the other: 32 bytes.
-def hmac(key, *parts):
+def hmac(key: "Readable", *parts: "Readable") -> bytes:
     inner, outer = _pads(key)
     return _mac(inner, outer, parts)
 
 
-def _pads(key):
+def _pads(key: "Readable") -> tuple[bytes, bytes]:
     if len(key) > 64:
         key = sha256(key).digest()
     key = bytes(key) + bytes(64 - len(key))
     return bytes([b ^ 0x36 for b in key]), bytes([b ^ 0x5C for b in key])
 
 
-def _mac(inner, outer, parts):
+def _mac(inner: bytes, outer: bytes, parts: "Iterable[Readable]") -> bytes:
     h = sha256(inner)
     for part in parts:
         h.update(part)
@@ -58,7 +65,7 @@ def _mac(inner, outer, parts):
 
 # The key of hosts a and b, the same for (b, a), from the key that only the gateway has. A host's
 # own key is the one it shares with host 0, the gateway.
-def pair_key(master, a, b):
+def pair_key(master: "Readable", a: int, b: int) -> bytes:
     if a > b:
         a, b = b, a
     return hmac(master, b"headwater pair", a.to_bytes(8, "big"), b.to_bytes(8, "big"))
@@ -67,14 +74,23 @@ def pair_key(master, a, b):
 class Peer:
     # key: 32 bytes of the pair. me, peer: host numbers. my_log, my_boot: of this host, this life.
     # plan: hash of the plan, 8 bytes. nonce: a callable -> 64 random bits.
-    def __init__(self, key, me, my_log, my_boot, peer, plan, nonce):
+    def __init__(
+        self,
+        key: "Readable",
+        me: int,
+        my_log: int,
+        my_boot: int,
+        peer: int,
+        plan: bytes,
+        nonce: "Callable[[], int]",
+    ) -> None:
         self._inner, self._outer = _pads(key)
         self.me = me
         self.my_log = my_log
         self.my_boot = my_boot
         self.peer = peer
         self.plan = plan
-        self.old_plans = ()
+        self.old_plans: "Sequence[bytes]" = ()
         self._nonce = nonce
         self.counter = 0  # of the last frame that we sealed
         self.live = False  # a session of the neighbour's is open: its frames are taken
@@ -83,25 +99,26 @@ class Peer:
         self._top = 0  # highest counter seen in this session
         self._seen = 0  # bit k: top - k was seen
         self._asked = 0  # nonce of ours that waits for an answer
-        self.reply = None  # bytes of an opening frame to send, or None; the caller takes it away
+        # Bytes of an opening frame to send, or None; the caller takes it away.
+        self.reply: bytes | None = None
         self.why = TAKEN
-        self.span = None
+        self.span: "Span | None" = None
         self.counts = [0] * _WHYS
 
     # What the store remembers of the neighbour: log number and highest boot seen. A lower boot of
     # that log stays refused; the counters are asked for all the same.
-    def known(self, log, boot):
+    def known(self, log: int, boot: int) -> None:
         if not self.live:
             self.log = log
             self.boot = boot
 
     # The plan from now on; frames of `old` ones are told apart (OLD_PLAN).
-    def use_plan(self, plan, old=()):
+    def use_plan(self, plan: bytes, old: "Sequence[bytes]" = ()) -> None:
         self.plan = plan
         self.old_plans = old
 
     # Start a frame to this neighbour.
-    def begin(self, writer):
+    def begin(self, writer: "Writer") -> None:
         # While another log waits for a session, the neighbour's log number is written out: the
         # one byte that stands for it would mean something else to a neighbour that was erased.
         log = self.log if self.live and not self._asked else 0
@@ -109,7 +126,7 @@ class Peer:
         writer.begin(self.me, self.my_boot, self.counter, self.plan, self.my_log, log)
 
     # Seal the frame that `begin` started -> memoryview of all of it. Look at `reply` afterwards.
-    def seal(self, writer):
+    def seal(self, writer: "Writer") -> memoryview:
         pos = writer.pos
         mem = writer.mem
         mem[pos : pos + TAG] = self._tag(self.my_log, self.plan, mem[:pos])
@@ -118,17 +135,17 @@ class Peer:
             self._open_with(0)
         return mem[: pos + TAG]
 
-    def _tag(self, log, plan, body):
+    def _tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
         return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))[:TAG]
 
-    def _genuine(self, frame, log, plan):
+    def _genuine(self, frame: memoryview, log: int, plan: bytes) -> bool:
         end = len(frame) - TAG
         tag = self._tag(log, plan, frame[:end])
         # As numbers: how long it takes says nothing of where they differ.
         return not int.from_bytes(tag, "little") ^ int.from_bytes(bytes(frame[end:]), "little")
 
     # Put an opening frame into `reply`: answers nonce `answer`, and asks where we have no session.
-    def _open_with(self, answer, ask=False):
+    def _open_with(self, answer: int, ask: int = False) -> None:
         if ask or not self.live:
             while not self._asked:
                 self._asked = self._nonce()
@@ -144,7 +161,7 @@ class Peer:
 
     # Take a frame. -> (pos, end) of its messages, or None: `why` says why, and `reply` may hold a
     # frame to send back. Never raises.
-    def open(self, frame):
+    def open(self, frame: "Readable") -> "Span | None":
         self.span = None
         frame = memoryview(frame)
         why, span = self._judge(frame)
@@ -156,7 +173,7 @@ class Peer:
             self.span = span
         return None
 
-    def _judge(self, frame):
+    def _judge(self, frame: memoryview) -> "tuple[int, Span | None]":
         try:
             sender, boot, counter, plan2, pos = header(frame)
         except FrameError:
@@ -184,7 +201,7 @@ class Peer:
         return why, None
 
     # Counter and boot of a genuine frame of the log that the session is with.
-    def _fresh(self, boot, counter):
+    def _fresh(self, boot: int, counter: int) -> int:
         if boot < self.boot:
             return OLD_BOOT
         ahead = counter - self._top
@@ -201,7 +218,7 @@ class Peer:
             self._seen |= 1 << -ahead
         return TAKEN
 
-    def _opening(self, frame, boot, counter, pos):
+    def _opening(self, frame: memoryview, boot: int, counter: int, pos: int) -> int:
         if len(frame) != pos + 24 + TAG:
             return MALFORMED
         log = int.from_bytes(bytes(frame[pos : pos + 8]), "little")

@@ -1,14 +1,19 @@
 # What a TLS link is verified with. A board needs this once, at its start.
 
+from .compat import TYPE_CHECKING
 from .machine import BOARD
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 
 # From the settings of the broker: files in DER on a board, in PEM on CPython.
-def context(broker):
+def context(broker: "Mapping[str, str]") -> "Any":
     if BOARD:
-        import tls
+        import tls  # type: ignore[import-not-found]
 
-        def content(path):
+        def content(path: str) -> bytes:
             with open(path, "rb") as f:
                 return f.read()
 

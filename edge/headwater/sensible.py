@@ -3,9 +3,13 @@ takes, or for the buffers that were made for it. `hw check` warns of them, the g
 them. A board never imports this module.
 """
 
+from collections.abc import Mapping, Sequence
+
 from . import operators
-from .alphabet import TYPES
+from .alphabet import TYPES, Alphabet
+from .interfaces import Params, Rates
 from .operators import fields
+from .plan import Plan
 from .sizing import flow, sparing
 
 # Types whose times say how long something is gathered or waited for, from one element to a later one.
@@ -13,28 +17,29 @@ _GATHER = ("Average", "Counter", "Debounce", "HeartRate", "Rate", "Sliding", "Tu
 _UNITS = ((3600000000, "h"), (60000000, "min"), (1000000, "s"), (1000, "ms"), (1, "us"))
 
 
-def problems(kind, ins, params, most_hz):
+def problems(kind: str, ins: Sequence[Alphabet | None], params: Params, most_hz: float | None) -> list[str]:
     """What makes no sense, as sentences. `params`: all of them; `most_hz`: elements a second that come at
     most, None where nobody knows."""
     found = []
+    ports = [a for a in ins if a is not None]  # these types have no port that may be disabled
     if kind == "Threshold":
-        found += _threshold(ins[0], params)
+        found += _threshold(ports[0], params)
     elif kind == "DeadBand":
-        found += _dead_band(ins[0], params)
+        found += _dead_band(ports[0], params)
     elif kind == "HealthAnalyzer":
-        found += _health(ins, params)
+        found += _health(ports, params)
     if kind in _GATHER and most_hz:
         found += _times(params, 1000000 / most_hz)
     return found
 
 
-def _range(kind, a, field, port=0):
+def _range(kind: str, a: Alphabet, field: str, port: int = 0) -> tuple[str, int, int]:
     """(field with its type, smallest, largest) of the field that an operator looks at."""
     i = fields.index(kind, a, field, port)
     return (a.names[i] + ":" + a.types[i],) + TYPES[a.types[i]][2:4]
 
 
-def _threshold(a, params):
+def _threshold(a: Alphabet, params: Params) -> list[str]:
     name, low, high = _range("Threshold", a, params.get("field", ""))
     which = "high"
     if params["high"] > high:
@@ -48,7 +53,7 @@ def _threshold(a, params):
     return ["%s is %d, and %s holds %d to %d: %s" % (which, params[which], name, low, high, why)]
 
 
-def _dead_band(a, params):
+def _dead_band(a: Alphabet, params: Params) -> list[str]:
     name, low, high = _range("DeadBand", a, params.get("field", ""))
     if params["width"] >= high - low:
         text = "width is %d, and %s holds %d to %d: after the first element it would let nothing through"
@@ -56,7 +61,7 @@ def _dead_band(a, params):
     return []
 
 
-def _health(ins, params):
+def _health(ins: Sequence[Alphabet], params: Params) -> list[str]:
     found = []
     limits = params["limits"]
     for p, input_ in enumerate(params["names"].split()):
@@ -74,7 +79,7 @@ def _health(ins, params):
     return found
 
 
-def _times(params, period_us):
+def _times(params: Params, period_us: float) -> list[str]:
     text = "%s is %s, and its elements come %s apart: nothing would be gathered"
     return [
         text % (name, time(value), time(period_us))
@@ -83,7 +88,7 @@ def _times(params, period_us):
     ]
 
 
-def time(us):
+def time(us: float) -> str:
     """Microseconds for people."""
     for unit, word in _UNITS:
         if us >= unit:
@@ -94,7 +99,7 @@ def time(us):
 # ---- a plan with other values: how much comes, and whether the buffers hold it
 
 
-def rates(plan, params):
+def rates(plan: Plan, params: Mapping[int, Params]) -> dict[int, Rates]:
     """(most_hz, interval, interval_s) of every vertex, as sizing.Sizing.rates has them. `params`: of every
     operator, all of them, by vertex."""
     found = {}
@@ -108,7 +113,7 @@ def rates(plan, params):
     return found
 
 
-def overfull(plan, params):
+def overfull(plan: Plan, params: Mapping[int, Params]) -> list[tuple[str, int, int]]:
     """Names of operators whose output between two checkpoints does not fit the buffer made for it."""
     found = []
     for i, (_, interval, _) in rates(plan, params).items():

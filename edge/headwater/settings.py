@@ -3,7 +3,12 @@
 
 import json
 
-_KEYS = {
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_KEYS: "dict[str, tuple[Any, Any]]" = {
     "site": (str, "hw"),  # first word of every topic
     "name": (str, None),  # of this board, as plans name it
     "key": (str, "board.key"),  # file with the 32 bytes of the board's key
@@ -19,7 +24,7 @@ _KEYS = {
     "awake_s": (int, 20),  # and after so long in any case
     "issued": (int, 0),  # seconds since 1970 when this file was made: the clock is later than that
 }
-_BROKER = {
+_BROKER: "dict[str, tuple[Any, Any]]" = {
     "host": (str, None),  # an address; a name is looked up, and everything waits for that
     "port": (int, 8883),
     "tls": (bool, True),
@@ -39,7 +44,7 @@ class SettingsError(ValueError):
 
 
 # The configuration in the file at `path`, complete.
-def load(path):
+def load(path: str) -> "dict[str, Any]":
     try:
         with open(path) as f:
             found = json.load(f)
@@ -59,7 +64,7 @@ def load(path):
     return out
 
 
-def _check(where, found, keys):
+def _check(where: str, found: "Any", keys: "dict[str, tuple[Any, Any]]") -> "dict[str, Any]":
     if not isinstance(found, dict):
         raise SettingsError('%s: give an object with keys, like {"name": "chest"}' % where)
     for key in sorted(found):

@@ -3,10 +3,15 @@ A board never imports this module; it only reckons, and says nothing to anybody.
 """
 
 import math
+from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 from . import plan as plans
-from .operator import fields
+from .alphabet import Alphabet
+from .interfaces import Params, Rates
+from .operator import Operator, fields
 from .planread import DELAY_US_MAX, DURABLE, POLICIES
+from .process import Declared, Host, Process, Wire
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
@@ -19,71 +24,73 @@ CHECKPOINT_MAX_BYTES = 98304  # what a host takes in from elsewhere
 class Vertex:
     """A declared vertex and what the check finds out about it."""
 
-    def __init__(self, declared):
+    def __init__(self, declared: Declared) -> None:
         self.declared = declared
         self.where = declared.where
         self.source = not declared.kind
         self.name = ""
         self.label = ""
         self.cls = declared.cls
-        self.inputs = {}  # port -> its first wire
-        self.outputs = {}  # port -> wires
-        self.params = {}
+        self.inputs: dict[int, Wire] = {}  # port -> its first wire
+        self.outputs: dict[int, list[Wire]] = {}  # port -> wires
+        self.params: Params = {}
         self.bound = self.source  # parameters are right
-        self.ins = ()  # alphabets; None for a disabled port
-        self.outs = None  # alphabets; None where they cannot be known
-        self.most_hz = None  # bound of the rate of its outputs; None: unknown
-        self.exact_hz = None  # rate of its outputs, where it is exact
+        self.ins: tuple[Alphabet | None, ...] = ()  # alphabets; None for a disabled port
+        self.outs: tuple[Alphabet, ...] | None = None  # alphabets; None where they cannot be known
+        self.most_hz: float | None = None  # bound of the rate of its outputs; None: unknown
+        self.exact_hz: float | None = None  # rate of its outputs, where it is exact
         self.irregular = False
         self.interval = 1  # most elements between two checkpoints
-        self.interval_s = None
+        self.interval_s: float | None = None
         self.state_bytes = 0
         self.changed_bytes = 0  # of its parameters, where all of them were changed
         self.floats = False
-        self.host = None
-        self.hosts = ()
+        self.host: int | None = None
+        self.hosts: tuple[int, ...] = ()
 
 
 class Sizing:
     """A process with its vertices in order, as the check fills them in."""
 
-    def __init__(self, process):
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.vertices = [Vertex(d) for d in process.vertices]
         self.of = {id(v.declared): v for v in self.vertices}
-        self.hosts = []
-        self.order = []
-        self.strategy = self.level = None
+        self.hosts: list[Host] = []
+        self.order: list[Vertex] = []
+        self.strategy: int | None = None
+        self.level: int | None = None
         self.sized = False  # every, batch, batch_ms and link_ms are numbers to reckon with
 
-    def producer(self, wire):
+    def producer(self, wire: Wire) -> Vertex:
         return self.of[id(wire.stream.vertex)]
 
-    def consumer(self, wire):
+    def consumer(self, wire: Wire) -> Vertex:
         return self.of[id(wire.vertex)]
 
-    def forward(self):
+    def forward(self) -> Iterator[Wire]:
         """Inner edges without feedback that are the one edge of their port."""
         for v in self.vertices:
             for port in sorted(v.inputs):
                 if v.inputs[port].delay_ms is None:
                     yield v.inputs[port]
 
-    def inner(self):
+    def inner(self) -> Iterator[Wire]:
         for v in self.vertices:
             for port in sorted(v.inputs):
                 yield v.inputs[port]
 
-    def path(self, start, end, wires):
+    def path(self, start: Vertex, end: Vertex, wires: Sequence[Wire]) -> list[Vertex] | None:
         """Vertices of a shortest path from `start` to `end`, both included, or None."""
-        before = {id(start): None}
+        before: dict[int, Vertex | None] = {id(start): None}
         seen = [start]
         for v in seen:
             if v is end:
                 out = []
-                while v is not None:
-                    out.append(v)
-                    v = before[id(v)]
+                at: Vertex | None = v
+                while at is not None:
+                    out.append(at)
+                    at = before[id(at)]
                 return out[::-1]
             for wire in wires:
                 if self.producer(wire) is v and id(self.consumer(wire)) not in before:
@@ -91,7 +98,8 @@ class Sizing:
                     seen.append(self.consumer(wire))
         return None
 
-    def filled(self, v):
+    def filled(self, v: Vertex) -> Params:
+        assert v.cls is not None
         return filled(v.cls, v.params)
 
     # -- rates and latencies -------------------------------------------------------------------------
@@ -109,7 +117,7 @@ class Sizing:
     #          operators that can only ever run on one host
     #   link = link_ms, 0 where both ends can only ever run on one host
 
-    def rates(self):
+    def rates(self) -> None:
         every = self.process.every if self.sized else 1
         for v in self.order:
             if v.source:
@@ -131,12 +139,12 @@ class Sizing:
             inputs = [(u.most_hz, u.interval, u.interval_s) for u in feeders]
             v.most_hz, v.interval, v.interval_s = flow(inputs, timed, per, us)
 
-    def sparing(self, v):
+    def sparing(self, v: Vertex) -> tuple[int, int]:
         if v.cls is None or not v.bound:
             return 1, 0
         return sparing(v.declared.kind, self.filled(v))
 
-    def latency_ms(self, wire):
+    def latency_ms(self, wire: Wire) -> int:
         p = self.process
         x = self.producer(wire)
         ends = set(x.hosts) | (set(self.consumer(wire).hosts) if wire.vertex is not None else {-1})
@@ -147,7 +155,7 @@ class Sizing:
             wait = min(wait, math.ceil(1000 * p.batch / x.exact_hz))
         return wait + (p.link_ms if len(ends) > 1 else 0)
 
-    def longest_ms(self, start, end):
+    def longest_ms(self, start: Vertex, end: Vertex) -> int | None:
         """Latency of the slowest way from `start` to `end` without feedback, or None."""
         best = {id(start): 0}
         for v in self.order:
@@ -162,7 +170,7 @@ class Sizing:
 
     # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
 
-    def need(self, wire):
+    def need(self, wire: Wire) -> int:
         """The smallest cap of an edge. A lake edge: a batch on its way and one being made; where an
         operator waits for the lake itself, also what it gives until then, or it can never keep up.
         Inside: what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
@@ -175,14 +183,14 @@ class Sizing:
             return p.every + p.batch
         return self.producer(wire).interval + p.batch
 
-    def until_lake(self, wire):
+    def until_lake(self, wire: Wire) -> int:
         """Elements that come while the lake takes in those before. What a source gives its log holds."""
         v = self.producer(wire)
         if wire.vertex is not None or wire.durable != "lake" or v.source or not v.most_hz:
             return 0
         return math.ceil(v.most_hz * LAKE_MS / 1000)
 
-    def cap(self, wire):
+    def cap(self, wire: Wire) -> int:
         if wire.cap is not None:
             return wire.cap
         need = self.need(wire)
@@ -192,7 +200,7 @@ class Sizing:
             need = max(need, self.feedback_need(wire) or 0)
         return need + self.process.batch + self.late(wire)
 
-    def late(self, wire):
+    def late(self, wire: Wire) -> int:
         """What comes while the Safe of a checkpoint is awaited, where extensions bridge the wait: the lake's,
         and round a loop that of entries taken after the delay. A buffer full before that costs a checkpoint
         at once. A loop takes half of its delay at most; where operators run does not matter here."""
@@ -209,7 +217,7 @@ class Sizing:
     #   D   >= 2 * loop
     #   cap >= rate * (D + latency(feedback edge)) + one interval + a batch
 
-    def loop_ms(self, wire):
+    def loop_ms(self, wire: Wire) -> int:
         way = self.longest_ms(self.consumer(wire), self.producer(wire))
         if way is None:
             # closed by other feedback edges only: all edges of the cycle at once
@@ -223,7 +231,7 @@ class Sizing:
                 way = sum([self.latency_ms(w) for w in inside])
         return self.latency_ms(wire) + way
 
-    def feedback_need(self, wire):
+    def feedback_need(self, wire: Wire) -> int | None:
         rate = self.producer(wire).most_hz
         if rate is None or not is_number(wire.delay_ms):
             return None
@@ -234,12 +242,12 @@ class Sizing:
     #   flash        >= what reserve.py says
     #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
 
-    def port_caps(self, v):
-        for port in range(len(v.outs or ())):
+    def port_caps(self, v: Vertex) -> Iterator[tuple[Alphabet, int]]:
+        for port, alphabet in enumerate(v.outs or ()):
             caps = [self.cap(wire) for wire in v.outputs.get(port, ())]
-            yield v.outs[port], max([c for c in caps if isinstance(c, int)] or [self.process.batch])
+            yield alphabet, max([c for c in caps if isinstance(c, int)] or [self.process.batch])
 
-    def buffer_bytes(self, v, host):
+    def buffer_bytes(self, v: Vertex, host: int) -> int:
         """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
         batch = self.process.batch
         total = v.state_bytes
@@ -254,10 +262,11 @@ class Sizing:
                 total += 5 * batch * (alphabet.width + 4 * x.irregular)
         return total
 
-    def log_bytes(self, v):
+    def log_bytes(self, v: Vertex) -> int:
+        assert v.outs is not None
         return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
 
-    def written(self):
+    def written(self) -> plans.Plan | None:
         """The process as a plan, still without its bytes; None where too little of it is known."""
         p = self.process
         ordered = len(self.order) == len(self.vertices)
@@ -273,7 +282,7 @@ class Sizing:
                     i,
                     v.name,
                     v.declared.kind,
-                    0 if v.source else v.cls.VERSION,
+                    v.cls.VERSION if v.cls else 0,
                     v.params,
                     v.ins,
                     v.outs,
@@ -306,20 +315,20 @@ class Sizing:
                 )
             )
         edges.sort(key=lambda e: (e.src, e.sport, e.dst == plans.OUTSIDE, e.dst, e.dport, e.lake))
-        names = [host.name for host in self.hosts]
+        names = tuple([host.name for host in self.hosts])
         return plans.Plan(
             p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
         )
 
 
-def flow(inputs, timed, per, us):
+def flow(inputs: Sequence[Rates], timed: bool, per: int, us: int) -> Rates:
     """(most_hz, interval, interval_s) of what an operator gives, from those of its inputs but feedback."""
-    most = [hz for hz, _, _ in inputs]
-    times = [s for _, _, s in inputs]
+    most = [hz for hz, _, _ in inputs if hz is not None]
+    times = [s for _, _, s in inputs if s is not None]
     timers = 2 if timed else 1
-    most_hz = None if None in most or not most else sum(most) * timers / per
+    most_hz = sum(most) * timers / per if most and len(most) == len(inputs) else None
     interval = max(1, math.ceil(sum([n for _, n, _ in inputs]) * timers / per))
-    interval_s = None if None in times or not times else max(times)
+    interval_s = max(times) if times and len(times) == len(inputs) else None
     if us:
         most_hz = 1000000 / us
         if interval_s is not None:
@@ -327,7 +336,7 @@ def flow(inputs, timed, per, us):
     return most_hz, interval, interval_s
 
 
-def filled(cls, params):
+def filled(cls: type[Operator], params: Params) -> Params:
     """These parameters, and the defaults of the others."""
     params = dict(params)
     for name, kind, _, default in fields(cls.PARAMS):
@@ -336,7 +345,7 @@ def filled(cls, params):
     return params
 
 
-def sparing(kind, params):
+def sparing(kind: str, params: Params) -> tuple[int, int]:
     """(inputs for each output, time from one output to the next in us or 0) of an operator type with these
     parameters."""
     if kind == "Decimate":
@@ -352,9 +361,9 @@ def sparing(kind, params):
     return 1, 0
 
 
-def is_number(value):
+def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def kb(size_bytes):
+def kb(size_bytes: int) -> int:
     return -(-size_bytes // 1024)

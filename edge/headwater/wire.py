@@ -15,7 +15,13 @@
 #   l  host numbers, at most 16                  -> list
 
 from .block import BlockError, get_varint, put_varint
-from .const import const
+from .compat import TYPE_CHECKING, const
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .interfaces import Epoch, Message, Readable
 
 VERSION = 1
 OPENING = 0x10  # first byte: this bit marks a frame that opens a session (seal.py)
@@ -97,7 +103,7 @@ class FrameError(ValueError):
 
 class Writer:
     # mtu: most bytes of a frame, seal included. The buffer is made once.
-    def __init__(self, mtu):
+    def __init__(self, mtu: int) -> None:
         if not 64 <= mtu <= FRAME_MAX:
             raise ValueError("a frame of %d bytes: 64 to %d" % (mtu, FRAME_MAX))
         self.mtu = mtu
@@ -110,7 +116,9 @@ class Writer:
 
     # Start a frame. plan2: two bytes. my_log, peer_log: log numbers of this host and of the
     # receiver (0: not known).
-    def begin(self, sender, boot, counter, plan2, my_log, peer_log):
+    def begin(
+        self, sender: int, boot: int, counter: int, plan2: "Readable", my_log: int, peer_log: int
+    ) -> None:
         buf = self.buf
         buf[0] = VERSION
         pos = put_varint(buf, put_varint(buf, put_varint(buf, 1, sender), boot), counter)
@@ -122,15 +130,15 @@ class Writer:
         self.peer_log = peer_log
 
     # Bytes left for messages.
-    def room(self):
+    def room(self) -> int:
         return self.mtu - TAG - self.pos
 
     # The frame so far.
-    def view(self):
+    def view(self) -> memoryview:
         return self.mem[: self.pos]
 
     # Add one message. False, and the frame unchanged, where it does not fit.
-    def put(self, kind, *values):
+    def put(self, kind: int, *values: "Any") -> bool:
         codes = MESSAGES[kind]
         if len(values) != len(codes):
             raise ValueError("message %d has %d fields, not %d" % (kind, len(codes), len(values)))
@@ -146,7 +154,7 @@ class Writer:
         self.count += 1
         return True
 
-    def _fields(self, kind, codes, values):
+    def _fields(self, kind: int, codes: str, values: "Sequence[Any]") -> int:
         buf = self.buf
         pos = self.pos
         buf[pos] = kind
@@ -193,7 +201,7 @@ class Writer:
 
     # Begin a DATA message. -> (buffer, position) for block.encode, or None where there is no room.
     # What has been written counts once close_data has been called.
-    def open_data(self, edge, inc, epoch):
+    def open_data(self, edge: int, inc: int, epoch: "Epoch") -> tuple[bytearray, int] | None:
         if self.count >= MESSAGES_MAX:
             return None
         try:
@@ -207,7 +215,7 @@ class Writer:
 
     # End the DATA message: its block ends at pos (-1: it did not fit). False, and the frame as it
     # was before open_data, where the message does not fit.
-    def close_data(self, pos):
+    def close_data(self, pos: int) -> bool:
         start = self.start
         n = pos - start
         if n <= 0 or pos > self.mtu - TAG:
@@ -226,7 +234,7 @@ class Writer:
 
 # A number from the caller. Too big or negative is a defect of the caller: MicroPython would cut it
 # off silently.
-def _put(buf, pos, v):
+def _put(buf: bytearray, pos: int, v: int) -> int:
     if v < 0 or v >> 64:
         raise ValueError("%d in a field of 0 .. 2**64-1" % v)
     return put_varint(buf, pos, v)
@@ -234,7 +242,7 @@ def _put(buf, pos, v):
 
 # -> (sender, boot, counter, plan (2 bytes), position of the first message). Reads opening frames
 # too: frame[0] & OPENING tells. Nothing here is to be trusted before the seal has been checked.
-def header(frame):
+def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
     n = len(frame)
     if n < 6 + TAG or n > FRAME_MAX:
         raise FrameError("a frame of %d bytes" % n)
@@ -257,9 +265,10 @@ def header(frame):
 
 
 # The messages at frame[pos:end] as a list of tuples (kind, field, ...).
-def messages(frame, pos, end, sender_log, receiver_log):
+def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_log: int) -> "list[Message]":
     frame = memoryview(frame)
-    out = []
+    out: "list[Message]" = []
+    v: "Any"
     try:
         while pos < end:
             kind = frame[pos]
@@ -268,7 +277,7 @@ def messages(frame, pos, end, sender_log, receiver_log):
                 raise FrameError("unknown message %d" % kind)
             if len(out) >= MESSAGES_MAX:
                 raise FrameError("more than %d messages" % MESSAGES_MAX)
-            fields = [kind]
+            fields: "list[Any]" = [kind]
             for c in MESSAGES[kind].encode():
                 if pos >= end:
                     raise FrameError("message %d cut short" % kind)

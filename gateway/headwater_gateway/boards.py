@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -47,7 +47,7 @@ class Deployment:
     """A plan with the keys that one board needs for it."""
 
     def __init__(
-        self, plan: bytes, hosts: list[str], board: str, numbers: dict[str, int], keys: Keys
+        self, plan: bytes, hosts: Sequence[str], board: str, numbers: dict[str, int], keys: Keys
     ) -> None:
         me = numbers[board]
         shared = [

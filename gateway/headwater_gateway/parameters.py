@@ -13,6 +13,7 @@ from typing import Any
 from headwater import decisions, operators, sensible
 from headwater.operator import fields
 from headwater.operators.arguments import other_units, times
+from headwater.plan import Plan, Vertex
 from headwater.sizing import filled
 
 GRANTED = 0x380  # fact + vertex: number of the last decision that has its place (SPEC.md)
@@ -24,7 +25,7 @@ def number(host: Any, fact: int, v: int) -> int:
     return int.from_bytes(host.store.get(fact + v) or b"", "little")
 
 
-def values(host: Any, vertex: Any, placed: bool) -> dict[str, Any]:
+def values(host: Any, vertex: Vertex, placed: bool) -> dict[str, Any]:
     """All parameters of an operator, with the changes that have their place, or with all that were made."""
     cls = operators.find(vertex.kind)
     op = cls(vertex.params, vertex.ins, vertex.outs, 1)
@@ -44,7 +45,7 @@ def _set(found: dict[str, Any], name: str, value: Any) -> None:
         found[name] = value
 
 
-def translated(host: Any, vertex: Any, given: dict[str, Any]) -> dict[str, Any]:
+def translated(host: Any, vertex: Vertex, given: dict[str, Any]) -> dict[str, Any]:
     """What an author may write, as the plan has it: `seconds=`, or the limits of one input by its name.
     ValueError where it cannot be told what is meant."""
     cls = operators.find(vertex.kind)
@@ -71,7 +72,7 @@ def translated(host: Any, vertex: Any, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def judge(host: Any, vertex: Any, change: dict[str, Any]) -> None:
+def judge(host: Any, vertex: Vertex, change: dict[str, Any]) -> None:
     """ValueError where a change, legal for its type, would make no sense here."""
     plan = host.plan
     op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
@@ -96,17 +97,18 @@ def judge(host: Any, vertex: Any, change: dict[str, Any]) -> None:
             )
 
 
-def _input_hz(plan: Any, vertex: Any, every: dict[int, dict[str, Any]]) -> float | None:
+def _input_hz(plan: Plan, vertex: Vertex, every: dict[int, dict[str, Any]]) -> float | None:
     """Elements a second that an operator takes, at most; None where nobody knows."""
     rates = sensible.rates(plan, every)
-    found = [rates[e.src][0] for e in plan.ins(vertex.index) if not e.delay_us]
-    return None if None in found or not found else sum(found)
+    inputs = [rates[e.src][0] for e in plan.ins(vertex.index) if not e.delay_us]
+    known = [hz for hz in inputs if hz is not None]
+    return sum(known) if known and len(known) == len(inputs) else None
 
 
 # ---- for the state
 
 
-def shown(host: Any, vertex: Any) -> dict[str, Any]:
+def shown(host: Any, vertex: Vertex) -> dict[str, Any]:
     """Parameters in force, and changes that have no place yet."""
     v = vertex.index
     asked, granted = number(host, NEXT, v), number(host, GRANTED, v)
@@ -144,7 +146,7 @@ def _short(value: Any) -> Any:
     return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def around(plan: Any, where: Any, v: int) -> list[int]:
+def around(plan: Plan, where: Any, v: int) -> list[int]:
     """Hosts for which a change of operator v may wait, the likeliest first: its own, and those of what it is
     connected to, the nearest first."""
     order: list[int] = [where[v][2]]

@@ -23,6 +23,7 @@ import logging
 import secrets
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,7 +271,7 @@ class Learning:
                         return True
         return False
 
-    def _id(self, data: bytes, hosts: list[str], board: Board) -> bytes:
+    def _id(self, data: bytes, hosts: Sequence[str], board: Board) -> bytes:
         service = self.service
         return Deployment(data, hosts, board.name, service.boards.numbers, service.keys).id
 

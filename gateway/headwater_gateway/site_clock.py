@@ -165,6 +165,7 @@ class SiteClock(Clock):
         self.followed_us = now.after_us
         self.problem = self._doubt(now)
         if not self.problem:
+            assert now.error_us is not None  # that would be a doubt
             self.exchange(now.before_us, now.wall_us, now.wall_us, now.after_us, now.error_us)
 
     def _doubt(self, now: Reading) -> str:

@@ -196,7 +196,7 @@ def test_a_choice_of_tests_is_an_expression_of_markers() -> None:
 
 
 @pytest.mark.slow
-def test_types_hold_in_tools() -> None:
+def test_types_hold_everywhere() -> None:
     for group in house.LOCKS:
         house.ensure(group)
     done = subprocess.run([sys.executable, "-m", "mypy"], cwd=house.ROOT, capture_output=True, text=True)

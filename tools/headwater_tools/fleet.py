@@ -35,10 +35,9 @@ def plan(name: str, boards: Sequence[str], batch: int) -> bytes:
         source = process.source("s_" + board, "mV:i16", rate_hz=RATE_HZ, on=board)
         process.lake("%s/%s" % (name, board), source)
     report = check(process)
-    if report.decoded is None:
+    if report.plan is None:
         raise Trouble("; ".join(str(problem) for problem in report.problems))
-    data: bytes = report.plan
-    return data
+    return report.plan
 
 
 class Board:
@@ -98,8 +97,8 @@ class Board:
         b.ts = TS_US + self.xi * b.dt
         self.xi += n
         self.peer.begin(self.writer)
-        buf, at = self.writer.open_data(self.edge.index, self.log, (0, 0))
-        if not self.writer.close_data(block.encode(b, 0, n, buf, at)):
+        begun = self.writer.open_data(self.edge.index, self.log, (0, 0))
+        if not begun or not self.writer.close_data(block.encode(b, 0, n, *begun)):
             raise Trouble("a frame of %d entries is larger than %d bytes" % (n, FRAME_MAX))
         return bytes(self.peer.seal(self.writer))
 

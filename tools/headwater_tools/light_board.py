@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater import settings
+from headwater.alphabet import Alphabet
 from headwater.cutflash import CutFlash, PowerCut
 from headwater.node import Node
 
@@ -84,7 +85,7 @@ class LightBoard:
                     await asyncio.gather(link, return_exceptions=True)
 
     def _maker(self, kind: Any) -> Any:
-        def make(config: dict[str, Any], alphabet: Any, rate_mhz: int, n: int) -> Any:
+        def make(config: dict[str, Any], alphabet: Alphabet, rate_mhz: int, n: int) -> Any:
             driver = kind(config, alphabet, rate_mhz, n)
             driver.node = self.node
             names = [v.name for v in self.node.host.plan.vertices]

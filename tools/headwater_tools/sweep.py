@@ -110,7 +110,7 @@ def run_of(held: Held, step: Step, salt: int) -> tuple[int, int, int, bytes]:
     return held.last + 1, n, held.ts + n * PERIOD_US + far, content(stream * 65537 + held.last, size, salt)
 
 
-def perform(log: Any, model: Model, step: Step, salt: int) -> bool:
+def perform(log: Log, model: Model, step: Step, salt: int) -> bool:
     """Does the step; False where the log refused it for want of room."""
     name = step[0]
     try:
@@ -147,7 +147,7 @@ def perform(log: Any, model: Model, step: Step, salt: int) -> bool:
     return True
 
 
-def differences(log: Any, model: Model) -> list[str]:
+def differences(log: Log, model: Model) -> list[str]:
     """Where the log is not what the model says; empty when it is."""
     out: list[str] = []
     held_streams = [stream for stream in log.streams() if log.tail(stream) != (0, 0)]
@@ -248,7 +248,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def clone(log: Any, flash: CutFlash) -> Any:
+def clone(log: Log, flash: CutFlash) -> Log:
     """The same log as an object of its own, on another device of equal contents."""
     new = object.__new__(type(log))
     new.__dict__.update({k: flash if v is log._dev else _copied(v) for k, v in vars(log).items()})
@@ -285,7 +285,7 @@ class Sweep:
 
     def __init__(
         self,
-        make: Callable[..., Any] = Log,
+        make: Callable[..., Log] = Log,
         steps: list[Step] | None = None,
         sectors: int = SECTORS,
         sector_size: int = SECTOR_SIZE,
@@ -378,7 +378,7 @@ class Sweep:
         deep = self.nested_every and report.cuts % self.nested_every == 0
         cut_shot = flash.snapshot() if deep else None
         trace = self._recover(flash, before, after, where)
-        if not deep:
+        if cut_shot is None:
             return
         for again, (erase, length) in enumerate(trace):
             if erase:
@@ -451,7 +451,7 @@ class Sweep:
 def sweep(
     say: Callable[[str], None] | None = None,
     full: bool = False,
-    make: Callable[..., Any] = Log,
+    make: Callable[..., Log] = Log,
     part: bool = False,
 ) -> Report:
     """Every byte of every program, four shares of every erase in every kind. Not full: one kind of cut a

@@ -20,6 +20,7 @@ from typing import Any
 from headwater import block, pack, reasons, seal, wire
 from headwater.alphabet import TYPES, Alphabet
 from headwater.batch import Batch
+from headwater.seal import Peer
 
 from .house import ROOT
 
@@ -153,7 +154,7 @@ def _peers(life: int = 0) -> tuple[Any, Any]:
     return one, two
 
 
-def _sealed(peer: Any, *messages: tuple[Any, ...]) -> bytes:
+def _sealed(peer: Peer, *messages: tuple[Any, ...]) -> bytes:
     writer = wire.Writer(256)
     peer.begin(writer)
     for message in messages:

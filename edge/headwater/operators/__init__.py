@@ -1,7 +1,13 @@
 # The library of operator types, one family a module. A board imports only what its plan needs:
 # `find` loads the module of a kind when it is first asked for.
 
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    T = TypeVar("T", bound=Operator)
 
 _MODULES = {
     "Affine": "pointwise",
@@ -31,11 +37,11 @@ _MODULES = {
     "Variability": "heart",
     "HealthAnalyzer": "health",
 }
-_own = {}
+_own: dict[str, type[Operator]] = {}
 
 
 # The class of a kind. Raises OperatorError where there is none.
-def find(kind):
+def find(kind: str) -> type[Operator]:
     cls = _own.get(kind)
     if cls is None:
         if kind not in _MODULES:
@@ -49,7 +55,7 @@ def find(kind):
 
 # Make a type of the author's own known under the name of its class; returns it, so that it can
 # stand above a class as @register.
-def register(cls):
+def register(cls: "type[T]") -> "type[T]":
     kind = cls.__name__
     if not (isinstance(cls, type) and issubclass(cls, Operator)):
         raise OperatorError("register(%s): give a class derived from headwater.operator.Operator" % kind)

@@ -8,14 +8,18 @@ Everywhere: a parameter `us` may be given as ms, seconds, minutes or hours (`ste
 step_seconds, ..), and an expression as text.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 from ..exprparse import parse
-from ..operator import OperatorError, fields
+from ..interfaces import Params
+from ..operator import Operator, OperatorError, fields
 
 _UNITS_US = {"ms": 1000, "seconds": 1000000, "minutes": 60000000, "hours": 3600000000}
 NEED = {"any": 1, "all": 0}
 
 
-def arguments(cls, args, given):
+def arguments(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
     """Parameters by position and by name -> dict parameter -> value, expressions as trees. What is
     said of unknown, missing or unfit ones is left to the check. Raises OperatorError."""
     kind = cls.__name__
@@ -37,14 +41,14 @@ def arguments(cls, args, given):
     return times(cls, given)
 
 
-def other_units(name):
+def other_units(name: str) -> dict[str, int]:
     """The names under which a parameter `us` may be given too, each with its unit in microseconds."""
     if name != "us" and not name.endswith("_us"):
         return {}
     return {name[:-2] + unit: us for unit, us in _UNITS_US.items()}
 
 
-def times(cls, given):
+def times(cls: type[Operator], given: Params) -> Params:
     names = [name for name, _, _, _ in fields(cls.PARAMS)]
     for name in names:
         for other, us in other_units(name).items():
@@ -61,7 +65,7 @@ def times(cls, given):
     return given
 
 
-def _values(kind, given, declared):
+def _values(kind: str, given: Params, declared: Sequence[str]) -> None:
     """Take the author's own parameters out of `given`: names and values for the plan."""
     own = [name for name in given if name not in declared]
     for name in own:
@@ -72,7 +76,7 @@ def _values(kind, given, declared):
     given.setdefault("values", values)
 
 
-def _where(cls, args, given):
+def _where(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
     if args:
         if len(args) > 1 or "test" in given:
             raise OperatorError("Where takes one expression, like Where('rate > 120')")
@@ -85,7 +89,7 @@ def _where(cls, args, given):
     return given
 
 
-def _route(cls, args, given):
+def _route(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
     if args:
         given["tests"] = ["list"] + [parse(text) for text in args]
     if "tests" not in given:
@@ -94,7 +98,7 @@ def _route(cls, args, given):
     return given
 
 
-def _map(cls, args, given):
+def _map(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
     declared = ("out", "exprs", "names", "values", "wrap")
     if len(args) > 1:
         raise OperatorError(
@@ -129,14 +133,14 @@ def _map(cls, args, given):
     return given
 
 
-def _health(cls, args, given):
+def _health(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
     if args:
         raise OperatorError(
             "HealthAnalyzer takes its limits by name, in the order of its inputs, like rate=(40, 180)"
         )
     if "limits" not in given:
         names = [name for name in given if name not in ("names", "need")]
-        limits = []
+        limits: list[Any] = []
         for name in names:
             pair = given.pop(name)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:

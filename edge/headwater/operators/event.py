@@ -1,7 +1,15 @@
 # Events: Threshold, Debounce, Rate, Counter.
 
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
 
 
 # An element when the field rises to `high` or above (on 1) and when it falls back to `low` or below
@@ -10,19 +18,23 @@ class Threshold(Operator):
     PARAMS = "high:i32 low:i32 field:text="
     STATE = "on:u8"
     CATEGORY = "events"
+    high: int
+    low: int
+    field: str
+    on: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Threshold", ins, 1)[0]
         i = fields.index("Threshold", a, params.get("field", ""))
         return (a.text,), ("on:u8 value:" + a.types[i],)
 
-    def setup(self):
+    def setup(self) -> None:
         if self.low >= self.high:
             raise OperatorError("Threshold: low is %d and high %d: low must be lower" % (self.low, self.high))
         self.at_field = fields.index("Threshold", self.ins[0], self.field)
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         c = x.cols[self.at_field]
         state, value = self.y.cols
         at = self.y.at
@@ -49,14 +61,19 @@ class Debounce(Operator):
     TIMED = True
     ARMS = "us"
     CATEGORY = "events"
+    us: int
+    field: str
+    known: int
+    seen: int
+    told: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Debounce", ins, 1)[0]
         i = fields.index("Debounce", a, params.get("field", ""))
         return (a.text,), (a.names[i] + ":" + a.types[i],)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Debounce", "us", self.us, 1, 4294967295)
         a = self.ins[0]
         self.at_field = fields.index("Debounce", a, self.field)
@@ -64,7 +81,7 @@ class Debounce(Operator):
         t = a.types[self.at_field]
         fields.fixed("Debounce", self, "timer:i64 known:u8 seen:%s told:%s" % (t, t), "the field")
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         c = x.cols[self.at_field]
         for i in range(n):
             v = c[i]
@@ -74,14 +91,14 @@ class Debounce(Operator):
                 self.timer = 0 if self.known & 2 and v == self.told else x.ts_of(i) + self.us
         return 0
 
-    def fire(self):
+    def fire(self) -> int:
         self.timer = 0
         self.told = self.seen
         self.known = 3
         self.y.cols[0][0] = self.seen
         return 1
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.known &= 2
         self.timer = 0
         return True
@@ -94,16 +111,18 @@ class Rate(Operator):
     STATE = "timer:i64 seen:u32"
     TIMED = True
     CATEGORY = "events"
+    us: int
+    seen: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Rate", ins, 1)[0]
         return (a.text,), ("count:u32",)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Rate", "us", self.us, 1, 1 << 40)
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if n:
             if not self.timer:
                 self.timer = (x.ts_of(0) // self.us + 1) * self.us
@@ -111,7 +130,7 @@ class Rate(Operator):
             self.seen = seen if seen < 4294967295 else 4294967295
         return 0
 
-    def fire(self):
+    def fire(self) -> int:
         self.y.cols[0][0] = self.seen
         # Zero is told once: a silence of a month is no flood of zeros when it ends.
         self.timer = (self.timer // self.us + 1) * self.us if self.seen else 0
@@ -127,13 +146,18 @@ class Counter(Operator):
     STATE = "total:u32 part:i64 of:u16*60"
     ONE_TO_ONE = True
     CATEGORY = "events"
+    us: int
+    total: int
+    part: int
+    of: "array[int]"
+    length: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Counter", ins, 1)[0]
         return (a.text,), ("total:u32 recent:u32",)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Counter", "us", self.us, 60, 1 << 40)
         if self.us % 60:
             raise OperatorError(
@@ -147,7 +171,7 @@ class Counter(Operator):
                 self.of[i] = 0
         self.length = length
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         length = self.length

@@ -5,15 +5,27 @@
 
 from .. import expr
 from ..alphabet import TYPES, Alphabet, AlphabetError, is_name
+from ..compat import TYPE_CHECKING
 from ..machine import BOARD, machine
 from ..operator import Operator, OperatorError
 from . import fields
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
+
 
 class _Expression(Operator):
     CATEGORY = "selection"
+    KIND: str
+    names: str
+    values: "Sequence[int]"
+    code: "Callable[..., Any]"
 
-    def configure(self, params, first=False):
+    def configure(self, params: "Params", first: bool = False) -> None:
         if not first:
             names = self.names.split()
             values = params.get("values", self.values)
@@ -28,21 +40,27 @@ class _Expression(Operator):
         Operator.configure(self, params, first)
 
     # The loop is made only where an expression, not just a value, has changed.
-    def setup(self):
+    def setup(self) -> None:
         key = [self.trees(), self.names]
         if len(self.values) != len(self.names.split()):
             raise OperatorError(
                 "%s: %d names and %d values" % (self.KIND, len(self.names.split()), len(self.values))
             )
         if getattr(self, "key", None) != key:
-            space = {}
+            space: "dict[str, Any]" = {}
             exec(self.source(), space)
             self.code = space["run"]
             self.key = key
 
+    if TYPE_CHECKING:
+
+        def trees(self) -> object: ...
+
+        def source(self) -> str: ...
+
     # name -> local, of all that an expression may name.
     @classmethod
-    def locals(cls, a, names):
+    def locals(cls, a: Alphabet, names: str) -> dict[str, str]:
         found = {}
         for i in range(len(a.names)):
             if a.types[i][0] != "f":
@@ -56,7 +74,7 @@ class _Expression(Operator):
         return found
 
     # The head of every loop; `used` are the names that the expressions need.
-    def head(self, used, places):
+    def head(self, used: "Sequence[str]", places: dict[str, str]) -> tuple[str, str]:
         text = "def run(self, x, n):\n p = self.values\n c = x.cols\n y = self.y\n o = y.cols\n at = y.at\n"
         load = ""
         for name in used:
@@ -68,7 +86,7 @@ class _Expression(Operator):
                 text += " %s = p[%s]\n" % (v, v[1:])
         return text, load
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         return self.code(self, x, n)
 
 
@@ -87,19 +105,20 @@ _CHOOSE = """def run(%s, at: ptr32, n: int) -> int:
 class Where(_Expression):
     PARAMS = "test:expr names:text values:ints"
     KIND = "Where"
+    test: "Any"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Where", ins, 1)[0]
         expr.source(params["test"], cls.locals(a, params.get("names", "")))
         return (a.text,), (a.text,)
 
-    def trees(self):
+    def trees(self) -> object:
         return self.test
 
     # In machine code where the test looks at one narrow field: first which elements, then their fields.
-    def setup(self):
-        self.choose = None
+    def setup(self) -> None:
+        self.choose: "Any" = None
         _Expression.setup(self)
         a = self.ins[0]
         used = expr.names_in(self.test)
@@ -109,9 +128,9 @@ class Where(_Expression):
             if column and expr.narrow(self.test, {used[0]: fields.limits(a, self.field)}):
                 text = expr.source(self.test, {used[0]: "v"})
                 self.choose = machine(_CHOOSE % (column, value, text))
-                self.pick = [fields.picker(TYPES[t][1]) for t in a.types]
+                self.pick: "list[Any]" = [fields.picker(TYPES[t][1]) for t in a.types]
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not self.choose:
             return self.code(self, x, n)
         y = self.y
@@ -121,7 +140,7 @@ class Where(_Expression):
             self.pick[f](x.cols[f], y.cols[f], at, j)
         return j
 
-    def source(self):
+    def source(self) -> str:
         a = self.ins[0]
         places = self.locals(a, self.names)
         used = expr.names_in(self.test)
@@ -150,9 +169,12 @@ class Map(_Expression):
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
     KIND = "Map"
+    out: str
+    exprs: "Any"
+    wrap: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Map", ins, 1)[0]
         try:
             out = Alphabet(params["out"])
@@ -167,15 +189,15 @@ class Map(_Expression):
             expr.source(tree, places)
         return (a.text,), (out.text,)
 
-    def trees(self):
+    def trees(self) -> object:
         return [self.exprs, self.wrap]
 
-    def source(self):
+    def source(self) -> str:
         places = self.locals(self.ins[0], self.names)
         trees = expr.several(self.exprs)
         if len(trees) != len(self.y.cols):
             raise OperatorError("Map: %d fields and %d expressions" % (len(self.y.cols), len(trees)))
-        used = []
+        used: list[str] = []
         for tree in trees:
             expr.names_in(tree, used)
         text, body = self.head(used, places)
@@ -195,9 +217,10 @@ class Map(_Expression):
 class Route(_Expression):
     PARAMS = "tests:expr names:text values:ints"
     KIND = "Route"
+    tests: "Any"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Route", ins, 1)[0]
         trees = expr.several(params["tests"])
         fields.within("Route", "number of expressions", len(trees), 1, 7)
@@ -206,16 +229,16 @@ class Route(_Expression):
             expr.source(tree, places)
         return (a.text,), (a.text,) * (len(trees) + 1)
 
-    def trees(self):
+    def trees(self) -> object:
         return self.tests
 
-    def source(self):
+    def source(self) -> str:
         a = self.ins[0]
         places = self.locals(a, self.names)
         trees = expr.several(self.tests)
         if len(trees) + 1 != len(self.outs):
             raise OperatorError("Route: the number of expressions cannot change at run time")
-        used = []
+        used: list[str] = []
         for tree in trees:
             expr.names_in(tree, used)
         text, body = self.head(used, places)
@@ -225,11 +248,11 @@ class Route(_Expression):
             body += "  %s %s:\n   s[i] = %d\n" % ("elif" if k else "if", expr.source(trees[k], places), k)
         return text + " for i in range(n):\n%s  else:\n   s[i] = %d\n" % (body, len(trees))
 
-    def setup(self):
+    def setup(self) -> None:
         _Expression.setup(self)
         self.to = bytearray(self.size)
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         self.code(self, x, n)
         to = self.to
         for k in range(len(self.outs)):

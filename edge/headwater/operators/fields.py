@@ -4,16 +4,24 @@
 # by their parameter `field`, which may stay empty where the stream has only one.
 
 from ..alphabet import TYPES, Alphabet
+from ..compat import TYPE_CHECKING
 from ..machine import machine
 from ..operator import OperatorError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
-def alphabet(a):
+    from ..interfaces import Port
+    from ..operator import Operator
+
+
+def alphabet(a: Alphabet | str) -> Alphabet:
     return a if isinstance(a, Alphabet) else Alphabet(a)
 
 
 # The alphabets of the inputs, which must be `count` (or, with `more`, at least that many).
-def inputs(kind, ins, count, more=False):
+def inputs(kind: str, ins: "Sequence[Port]", count: int, more: bool = False) -> list[Alphabet]:
     if len(ins) < count or (len(ins) > count and not more):
         raise OperatorError(
             "%s has %d input port%s%s and is connected to %d stream%s"
@@ -31,11 +39,11 @@ def inputs(kind, ins, count, more=False):
             raise OperatorError(
                 "input port %d of %s is disabled, and %s needs it: connect it" % (p, kind, kind)
             )
-    return [alphabet(a) for a in ins]
+    return [alphabet(a) for a in ins]  # type: ignore[arg-type]  # none of them is None
 
 
 # Refuse fields that are not integers, or wider than `bits`.
-def integers(kind, a, port=0, bits=64):
+def integers(kind: str, a: Alphabet, port: int = 0, bits: int = 64) -> Alphabet:
     for name, t in zip(a.names, a.types):
         if t[0] == "f":
             raise OperatorError(
@@ -51,7 +59,7 @@ def integers(kind, a, port=0, bits=64):
 
 
 # Index of the field to work on.
-def index(kind, a, field, port=0, bits=64):
+def index(kind: str, a: Alphabet, field: str, port: int = 0, bits: int = 64) -> int:
     if not field:
         if len(a.names) > 1:
             raise OperatorError(
@@ -71,7 +79,7 @@ def index(kind, a, field, port=0, bits=64):
 # For source of a loop in machine code (machine.py): how a column of this type is declared, and how its
 # element i is read. None where 32 bits are not enough to compute with its values, or, with `same`, to
 # look at them.
-def column(t, name, same=False):
+def column(t: str, name: str, same: bool = False) -> tuple[str, str] | tuple[None, None]:
     width, low = TYPES[t][1:3]
     if width > 2 and not (same and t == "i32"):
         return None, None
@@ -82,24 +90,24 @@ def column(t, name, same=False):
 
 
 # In machine code: element j of o becomes element at[j] of a, for j below m. width: bytes of an element.
-def picker(width):
+def picker(width: int) -> "Callable[..., Any] | None":
     text = "def run(a: ptr%d, o: ptr%d, at: ptr32, m: int):\n for j in range(m):\n  o[j] = a[at[j]]\n"
     return machine(text % (8 * width, 8 * width))
 
 
 # (smallest, largest) of field i.
-def limits(a, i):
+def limits(a: Alphabet, i: int) -> tuple[int, int]:
     return TYPES[a.types[i]][2:4]
 
 
 # Refuse a parameter outside low..high.
-def within(kind, name, value, low, high):
+def within(kind: str, name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise OperatorError("%s: %s is %d; it must be %d to %d" % (kind, name, value, low, high))
 
 
 # Set the layout of the state, which `what` decides; at run time it must stay as it is.
-def fixed(kind, op, state, what):
+def fixed(kind: str, op: "Operator", state: str, what: str) -> None:
     if op.STATE and op.STATE != state:
         raise OperatorError(
             "%s: %s cannot change at run time: it decides the size of the state" % (kind, what)
@@ -109,7 +117,7 @@ def fixed(kind, op, state, what):
 
 # The integer r with r * r <= v < (r + 1) * (r + 1). By Newton's steps: from any guess the first one
 # lands at or above the root, and from there they fall.
-def isqrt(v, guess=1):
+def isqrt(v: int, guess: int = 1) -> int:
     if v <= 0:
         return 0
     r = (guess + v // guess) >> 1 or 1

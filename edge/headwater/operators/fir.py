@@ -11,13 +11,23 @@
 import sys
 
 from ..alphabet import TYPES
+from ..compat import TYPE_CHECKING
 from ..operator import Operator
 from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
 
 
 # Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first). native:
 # for MicroPython's viper, 16 bits signed in and out, exact where no sum reaches 2**31.
-def source(coeffs, shift, low, high, in_low, in_high, native=False):
+def source(
+    coeffs: "Sequence[int]", shift: int, low: int, high: int, in_low: int, in_high: int, native: bool = False
+) -> str:
     taps = len(coeffs)
     names = ["v"] + ["d%d" % k for k in range(taps - 1)]
     terms = []
@@ -64,8 +74,8 @@ def source(coeffs, shift, low, high, in_low, in_high, native=False):
 
 
 # The filter itself: in machine code where there is a compiler for it and 32 bits do.
-def compiled(coeffs, shift, low, high):
-    space = {}
+def compiled(coeffs: "Sequence[int]", shift: int, low: int, high: int) -> "Callable[..., Any]":
+    space: "dict[str, Any]" = {}
     most = (sum([abs(c) for c in coeffs]) << 15) + (1 << shift)
     if sys.implementation.name == "micropython" and low == -32768 and most < 1 << 31 and len(coeffs) > 1:
         try:
@@ -81,13 +91,16 @@ class Fir(Operator):
     PARAMS = "coeffs:ints shift:u8=12"
     ONE_TO_ONE = True
     CATEGORY = "filters"
+    coeffs: "Sequence[int]"
+    shift: int
+    primed: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.integers("Fir", fields.inputs("Fir", ins, 1)[0])
         return (a.text,), (a.text,)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Fir", "number of coefficients", len(self.coeffs), 1, 64)
         fields.within("Fir", "shift", self.shift, 0, 31)
         for c in self.coeffs:
@@ -108,10 +121,12 @@ class Fir(Operator):
         fields.fixed("Fir", self, state, "the number of coefficients")
         self.kept = kept
 
-    def start(self):
-        self.lines = [getattr(self, "line%d" % i) if self.kept else () for i in range(len(self.code))]
+    def start(self) -> None:
+        self.lines: "list[Any]" = [
+            getattr(self, "line%d" % i) if self.kept else () for i in range(len(self.code))
+        ]
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         kept = self.kept
         if not n:
             return 0
@@ -127,6 +142,6 @@ class Fir(Operator):
             self.code[i](a, self.y.cols[i], n, line)
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.primed = 0
         return True

@@ -8,17 +8,30 @@
 # A hole changes nothing: what was outside stays so until the input says otherwise. New limits judge
 # the next value of each input.
 
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..alphabet import Alphabet
+    from ..interfaces import Params, Port, Ports
 
 
 class HealthAnalyzer(Operator):
     PARAMS = "names:text limits:ints need:u8=1"
     STATE = "outside:u16 alarm:u8"
     CATEGORY = "alarms"
+    names: str
+    limits: "Sequence[int]"
+    need: int
+    outside: int
+    alarm: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         names = params["names"].split()
         ins = fields.inputs("HealthAnalyzer", ins, 1, True)
         if len(ins) != len(names):
@@ -32,10 +45,10 @@ class HealthAnalyzer(Operator):
 
     # Of an input with several fields the one with its name counts.
     @classmethod
-    def place(cls, a, name, port):
+    def place(cls, a: "Alphabet", name: str, port: int) -> int:
         return fields.index("HealthAnalyzer", a, name if name in a.names else "", port)
 
-    def setup(self):
+    def setup(self) -> None:
         names = self.names.split()
         fields.within("HealthAnalyzer", "number of inputs", len(names), 1, 16)
         fields.within("HealthAnalyzer", "need", self.need, 0, len(names))
@@ -54,11 +67,11 @@ class HealthAnalyzer(Operator):
         self.at_fields = [self.place(self.ins[p], names[p], p) for p in range(len(names))]
         self.next = [0] * len(names)
 
-    def run(self, x, n):
+    def run(self, x: "Any", n: int) -> int:
         ports = len(self.next)
         # One input is no merge: its batch has no port column.
         single = ports == 1
-        port = None if single else x.port
+        port: "Any" = None if single else x.port
         limits = self.limits
         nxt = self.next
         at_fields = self.at_fields

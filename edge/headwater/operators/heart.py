@@ -1,11 +1,20 @@
 # HeartRate and Variability: from the beats that Qrs finds, or any stream with a field rr_us, the time
 # from the beat before (0: unknown). Intervals are kept in units of 100 us, at most 6.5 s.
 
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
 
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
 
-def _beats(kind, ins):
+    from ..alphabet import Alphabet
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
+
+
+def _beats(kind: str, ins: "Sequence[Port]") -> "Alphabet":
     a = fields.inputs(kind, ins, 1)[0]
     if "rr_us" not in a.names:
         raise OperatorError(
@@ -25,12 +34,19 @@ class HeartRate(Operator):
     ARMS = "quiet_us"
     STATE = "timer:i64 head:u8 filled:u8 span:u32 rr:u16*places"
     CATEGORY = "heart"
+    us: int
+    beats: int
+    quiet_us: int
+    head: int
+    filled: int
+    span: int
+    rr: "array[int]"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return (_beats("HeartRate", ins).text,), ("rate:u16",)
 
-    def setup(self):
+    def setup(self) -> None:
         if (not self.us) == (not self.beats):
             raise OperatorError("HeartRate: give either us (a length of time) or beats")
         fields.within("HeartRate", "beats", self.beats, 0, 64)
@@ -43,7 +59,7 @@ class HeartRate(Operator):
         self.places = places
         self.at_field = self.ins[0].names.index("rr_us")
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         c = x.cols[self.at_field]
@@ -85,16 +101,16 @@ class HeartRate(Operator):
         self.timer = x.ts_of(n - 1) + self.quiet_us
         return j
 
-    def fire(self):
+    def fire(self) -> int:
         self.timer = 0
         self._forget()
         self.y.cols[0][0] = 0
         return 1
 
-    def _forget(self):
+    def _forget(self) -> None:
         self.head = self.filled = self.span = 0
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.timer = 0
         self._forget()
         return True
@@ -107,12 +123,16 @@ class Variability(Operator):
     PARAMS = "beats:u8=32"
     STATE = "head:u8 filled:u8 rr:u16*places"
     CATEGORY = "heart"
+    beats: int
+    head: int
+    filled: int
+    rr: "array[int]"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return (_beats("Variability", ins).text,), ("rmssd_us:u32 sdnn_us:u32",)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Variability", "beats", self.beats, 2, 255)
         if getattr(self, "places", self.beats) != self.beats:
             raise OperatorError(
@@ -121,7 +141,7 @@ class Variability(Operator):
         self.places = self.beats
         self.at_field = self.ins[0].names.index("rr_us")
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         c = x.cols[self.at_field]
         rmssd, sdnn = self.y.cols
         at = self.y.at
@@ -155,6 +175,6 @@ class Variability(Operator):
             j += 1
         return j
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.head = self.filled = 0
         return True

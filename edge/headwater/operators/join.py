@@ -4,8 +4,14 @@
 from array import array
 
 from ..alphabet import TYPES
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..interfaces import Merged, Params, Port, Ports
 
 
 # The integral of the sum of two signals over a sliding window of `us`: for each element of either
@@ -17,15 +23,25 @@ from . import fields
 class SumJoin(Operator):
     PARAMS = "us:u32 keep:u16=256 field:text="
     CATEGORY = "joins"
+    us: int
+    keep: int
+    field: str
+    last: int
+    total: int
+    span: int
+    head: int
+    count: int
+    value: "array[int]"
+    gap: "array[int]"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a, b = fields.inputs("SumJoin", ins, 2)
         fields.index("SumJoin", a, params.get("field", ""), 0, 32)
         fields.index("SumJoin", b, params.get("field", ""), 1, 32)
         return (a.text, b.text), ("sum:i32",)
 
-    def setup(self):
+    def setup(self) -> None:
         a, b = self.ins
         self.fields = (
             fields.index("SumJoin", a, self.field, 0, 32),
@@ -48,7 +64,7 @@ class SumJoin(Operator):
             raise OperatorError("SumJoin: keep cannot change at run time: it decides the size of the state")
         self.kept = self.keep
 
-    def run(self, x, n):
+    def run(self, x: "Merged", n: int) -> int:
         if not n:
             return 0
         us = self.us
@@ -111,7 +127,7 @@ class SumJoin(Operator):
         self.count = count
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.count = 0
         return True
 
@@ -123,21 +139,24 @@ class Attenuate(Operator):
     STATE = "fed:i32"
     CATEGORY = "joins"
     FEEDBACK = (1,)
+    threshold: int
+    shift: int
+    fed: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a, b = fields.inputs("Attenuate", ins, 2)
         fields.integers("Attenuate", a)
         fields.index("Attenuate", b, "", 1, 32)
         return (a.text, b.text), (a.text,)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Attenuate", "shift", self.shift, 0, 31)
 
-    def start(self):
+    def start(self) -> None:
         self.fed = -2147483648
 
-    def run(self, x, n):
+    def run(self, x: "Merged", n: int) -> int:
         threshold = self.threshold
         port = x.port
         back = x.cols[1][0]
@@ -162,7 +181,7 @@ class Attenuate(Operator):
             self.fed = 2147483647 if fed > 2147483647 else fed
         return j
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         return port == 0
 
 
@@ -172,7 +191,7 @@ class Union(Operator):
     CATEGORY = "joins"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         ins = fields.inputs("Union", ins, 2, True)
         for p in range(1, len(ins)):
             if ins[p].text != ins[0].text:
@@ -182,10 +201,10 @@ class Union(Operator):
                 )
         return tuple([a.text for a in ins]), (ins[0].text,)
 
-    def setup(self):
+    def setup(self) -> None:
         self.next = array("H", bytes(2 * len(self.ins)))
 
-    def run(self, x, n):
+    def run(self, x: "Merged", n: int) -> int:
         port = x.port
         nxt = self.next
         cols = x.cols
@@ -205,9 +224,10 @@ class Union(Operator):
 # ports, in order; none until every port has had one. A hole on another port forgets its element.
 class Hold(Operator):
     CATEGORY = "joins"
+    known: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         ins = fields.inputs("Hold", ins, 2, True)
         names = []
         for p in range(len(ins)):
@@ -220,7 +240,7 @@ class Hold(Operator):
                 names.append(name)
         return tuple([a.text for a in ins]), (" ".join([a.text for a in ins]),)
 
-    def setup(self):
+    def setup(self) -> None:
         state = "known:u32"
         self.held = []  # (port, field, name of what is held)
         for p in range(1, len(self.ins)):
@@ -230,7 +250,7 @@ class Hold(Operator):
                 self.held.append((p, f, name))
         self.STATE = state
 
-    def run(self, x, n):
+    def run(self, x: "Merged", n: int) -> int:
         port = x.port
         at = self.y.at
         ports = len(self.ins)
@@ -273,7 +293,7 @@ class Hold(Operator):
             o += 1
         return j
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         if port:
             self.known &= ~(1 << port)
         return port == 0

@@ -2,9 +2,17 @@
 # Decimate, DeadBand. What they store saturates at the limits of the field's type.
 
 from ..alphabet import TYPES
+from ..compat import TYPE_CHECKING
 from ..machine import BOARD, machine
 from ..operator import Operator, OperatorError
 from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
 
 
 # out = ((x * num // den) >> shift) + offset, every field; // and >> round towards minus infinity.
@@ -12,22 +20,26 @@ class Affine(Operator):
     PARAMS = "num:i32=1 den:i32=1 shift:u8=0 offset:i32=0"
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
+    num: int
+    den: int
+    shift: int
+    offset: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.integers("Affine", fields.inputs("Affine", ins, 1)[0])
         return (a.text,), (a.text,)
 
-    def setup(self):
+    def setup(self) -> None:
         if not self.den:
             raise OperatorError("Affine: den is 0; it must be another number")
         fields.within("Affine", "shift", self.shift, 0, 31)
-        self.code = []
+        self.code: "list[Any]" = []
         if BOARD and self.den == 1 and (abs(self.num) << 16) + abs(self.offset) < 1 << 31:
             for t in self.ins[0].types:
                 self.code.append(_affine(t))
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         num = self.num
         den = self.den << self.shift  # (v // a) >> b == v // (a << b)
         offset = self.offset
@@ -50,7 +62,7 @@ class Affine(Operator):
         return n
 
 
-def _affine(t):
+def _affine(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None
@@ -74,9 +86,10 @@ class Magnitude(Operator):
     PARAMS = "of:text="
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
+    of: str
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Magnitude", ins, 1)[0]
         wide = False
         for name in params.get("of", "").split() or a.names:
@@ -84,12 +97,12 @@ class Magnitude(Operator):
             wide = wide or TYPES[a.types[i]][1] > 2
         return (a.text,), ("magnitude:u32" if wide else "magnitude:u16",)
 
-    def setup(self):
+    def setup(self) -> None:
         a = self.ins[0]
         self.use = [a.names.index(name) for name in self.of.split() or a.names]
         self.more = range(3, len(self.use))
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         o = self.y.cols[0]
         top = TYPES[self.outs[0].alphabet.types[0]][3]
         use = self.use
@@ -130,22 +143,23 @@ class Difference(Operator):
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
     _WIDER = {"i8": "i16", "u8": "i16", "i16": "i32", "u16": "i32", "i32": "i64", "u32": "i64"}
+    primed: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.integers("Difference", fields.inputs("Difference", ins, 1)[0], 0, 32)
         return (a.text,), (" ".join([m + ":" + cls._WIDER[t] for m, t in zip(a.names, a.types)]),)
 
-    def setup(self):
+    def setup(self) -> None:
         a = self.ins[0]
         state = "primed:u8"
         self.lasts = ["last%d" % f for f in range(len(a.types))]
         for name, t in zip(self.lasts, a.types):
             state += " %s:%s" % (name, t)
         self.STATE = state
-        self.code = [_difference(t) for t in a.types]
+        self.code: "list[Any]" = [_difference(t) for t in a.types]
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         for f in range(len(x.cols)):
@@ -163,12 +177,12 @@ class Difference(Operator):
         self.primed = 1
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.primed = 0
         return True
 
 
-def _difference(t):
+def _difference(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None
@@ -189,16 +203,18 @@ class Decimate(Operator):
     PARAMS = "k:u16"
     STATE = "seen:u16"
     CATEGORY = "selection"
+    k: int
+    seen: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Decimate", ins, 1)[0]
         return (a.text,), (a.text,)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Decimate", "k", self.k, 1, 65535)
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         at = self.y.at
         k = self.k
         i = k - 1 - self.seen
@@ -223,20 +239,24 @@ class Decimate(Operator):
 class DeadBand(Operator):
     PARAMS = "width:u32 field:text="
     CATEGORY = "selection"
+    width: int
+    field: str
+    primed: int
+    last: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("DeadBand", ins, 1)[0]
         fields.index("DeadBand", a, params.get("field", ""))
         return (a.text,), (a.text,)
 
-    def setup(self):
+    def setup(self) -> None:
         a = self.ins[0]
         self.at_field = fields.index("DeadBand", a, self.field)
         fields.fixed("DeadBand", self, "primed:u8 last:" + a.types[self.at_field], "the field")
         self.code = _dead_band(a.types[self.at_field])
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         at = self.y.at
@@ -273,12 +293,12 @@ class DeadBand(Operator):
                     o[k] = c[at[k]]
         return j
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.primed = 0
         return True
 
 
-def _dead_band(t):
+def _dead_band(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None

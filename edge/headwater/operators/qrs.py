@@ -15,9 +15,16 @@
 
 from array import array
 
+from ..compat import TYPE_CHECKING
 from ..machine import machine
 from ..operator import Operator
 from . import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..batch import Batch
+    from ..interfaces import Column, Params, Port, Ports
 
 _WINDOW = 16  # blocks
 _LEARN = 100  # blocks
@@ -54,7 +61,7 @@ _BLOCKS = """def run(%s, o: ptr32, n: int, block: int) -> int:
 """
 
 
-def _blocks(c, o, n, block):
+def _blocks(c: "Column", o: "array[int]", n: int, block: int) -> int:
     s, most, at, k = o[:4]
     j = 0
     for i in range(n):
@@ -91,33 +98,57 @@ class Qrs(Operator):
         "old:u32 old_r:u32 old_amp:u16"
     )
     CATEGORY = "heart"
+    hz: int
+    delay: int
+    learn: int
+    block_n: int
+    block_sum: int
+    block_top: int
+    block_at: int
+    head: int
+    ring: "array[int]"
+    top: int
+    top_age: int
+    beat: int
+    noise: int
+    pk: int
+    pk_age: int
+    pk_r: int
+    pk_amp: int
+    known: int
+    since: int
+    strong: int
+    rr8: int
+    old: int
+    old_r: int
+    old_amp: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Qrs", ins, 1)[0]
         fields.index("Qrs", a, "", 0, 16)
         return (a.text,), ("back_us:u32 rr_us:u32 amp:u16",)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("Qrs", "hz", self.hz, 90, 1000)
         fields.within("Qrs", "delay", self.delay, 0, self.hz)
         self.block = self.hz // 90
         self.blocks = array("i", bytes(12 * (self.size // self.block) + 28))
         self.find = machine(_BLOCKS % fields.column(self.ins[0].types[0], "c")) or _blocks
 
-    def start(self):
+    def start(self) -> None:
         self.learn = _LEARN
         self.rr8 = 8 * self.hz
 
     # Half-seen beats are forgotten; what beats and noise look like is not.
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         for i in range(_WINDOW):
             self.ring[i] = 0
         self.block_n = self.block_sum = self.block_top = self.block_at = 0
         self.top = self.pk = self.old = self.known = 0
         return True
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         block = self.block
         hz = self.hz
         oat = self.y.at

@@ -1,11 +1,19 @@
 # Smoothing: ExpAverage, Median, Average. One element out for each one in, same alphabet. A mean lies
 # between its values, so nothing can overflow.
 
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
 
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
 
-def _same(kind, ins):
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
+
+
+def _same(kind: str, ins: "Sequence[Port]") -> "Ports":
     a = fields.integers(kind, fields.inputs(kind, ins, 1)[0], 0, 32)
     return (a.text,), (a.text,)
 
@@ -16,12 +24,16 @@ class ExpAverage(Operator):
     PARAMS = "shift:u8"
     ONE_TO_ONE = True
     CATEGORY = "filters"
+    shift: int
+    primed: int
+    was: int
+    accs: list[str]
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return _same("ExpAverage", ins)
 
-    def setup(self):
+    def setup(self) -> None:
         fields.within("ExpAverage", "shift", self.shift, 0, 24)
         if self.STATE and self.was != self.shift:
             for name in self.accs:
@@ -33,7 +45,7 @@ class ExpAverage(Operator):
             state += " %s:i64" % name
         self.STATE = state
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         shift = self.shift
@@ -49,7 +61,7 @@ class ExpAverage(Operator):
         self.primed = 1
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.primed = 0
         return True
 
@@ -60,12 +72,15 @@ class Median(Operator):
     PARAMS = "k:u8"
     ONE_TO_ONE = True
     CATEGORY = "filters"
+    k: int
+    primed: int
+    head: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return _same("Median", ins)
 
-    def setup(self):
+    def setup(self) -> None:
         k = self.k
         fields.within("Median", "k", k, 3, 63)
         if not k & 1:
@@ -76,10 +91,10 @@ class Median(Operator):
         fields.fixed("Median", self, state, "k")
         self.sorted = self.ins[0].arrays(k)
 
-    def start(self):
+    def start(self) -> None:
         self.rings = [getattr(self, "ring%d" % f) for f in range(len(self.sorted))]
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         k = self.k
@@ -123,7 +138,7 @@ class Median(Operator):
         self.primed = 1
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.primed = 0
         return True
 
@@ -137,14 +152,25 @@ class Average(Operator):
     PARAMS = "count:u16=0 us:u32=0 keep:u16=256 field:text="
     ONE_TO_ONE = True
     CATEGORY = "filters"
+    count: int
+    us: int
+    keep: int
+    field: str
+    total: int
+    head: int
+    filled: int
+    last: int
+    span: int
+    value: "array[int]"
+    gap: "array[int]"
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         a = fields.inputs("Average", ins, 1)[0]
         i = fields.index("Average", a, params.get("field", ""), 0, 32)
         return (a.text,), (a.names[i] + ":" + a.types[i],)
 
-    def setup(self):
+    def setup(self) -> None:
         a = self.ins[0]
         self.at_field = fields.index("Average", a, self.field, 0, 32)
         if (not self.count) == (not self.us):
@@ -158,7 +184,7 @@ class Average(Operator):
         fields.fixed("Average", self, state, "the field, and count or keep,")
         self.places = size
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         if self.us:
@@ -191,7 +217,7 @@ class Average(Operator):
         self.head = head
         return n
 
-    def _by_time(self, x, n):
+    def _by_time(self, x: "Batch", n: int) -> int:
         c = x.cols[self.at_field]
         o = self.y.cols[0]
         us = self.us
@@ -242,7 +268,7 @@ class Average(Operator):
         self.filled = filled
         return n
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         self.total = 0
         self.filled = 0
         self.head = 0

@@ -12,25 +12,42 @@ from array import array
 
 from ..alphabet import Alphabet
 from ..batch import SPAN_US, Batch
+from ..compat import TYPE_CHECKING
 from . import find
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..interfaces import Columns, Params, Row
+    from ..operator import Operator
+
+    Entry = tuple[int, int, Row | None]
+    Told = list[tuple[int, Row | None]]
 
 
 # An operator of a kind, or of a class of your own, for inputs with these alphabets.
-def make(kind, params, ins, size=64):
-    cls = find(kind) if type(kind) is str else kind
-    ins = tuple([Alphabet(text) for text in ins])
-    wants, gives = cls.ports(ins, params)
-    for a, text in zip(ins, wants):
+def make(kind: "str | type[Operator]", params: "Params", ins: "Sequence[str]", size: int = 64) -> "Operator":
+    cls = find(kind) if isinstance(kind, str) else kind
+    inputs = tuple([Alphabet(text) for text in ins])
+    wants, gives = cls.ports(inputs, params)
+    for a, text in zip(inputs, wants):
         assert a.text == text
-    return cls(params, ins, tuple([Alphabet(text) for text in gives]), size)
+    return cls(params, inputs, tuple([Alphabet(text) for text in gives]), size)
 
 
 # Give it the entries in batches of at most `cut` (a number, or several, taken in turn), then let
 # timers fire up to ts `until`. `regular`: say dt for elements at equal distances, as sources do.
-def run(op, entries, cut=64, until=0, regular=False):
-    cuts = (cut,) if type(cut) is int else tuple(cut)
+def run(
+    op: "Operator",
+    entries: "Sequence[Entry]",
+    cut: "int | Sequence[int]" = 64,
+    until: int = 0,
+    regular: bool = False,
+) -> "list[Told]":
+    cuts = (cut,) if isinstance(cut, int) else tuple(cut)
     turn = 0
-    outs = [[] for _ in op.outs]
+    outs: "list[Told]" = [[] for _ in op.outs]
     i = 0
     while i < len(entries):
         port, ts, row = entries[i]
@@ -49,7 +66,7 @@ def run(op, entries, cut=64, until=0, regular=False):
                 most = 1
             elif op.timer < end:
                 end = op.timer
-        part = []
+        part: "list[Any]" = []
         while len(part) < most and i < len(entries) and entries[i][2] is not None and entries[i][1] < end:
             part.append(entries[i])
             i += 1
@@ -64,13 +81,13 @@ def run(op, entries, cut=64, until=0, regular=False):
 
 
 # The state as bytes.
-def state(op):
+def state(op: "Operator") -> bytes:
     buf = bytearray(op.state_size())
     assert op.snapshot(buf, 0) == len(buf)
     return bytes(buf)
 
 
-def _fire(op, upto, outs):
+def _fire(op: "Operator", upto: int, outs: "list[Told]") -> None:
     while op.TIMED and op.timer and op.timer <= upto:
         ts = op.timer
         for y in op.outs:
@@ -81,7 +98,7 @@ def _fire(op, upto, outs):
                 out.append((ts, y.row(0)))
 
 
-def _single(op, part, regular):
+def _single(op: "Operator", part: "list[Any]", regular: bool) -> Batch:
     x = Batch(op.ins[0], len(part))
     x.n = len(part)
     x.ts = part[0][1]
@@ -97,15 +114,20 @@ def _single(op, part, regular):
 
 
 class _Joined:
+    ts: int
+    n: int
+    port: bytearray
+    at: "array[int]"
+    cols: "list[Columns]"
     dt = -1
     unsync = 0
     hole = 0
 
-    def ts_of(self, i):
+    def ts_of(self, i: int) -> int:
         return self.ts + self.at[i]
 
 
-def _joined(op, part):
+def _joined(op: "Operator", part: "list[Any]") -> _Joined:
     x = _Joined()
     x.n = len(part)
     x.ts = part[0][1]

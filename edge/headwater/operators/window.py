@@ -13,8 +13,17 @@
 # else they go through. Neither ends a window.
 
 from ..alphabet import TYPES
+from ..compat import TYPE_CHECKING
 from ..operator import Operator, OperatorError
 from . import fields
+
+if TYPE_CHECKING:
+    from array import array
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..batch import Batch
+    from ..interfaces import Params, Port, Ports
 
 _WHAT = ("count", "sum", "mean", "min", "max", "variance")
 _PANES_MAX = 128
@@ -26,9 +35,15 @@ class _Window(Operator):
     TIMED = True
     # Those of them that a window does not need are no part of its state.
     seen = total = square = rest = low = high = missed = 0
+    count: int
+    us: int
+    field: str
+    what: str
+    holes: int
+    empty: int
 
     @classmethod
-    def ports(cls, ins, params):
+    def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         kind = cls.__name__
         a = fields.inputs(kind, ins, 1)[0]
         what = params.get("what", "mean").split()
@@ -57,7 +72,7 @@ class _Window(Operator):
         return (a.text,), (" ".join(out),)
 
     # Takes the parameters that all windows have; returns the state that they need.
-    def prepare(self, kind, fixed=None):
+    def prepare(self, kind: str, fixed: "Any" = None) -> str:
         a = self.ins[0]
         if (not self.count) == (not self.us):
             raise OperatorError("%s: give either count (elements) or us (microseconds)" % kind)
@@ -79,7 +94,7 @@ class _Window(Operator):
         return state
 
     # What the window under way, or the pane, holds beside that.
-    def pane(self):
+    def pane(self) -> str:
         t = self.ins[0].types[self.at_field]
         state = " seen:u32"
         if self.us:
@@ -91,7 +106,7 @@ class _Window(Operator):
         return state
 
     # Add n elements to the accumulators from element i on.
-    def add(self, x, i, n):
+    def add(self, x: "Batch", i: int, n: int) -> None:
         c = x.cols[self.at_field]
         total = 0
         if not self.seen:
@@ -131,7 +146,7 @@ class _Window(Operator):
         self.high = high
 
     # Write output j from accumulators; squares is the sum of the squares.
-    def put(self, j, n, total, squares, low, high, missed):
+    def put(self, j: int, n: int, total: int, squares: int, low: int, high: int, missed: int) -> None:
         f = 0
         for name, least, most in self.put_in:
             if name == "count":
@@ -153,14 +168,14 @@ class _Window(Operator):
             self.y.cols[f][j] = least if v < least else most if v > most else v
             f += 1
 
-    def clear(self):
+    def clear(self) -> None:
         self.seen = self.total = self.square = self.rest = self.missed = self.low = self.high = 0
 
-    def arm(self, x):
+    def arm(self, x: "Batch") -> None:
         if not self.timer:
             self.timer = (x.ts_of(0) // self.us + 1) * self.us
 
-    def hole(self, port):
+    def hole(self, port: int) -> bool:
         if self.holes:
             if self.missed < 65535:
                 self.missed += 1
@@ -172,14 +187,14 @@ class _Window(Operator):
 class Tumbling(_Window):
     PARAMS = "count:u32=0 us:i64=0 what:text=mean field:text= holes:u8=0 empty:u8=0"
 
-    def setup(self):
+    def setup(self) -> None:
         state = self.prepare("Tumbling", getattr(self, "kept", None))
         self.kept = (self.field, self.what, self.holes, bool(self.us))
         if not self.us:
             fields.within("Tumbling", "count", self.count, 1, 1 << 29)
         self.STATE = state + self.pane()
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         if self.us:
@@ -205,7 +220,7 @@ class Tumbling(_Window):
             i = end
         return j
 
-    def fire(self):
+    def fire(self) -> int:
         if not (self.seen or self.missed or self.empty):
             self.timer = 0
             return 0
@@ -220,8 +235,20 @@ class Tumbling(_Window):
 # of at most 128 panes, so its state is bounded whatever number of elements falls into it.
 class Sliding(_Window):
     PARAMS = "count:u16=0 step:u16=1 us:i64=0 step_us:i64=0 what:text=mean field:text= holes:u8=0 empty:u8=0"
+    step: int
+    step_us: int
+    since: int
+    head: int
+    filled: int
+    value: "array[int]"
+    n_of: "array[int]"
+    total_of: "array[int]"
+    low_of: "array[int]"
+    high_of: "array[int]"
+    square_of: "array[int]"
+    missed_of: "array[int]"
 
-    def setup(self):
+    def setup(self) -> None:
         state = self.prepare("Sliding", getattr(self, "kept", None))
         self.kept = (self.field, self.what, self.holes, bool(self.us))
         t = self.ins[0].types[self.at_field]
@@ -249,11 +276,11 @@ class Sliding(_Window):
             fields.fixed("Sliding", self, state, "count")
 
     # The timer comes round every step.
-    def arm(self, x):
+    def arm(self, x: "Batch") -> None:
         if not self.timer:
             self.timer = (x.ts_of(0) // self.step_us + 1) * self.step_us
 
-    def run(self, x, n):
+    def run(self, x: "Batch", n: int) -> int:
         if not n:
             return 0
         if self.us:
@@ -323,7 +350,7 @@ class Sliding(_Window):
         self.rest = rest
         return j
 
-    def fire(self):
+    def fire(self) -> int:
         # Close the pane, then tell all of them together.
         k = len(self.n_of)
         h = self.head

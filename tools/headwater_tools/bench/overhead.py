@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headwater import wire
+from headwater.batch import Batch
 from headwater.check import check
 from headwater.plan import OUTSIDE, UNCOORDINATED, Plan
 
@@ -291,7 +292,7 @@ def measure(case: Case, rounds: int | None = None) -> Cost:
 def electrocardiogram() -> Callable[[int, Any, int], None]:
     samples = array("h", ECG.read_bytes())
 
-    def fill(v: int, batch: Any, taken: int) -> None:
+    def fill(v: int, batch: Batch, taken: int) -> None:
         column = batch.cols[0]
         for i in range(batch.n):
             column[i] = samples[(taken + i) % len(samples)]

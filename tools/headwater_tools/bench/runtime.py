@@ -81,7 +81,7 @@ class Outbox:
         self.offset = -1
         self.batch = 0
 
-    def put(self, edge: int, inc: int, batch: Any, n: int) -> None:
+    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
         if batch.xi != self.last.get(edge, 0) + 1:
             self.wrong += 1
         self.last[edge] = batch.xi + n - 1
@@ -457,10 +457,10 @@ class FileFlash:
         self.sector_size = sector_size
         self.handle = os.open(path, os.O_RDWR)
 
-    def readblocks(self, sector: int, buf: bytearray, off: int) -> None:
+    def readblocks(self, sector: int, buf: bytearray | memoryview, off: int) -> None:
         os.preadv(self.handle, [buf], sector * self.sector_size + off)
 
-    def writeblocks(self, sector: int, buf: bytes, off: int) -> None:
+    def writeblocks(self, sector: int, buf: bytes | bytearray | memoryview, off: int) -> None:
         os.pwrite(self.handle, buf, sector * self.sector_size + off)
 
     def ioctl(self, op: int, sector: int) -> int:
@@ -479,7 +479,7 @@ class Results:
         self.taken = 0
         self.values = array("i")
 
-    def put(self, edge: int, inc: int, batch: Any, n: int) -> None:
+    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
         self.taken = batch.xi + n - 1
         self.values += batch.cols[0][:n]
 

@@ -57,6 +57,7 @@ def _count(n: int, one: str, more: str = "") -> str:
 
 def _counts(report: Report) -> dict[str, Any]:
     plan = report.decoded
+    assert plan is not None and report.plan is not None
     return {
         "vertices": len(plan.vertices),
         "edges": len(plan.edges),
@@ -69,7 +70,8 @@ def _counts(report: Report) -> dict[str, Any]:
 
 
 def _describe(report: Report) -> None:
-    plan: Plan = report.decoded
+    plan = report.decoded
+    assert plan is not None and report.plan is not None
     print(
         "process '%s', version %s: %s, %s, %s, plan of %d bytes; checkpoints %s every %d, level %s"
         % (

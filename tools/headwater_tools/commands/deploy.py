@@ -81,7 +81,7 @@ def _deploy(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         return 1, {"file": args.file, "problems": [str(error.problem)]}
     for problem in report.problems:
         print(problem)
-    if report.decoded is None:
+    if report.plan is None:
         return 1, {"file": args.file, "problems": [str(problem) for problem in report.problems]}
     answer = ask(args.gateway, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
     return _deployed(args, answer)

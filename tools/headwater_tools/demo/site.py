@@ -135,7 +135,7 @@ class Site:
         from ..processes import load
 
         report = check(process or load(str(PROCESS)))
-        if report.decoded is None:
+        if report.plan is None:
             raise Trouble("\n".join(map(str, report.problems)))
         control.ask(self.config, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from .. import Trouble
 from . import names as short
 from . import sources as graph
-from .sources import PACKAGE, is_const_import, joined
+from .sources import PACKAGE, joined
 
 CORE = "core"
 SMALL = 1 << 30
@@ -273,7 +273,7 @@ class Linked:
         edits = self._renamed(part)
         for node in ast.walk(part.tree):
             if isinstance(node, ast.ImportFrom):
-                new = "pass" if is_const_import(node) else self._import(part, node)
+                new = self._import(part, node)
                 if new is not None:
                     edits.append((_place(node), new))
         return short.edited(text, edits)
@@ -328,8 +328,6 @@ class Linked:
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     part.outside[alias.asname or alias.name] = "import " + alias.name
-            elif is_const_import(node):
-                pass
             elif isinstance(node, ast.ImportFrom):
                 self._read_import(part, node)
             else:

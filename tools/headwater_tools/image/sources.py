@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from .. import Trouble, house
+from .untyped import untyped
 
 PACKAGE = "headwater"
 EDGE = house.ROOT / "edge" / PACKAGE
@@ -29,16 +30,11 @@ CPYTHON_ONLY = frozenset("process check sizing sensible exprparse operators/argu
 
 
 def texts() -> dict[str, str]:
-    """Path inside the package's folder without .py -> source, of every module of the package."""
+    """Path inside the package's folder without .py -> source without types, of all of the package."""
     return {
-        path.relative_to(EDGE).with_suffix("").as_posix(): path.read_text()
+        path.relative_to(EDGE).with_suffix("").as_posix(): untyped(path.read_text())
         for path in sorted(EDGE.rglob("*.py"))
     }
-
-
-def is_const_import(node: ast.AST) -> bool:
-    """The compiler of a board needs no import to know `const`."""
-    return isinstance(node, ast.ImportFrom) and [alias.name for alias in node.names] == ["const"]
 
 
 def base(name: str, node: ast.ImportFrom) -> str | None:
@@ -63,7 +59,7 @@ def imported(name: str, text: str, known: Collection[str], top: bool = False) ->
     tree = ast.parse(text)
     found = set()
     for node in tree.body if top else ast.walk(tree):
-        if not isinstance(node, ast.ImportFrom) or is_const_import(node):
+        if not isinstance(node, ast.ImportFrom):
             continue
         package = base(name, node)
         if package is not None:
@@ -105,9 +101,8 @@ def of_board(modules: Mapping[str, str]) -> set[str]:
 
 
 def of_tests(modules: Mapping[str, str]) -> set[str]:
-    """The modules of a board and what the tests under MicroPython import beside them, `const` included: they
-    run module by module."""
-    roots = of_board(modules) | {"const"} & set(modules)
+    """The modules of a board and what the tests under MicroPython import beside them."""
+    roots = of_board(modules)
     for path in sorted(BOARD_TESTS.glob("*.py")):
         roots |= imported("", path.read_text(), modules)
     return closure(roots, modules)

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from headwater.alphabet import Alphabet
 from headwater.batch import RESTART, Batch
 from headwater.clock import STEP_US
 from headwater.instance import RUNNING
-from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE
+from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE, Edge
 from headwater.planread import reach
 from headwater.ports import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.position import further
-from headwater.ring import Cursor
+from headwater.ring import Cursor, Ring
 
 from .ideal import Ends, Ideal
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
@@ -127,7 +128,9 @@ class Sameness:
                             taken = max(taken, xi)
             del known[taken:]
 
-    def look(self, name: str, stream: tuple[int, int, int], ring: Any, start: int, alphabet: Any) -> None:
+    def look(
+        self, name: str, stream: tuple[int, int, int], ring: Ring, start: int, alphabet: Alphabet
+    ) -> None:
         known = self.known.setdefault(stream, [])
         batch = self.batches.get(alphabet.text)
         if batch is None:
@@ -285,7 +288,7 @@ class Held:
                 elif r.name:
                     self.name(port, r)
 
-    def safe_outside(self, e: Any, inc: int, r: Any) -> int:
+    def safe_outside(self, e: Edge, inc: int, r: Any) -> int:
         s = self.world.outbox.streams.get((e.index, inc))
         told = max([g[1] for g in r.gaps] or [0])
         return max(s.ever if s else 0, told, self.world.begun.get((e.src, inc), 0))
@@ -476,7 +479,7 @@ def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
     return {e.index: must(world, run, full, e, world.current(e.index)) for e in world.lake_edges()}, run
 
 
-def must(world: World, run: Ideal, full: dict[int, Any], e: Any, inc: int) -> int:
+def must(world: World, run: Ideal, full: dict[int, Any], e: Edge, inc: int) -> int:
     """How many entries of an incarnation the lake must have in the end."""
     if world.plan.vertices[e.src].kind:
         many = len(run.lines[(e.src, e.sport)].entries)
@@ -513,7 +516,7 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     return counts
 
 
-def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts: dict[str, int]) -> None:
+def compare(world: World, e: Edge, inc: int, want: list[Entry], must: int, counts: dict[str, int]) -> None:
     """One stream of the lake, in one incarnation, with what the ideal run has of it."""
     stream = world.outbox.streams.get((e.index, inc))
     rows = stream.rows if stream else {}
@@ -540,7 +543,7 @@ def compare(world: World, e: Any, inc: int, want: list[Entry], must: int, counts
         world.error("%s: %d of %d missing, the first is xi %d" % (e.lake, len(missing), end, missing[0]))
 
 
-def may_declare(world: World, e: Any, inc: int, gap: tuple[int, int, int]) -> bool:
+def may_declare(world: World, e: Edge, inc: int, gap: tuple[int, int, int]) -> bool:
     """Whether the lake may be told of a gap for this reason: see headwater.ports."""
     reason = gap[2]
     if reason == GAP_EARLIER:

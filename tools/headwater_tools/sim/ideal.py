@@ -13,7 +13,7 @@ from headwater import operators
 from headwater.batch import Batch
 from headwater.merging import Merged
 from headwater.operator import OperatorError
-from headwater.plan import FLASH, OUTSIDE, SPILL, Plan
+from headwater.plan import FLASH, OUTSIDE, SPILL, Edge, Plan, Vertex
 
 from .world import Entry
 
@@ -31,10 +31,10 @@ class Line:
 class Machine:
     """One operator."""
 
-    def __init__(self, run: Ideal, v: Any) -> None:
+    def __init__(self, run: Ideal, v: Vertex) -> None:
         self.run = run
         self.vertex = v
-        self.op: Any = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
+        self.op = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
         self.edges = run.plan.ins(v.index)
         self.closed = [False] * len(self.edges)
         self.from_ts = [0] * len(self.edges)
@@ -42,7 +42,7 @@ class Machine:
         self.taken = [run.begun.get((e.src, inc), 0) for e, inc in zip(self.edges, self.incs, strict=True)]
         self.fired = 0
         self.decided = 0
-        self.windows = [Batch(v.ins[e.dport], 1) for e in self.edges]
+        self.windows = [Batch(run.plan.vertices[e.src].outs[e.sport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
         self.full: list[tuple[int, list[Entry], list[tuple[Machine, int]]]] = []  # of outputs with a bound
 
@@ -312,7 +312,7 @@ class Ideal:
                     consumers = [(self.machines[e.dst], self.plan.ins(e.dst).index(e)) for e in inside]
                     machine.full.append((cap, self.lines[v, k].entries, consumers))
 
-    def first(self, v: int, port: int, e: Any) -> int:
+    def first(self, v: int, port: int, e: Edge) -> int:
         """The incarnation that an input begins with: the one before that to which it changes by decision. An
         input that was closed is taken back in the same one, perhaps."""
         incs = list(self.accepted.get(e.src, {}))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater import decisions
 from headwater.cutflash import KINDS
 from headwater.host import Host
-from headwater.plan import DROP_OLDEST, LOCAL, OUTSIDE
+from headwater.plan import DROP_OLDEST, LOCAL, OUTSIDE, Edge, Vertex
 
 from . import parameters
 from .hostile import Hostile
@@ -350,7 +350,7 @@ class Storm:
         self.cut([(home, 0), (0, home)], us + self.random.randrange(5 * SECOND))
         self.world.after(SECOND, partial(self.dropped, e, home, self.world.now + us))
 
-    def dropped(self, e: Any, home: int, until: int) -> None:
+    def dropped(self, e: Edge, home: int, until: int) -> None:
         node = self.world.nodes[home]
         if self.over() or self.scenario.place[e.src] != home:
             return
@@ -411,7 +411,7 @@ class Storm:
         for k in range(n):
             self.world.after(k * us // n, partial(self.slide, v))
 
-    def slide(self, v: Any) -> None:
+    def slide(self, v: Vertex) -> None:
         if not self.over():
             self.configure(v.index, parameters.sensible(self.random, v))
 
@@ -425,12 +425,15 @@ class Storm:
         joins = [j for j in joins if not any(j[0] == other[0] for other in self.scenario.closed)]
         if not joins or not world.nodes[0].up:
             return
-        v, p = self.random.choice(joins)
-        world.draw("input closed", "%s closes its input %d" % (self.plan.vertices[v].name, p))
-        closed = world.call(world.nodes[0], lambda host: self.asked(lambda: host.close(v, p)), "close")
+        vertex, port = self.random.choice(joins)
+        world.draw("input closed", "%s closes its input %d" % (self.plan.vertices[vertex].name, port))
+        closed = world.call(
+            world.nodes[0], lambda host: self.asked(lambda: host.close(vertex, port)), "close"
+        )
         if closed or not world.nodes[0].up:  # who saw the power go cannot know, and takes it back in any case
-            self.scenario.closed.add((v, p))
-            world.after(self.random.randrange(SECOND, 12 * SECOND), lambda: self.scenario.reopen(v, p))
+            self.scenario.closed.add((vertex, port))
+            pause = self.random.randrange(SECOND, 12 * SECOND)
+            world.after(pause, lambda: self.scenario.reopen(vertex, port))
 
     # ---- sensors and neighbours
 

@@ -12,7 +12,7 @@ import random
 import traceback
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
 from headwater.host import DEPLOYMENT, Host
+from headwater.interfaces import Readable
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further, newer
@@ -91,13 +92,13 @@ class Store(Log):
             self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
         return ok
 
-    def put_blob(self, key: int, data: Any) -> None:
+    def put_blob(self, key: int, data: Readable | Sequence[Readable]) -> None:
         checkpoint = key % 4 in (0, 3) and key < DEPLOYMENT
-        vertex: Any = self.world.plan.vertices[key // 4] if checkpoint else None
-        held = checkpoint_file.place(vertex, self.get_blob(key)) if checkpoint else None
+        vertex = self.world.plan.vertices[key // 4] if checkpoint else None
+        held = checkpoint_file.place(vertex, self.get_blob(key)) if vertex else None
         super().put_blob(key, data)
-        if checkpoint:
-            whole = data if isinstance(data, (bytes, bytearray)) else b"".join(bytes(part) for part in data)
+        if vertex:
+            whole = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
             blobs = self.world.nodes[self.number].blobs
             place = checkpoint_file.place(vertex, whole)
             if key % 4 == 3 and held and newer(held, place):
