@@ -5,7 +5,7 @@
 
 from . import block, wire, wiring
 from .const import const
-from .inputs import FAR
+from .position import FAR
 from .refusals import BLOCK
 
 _NAG_US = const(200000)  # a gap is asked for no more often than this
@@ -19,12 +19,12 @@ def acknowledge(host, e):
 
 
 def got(host, e, flags):
-    link = host.links.get(e.producer)
-    if link:
+    if e.producer in host.exchange.links:
         e.depth = min(e.sink.depth, 255)
         flags += 2 * e.depth
         k = e.edge.index
-        link.want(wire.GOT, k, k, e.inc, e.sink.epoch, e.ring.last, e.ring.room(), flags)
+        ring = e.ring
+        host.exchange.say(e.producer, wire.GOT, k, k, e.inc, e.sink.epoch, ring.last, ring.room(), flags)
     e.ack = False
     e.said = e.ring.last
 
@@ -39,9 +39,10 @@ def _missing(host, e):
         got(host, e, 1)
 
 
-def data(host, sender, edge, inc, epoch, data):
-    e = host.inputs.get(edge)
-    if e is None or e.port is not None or not e.contact or e.inc != inc or sender != e.producer:
+def on_data(host, sender, m):
+    data = m[4]
+    e = _input(host, sender, m)
+    if e is None:
         return
     ring = e.ring
     try:
@@ -69,42 +70,66 @@ def data(host, sender, edge, inc, epoch, data):
         e.limit = ts
 
 
-# Everything else that a producer says: CR, BOUND, GAP, ANSWER.
-def told(host, sender, m):
-    kind = m[0]
+# The input that a message of its present producer is about, or None.
+def _input(host, sender, m):
     e = host.inputs.get(m[1])
+    if e is not None and e.port is None and e.contact and m[2] == e.inc and sender == e.producer:
+        return e
+
+
+def on_answer(host, sender, m):
+    _, edge, inc, epoch, own, first, last, bound, safe, name, holders = m
+    e = host.inputs.get(edge)
     if e is None or e.port is not None:
         return
     if sender != e.producer:
         # It was the producer once. What it says of a newer epoch of ours is true all the same.
-        if kind == wire.ANSWER and m[3] > e.sink.epoch:
-            host._stop(e.sink, m[3])
+        if epoch > e.sink.epoch:
+            host.stop(e.sink, epoch)
         return
-    if kind == wire.ANSWER:
-        _, _, inc, epoch, _, first, last, bound, safe, name, holders = m
-        if inc != e.inc and not wiring.meet(host, e, inc, name, holders):
-            return
-        again = e.contact
-        wiring.contact(host, e, epoch, first, name, holders)
-        if again and e.contact and not e.sink.ports:
-            e.sink.announce(True)
-        if e.contact and last <= e.ring.last and bound > e.limit:
-            e.limit = bound
-        elif again and last > e.ring.last:
-            _missing(host, e)
-    elif not e.contact or m[2] != e.inc:
+    if inc != e.inc and not wiring.meet(host, e, inc, name, holders):
         return
-    elif kind == wire.CR:
+    again = e.contact
+    wiring.contact(host, e, epoch, first, name, holders)
+    if again and e.contact and e.sink.is_lake:
+        e.sink.announce(True)
+    if e.contact and last <= e.ring.last and bound > e.limit:
+        e.limit = bound
+    elif again and last > e.ring.last:
+        _missing(host, e)
+
+
+def on_request(host, sender, m):
+    e = _input(host, sender, m)
+    if e:
         e.on_request(m[3], bytes(m[4]), m[5])
-    elif kind == wire.BOUND:
-        if e.ring.last < m[3]:
-            _missing(host, e)
-        elif m[4] > e.limit:
-            e.limit = m[4]
-    elif kind == wire.GAP and not e.sink.ports:
+
+
+def on_bound(host, sender, m):
+    e = _input(host, sender, m)
+    if e is None:
+        return
+    if e.ring.last < m[3]:
+        _missing(host, e)
+    elif m[4] > e.limit:
+        e.limit = m[4]
+
+
+def on_gap(host, sender, m):
+    e = _input(host, sender, m)
+    if e and e.sink.is_lake:
         if m[3] <= e.ring.last + 1 <= m[4]:
             e.sink.step()
             e.sink.gap(m[3], m[4], m[5])
         # It is told again until a Got arrives: the first one may have been lost.
         e.ack = True
         e.said = -1
+
+
+HANDLERS = {
+    wire.DATA: on_data,
+    wire.CR: on_request,
+    wire.BOUND: on_bound,
+    wire.GAP: on_gap,
+    wire.ANSWER: on_answer,
+}

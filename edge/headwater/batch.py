@@ -22,6 +22,12 @@ RESTART = 1  # the board was down, or lost what it had not sealed yet
 LOG_FULL = 2  # the source refused samples: its log had no room
 SENSOR = 3  # the sensor gave nothing, or nonsense
 
+# Why the entries of a declared gap do not come to the lake.
+GAP_FULL = 1  # dropped by the edge's declared policy
+GAP_GIVEN_UP = 2  # an operator gave up regenerating
+GAP_GATEWAY_LOST = 3  # only the gateway had it, and its database is lost
+GAP_EARLIER = 4  # an earlier version of the process took care of it, and did not send it here
+
 
 class Batch:
     at: "array[int]"

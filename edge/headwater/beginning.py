@@ -6,13 +6,22 @@ from . import pack, wire
 from .batch import Batch
 from .clock import Clock
 from .const import const
-from .host import CRASH
+from .keyspace import B_CRASH, F_BOOT, F_FLOOR
 from .log import Log, LogError
-from .node import Sensor
 from .once import let_go
 from .seal import Peer, hmac
 
 _CRASHES_MAX = const(5)
+
+
+# A source of this board, and what samples it.
+class Sensor:
+    def __init__(self, vertex, driver, batch, every_us):
+        self.vertex = vertex
+        self.driver = driver
+        self.batch = batch
+        self.every_us = every_us
+        self.due = 0
 
 
 def begin(node):
@@ -39,11 +48,11 @@ def begin(node):
         found = None
         _host(node, plan, me, keys)
         node.boot = node.host.boot_number
-        node.writer = node.host.writer
+        node.writer = node.host.exchange.writer
     else:
-        data = store.get(1)
+        data = store.get(F_BOOT)
         node.boot = (int.from_bytes(data, "little") if data else 0) + 1
-        store.put(1, node.boot.to_bytes(4, "little"))
+        store.put(F_BOOT, node.boot.to_bytes(4, "little"))
         node.writer = wire.Writer(512)
     key = hmac(node.key, b"headwater site")
     node.peer = Peer(key, 1, store.log_number, node.boot, 0, bytes(8), node.board.random)
@@ -85,10 +94,10 @@ def _mount(node):
         node.store = Log(flash, (), size)
         node.store.mount()
         # The first floor: without it time would begin in 1970, and leap at the first exchange.
-        node.store.put(2, (config["issued"] * 1000000).to_bytes(8, "little"))
+        node.store.put(F_FLOOR, (config["issued"] * 1000000).to_bytes(8, "little"))
         if not blank:
             node.note(0, "the flash held something else, or was damaged; it was formatted: %s" % e, 0)
-    data = node.store.get_blob(CRASH)
+    data = node.store.get_blob(B_CRASH)
     if data:
         node.crash = pack.loads(data)
 

@@ -21,7 +21,8 @@
 #   - A pending checkpoint that nobody acknowledged is never restored, in no boot.
 
 from . import checkpoint_bytes
-from .instance import WAITING
+from .instance import STOPPED, WAITING
+from .keyspace import PENDING, PERMANENT, checkpoint_key
 from .log import LogFull
 from .plan import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
 from .position import further, rank
@@ -72,7 +73,7 @@ class Checkpoints:
                 self.commit(self._take(b"", 0), True)
         elif self.strategy == UNSAFE:
             for e in self.inst.inputs:
-                self.host.tell_safe(e, e.cur.xi, [], (), 0)
+                e.tell_safe(e.cur.xi, [], (), 0)
 
     # The Check-Requests due on input e; 1 when there were any.
     def due(self, e):
@@ -99,7 +100,7 @@ class Checkpoints:
             if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
                 self.extended += 1
                 mode = NOWAIT if e.edge.cyclic else WAIT
-                self.host.tell_extend(e, cid, mode, base)
+                e.tell_extend(cid, mode, base)
                 return
         self.plan(cid)
 
@@ -118,13 +119,14 @@ class Checkpoints:
                 p.withdraw(old.outs[p.number], old.cid)
             slot = old.slot
         else:
-            slot = 1
-            if self.pending and self.pending[0].slot == 1:
-                slot = 2
+            slot = PENDING
+            if self.pending and self.pending[0].slot == PENDING:
+                slot = PENDING + 1
         c = self._take(cid, slot)
         if not self._satisfied(c):
             try:
-                self.host.store.put_blob(self.host.blob(inst, slot), checkpoint_bytes.pending(cid, c.body))
+                key = checkpoint_key(inst.vertex.index, slot)
+                self.host.store.put_blob(key, checkpoint_bytes.pending(cid, c.body))
             except LogFull:
                 self.host.count(NO_ROOM)
                 self._drop(slot)  # of the one that was replaced
@@ -134,12 +136,6 @@ class Checkpoints:
             p.request(c.outs[p.number], cid, 0)
         self.settle()
 
-    # The operator begins: it is known from now on with which incarnations of its inputs.
-    def begin(self):
-        inst = self.inst
-        if self.strategy != UNSAFE and not self.pos and not inst.front and not inst.decided:
-            self.now()
-
     # Not before it knows them all: none taken where it begins replaces another.
     def _unmet(self):
         inst = self.inst
@@ -147,19 +143,9 @@ class Checkpoints:
         met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
         return not inst.decided and not all(met)
 
-    # Only the checkpoint with which the operator begins says which incarnations it takes. Until that is
-    # stored at the plan's level it takes nothing: another host could not begin as it did, and would wait
-    # for ever, since consumers have entries of it already.
-    def begins(self):
-        inst = self.inst
-        if not self.pos or self.safe_pos or inst.front:
-            return False
-        # Of a source that numbers on from an earlier version its inputs do not begin at 0.
-        return not any([p.ring.last for p in inst.ports])
-
     # Take one where the operator stands, and wait for nobody.
     def now(self):
-        if self.strategy != UNSAFE and not self.host.moving(self.inst):
+        if self.strategy != UNSAFE and self.inst.vertex.index not in self.host.pushes:
             self.commit(self._take(b"", 0), True)
 
     # ---- what
@@ -173,7 +159,7 @@ class Checkpoints:
         pos = inst.position()
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
         front = inst.front + inst.past
-        buf = self.host.writer.buf  # no frame is being written
+        buf = self.host.exchange.writer.buf  # no frame is being written
         body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state, buf)
         return Checkpoint(cid, pos, outs, body, slot)
 
@@ -201,7 +187,7 @@ class Checkpoints:
             for r in p.readers:
                 end = c.outs[p.number]
                 if p.spills and not p.covered(r, end) and end - p.carried(r) > p.ring.cap:
-                    self.host.press(p)
+                    p.press()
                     found = True
         return found
 
@@ -217,7 +203,7 @@ class Checkpoints:
 
     # Something was acknowledged or extended: make the newest pending one permanent that may be.
     def settle(self):
-        if self.host.moving(self.inst):
+        if self.inst.vertex.index in self.host.pushes:
             return  # the last one is still on its way to its holders
         for i in range(len(self.pending) - 1, -1, -1):
             c = self.pending[i]
@@ -235,7 +221,7 @@ class Checkpoints:
             if c.cid == cid:
                 since = min(r.safe if mode == NOWAIT else base, c.outs[r.edge.sport])
                 if c.outs[r.edge.sport] - since > port.ring.cap:
-                    self.host.press(port)  # more was spilled than a checkpoint may carry
+                    port.press()  # more was spilled than a checkpoint may carry
                 elif since >= port.first():
                     c.since[r.edge.index] = since
         self.settle()
@@ -248,24 +234,46 @@ class Checkpoints:
                 total += r.load
         return total
 
+    # Have the permanent checkpoint stored where the plan wants it.
+    def store_at_level(self):
+        inst = self.inst
+        if inst.status == STOPPED or inst.recalling:
+            return
+        if not self.host.plan.level:
+            self.stored(self.pos, (self.host.me,))
+            return
+        from . import transfer
+
+        transfer.push(self.host, inst)
+
     # Make c permanent: on this host at once, at the plan's level when its holders have it.
     def commit(self, c, whole):
         if self.pos and not further(c.pos, self.pos):
             self._over()  # or it would be made permanent again and again, and nothing else
-            self.host.store_at_level(self.inst)
+            self.store_at_level()
             return  # nothing has happened since
         inst = self.inst
         if inst.first and self._unmet():
             return
         if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
-            self.host.restore_from(inst, c)
+            from . import restoring
+
+            restoring.from_pending(self.host, inst, c)
         if whole and self._behind(c):
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
         parts = self._transfer(c, whole)
-        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.writer.buf)
+        # What comes before the transfer state every consumer has safe, or it is not here because of that.
+        assert all(
+            [
+                p.covered(r, part[0]) or part[0] <= p.first()
+                for p, part in zip(inst.ports, parts)
+                for r in p.readers
+            ]
+        ), "a permanent checkpoint does not carry what a consumer lacks"
+        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
         try:
-            self.host.store.put_blob(self.host.blob(inst, 0), parts)
+            self.host.store.put_blob(checkpoint_key(inst.vertex.index, PERMANENT), parts)
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
             self.host.count(NO_ROOM)
@@ -276,7 +284,7 @@ class Checkpoints:
         self.size = (3 * self.size + size) // 4
         self.pos = c.pos
         self._over()
-        self.host.store_at_level(inst)
+        self.store_at_level()
 
     # Pending ones at or before the permanent one are over.
     def _over(self):
@@ -291,11 +299,11 @@ class Checkpoints:
             for p in self.inst.ports:
                 p.withdraw(c.outs[p.number], c.cid)
         self.pending = []
-        self._drop(1)
-        self._drop(2)
+        self._drop(PENDING)
+        self._drop(PENDING + 1)
 
     def _drop(self, slot):
-        key = self.host.blob(self.inst, slot)
+        key = checkpoint_key(self.inst.vertex.index, slot)
         if slot and self.host.store.blob_size(key):
             self.host.store.drop_blob(key)
 
@@ -305,9 +313,15 @@ class Checkpoints:
             return
         self.safe_pos = pos
         self.holders = holders
-        if self.inst.unsettled:
-            self.host.settled(self.inst)
-        self.host.forget_decisions(self.inst, pos[-1])
+        inst = self.inst
+        if inst.unsettled:
+            from . import lifecycle
+
+            lifecycle.settled(self.host, inst)
+        if inst.decisions:
+            from . import decisions
+
+            decisions.forget(self.host, inst, pos[-1])
         self.announce()
         self.settle()
 
@@ -321,4 +335,4 @@ class Checkpoints:
         for e in self.inst.inputs:
             xi = self.safe(e)
             if xi >= 0:
-                self.host.tell_safe(e, xi, self.safe_pos, self.holders, load)
+                e.tell_safe(xi, self.safe_pos, self.holders, load)

@@ -33,11 +33,27 @@ def _length(data):
     return int.from_bytes(bytes(data[:3]), "little")
 
 
-# [FORMAT, version, pos, outs, flags, changed, front, state] from the bytes of a body, or None.
+# A checkpoint that was read. What a pending one has not is empty.
+class Stored:
+    def __init__(self, version, pos, outs, inputs, changed, front, state):
+        self.version = version  # of the operator type's state
+        self.pos = pos
+        self.outs = outs  # xi of every output port
+        self.inputs = inputs  # of every input: [closed by a decision, incarnation, from ts]
+        self.changed = changed  # parameters that decisions have set
+        self.front = front  # ts of what was taken last
+        self.state = state
+        self.epoch = (0, 0)  # that keeps a permanent one
+        self.parts = []  # of every output port: [start, blocks, turns]
+        self.names = []  # of every output port: what it knows of its consumers, a record each (ports.Reader)
+        self.cid = b""  # of a pending one: the id of the Check-Request
+        self.body = b""  # ... its bytes
+
+
+# The checkpoint of operator v from the bytes of a body, or None.
 def read_body(v, data):
     try:
-        read = pack.loads(bytes(data))
-        form, version, pos, outs, flags, changed, front, state = read
+        form, version, pos, outs, flags, changed, front, state = pack.loads(bytes(data))
     except (pack.PackError, ValueError, TypeError):
         return None
     if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
@@ -52,10 +68,10 @@ def read_body(v, data):
             flags[i] = [0, flags[i], 0]
         elif not numbers(flags[i], 3):
             return None
-    return read
+    return Stored(version, pos, outs, flags, changed, front, state)
 
 
-# (body, parts, names) of a permanent checkpoint of vertex v, or None.
+# A permanent checkpoint of operator v, or None.
 def read_permanent(v, data):
     n = _HEAD + _length(data)
     found = read_body(v, data[_HEAD:n])
@@ -67,7 +83,7 @@ def read_permanent(v, data):
             return None
         for k in range(len(parts)):
             if parts[k] == 0:
-                parts[k] = [found[3][k], [], []]
+                parts[k] = [found.outs[k], [], []]
             start, blocks, turns = parts[k]
             if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
                 return None
@@ -82,28 +98,26 @@ def read_permanent(v, data):
                         return None
     except (pack.PackError, ValueError, TypeError):
         return None
-    return found, parts, names
-
-
-# Where a permanent checkpoint stands, or None.
-def position(v, data):
-    if not data:
-        return None
-    found = read_body(v, data[_HEAD : _HEAD + _length(data)])
-    return found[2] if found else None
+    found.epoch = epoch(data)
+    found.parts = parts
+    found.names = names
+    return found
 
 
 # (epoch that keeps it, where it stands) of a permanent checkpoint, or None.
 def place(v, data):
-    pos = position(v, data)
-    return (epoch(data), pos) if pos else None
+    found = read_body(v, data[_HEAD : _HEAD + _length(data)]) if data else None
+    return (epoch(data), found.pos) if found else None
 
 
-# (id, body) of a pending checkpoint, or None.
+# A pending checkpoint of operator v, or None.
 def read_pending(v, data):
     n = 1 + data[0] if data else 0
     found = read_body(v, data[n:])
-    return (bytes(data[1:n]), bytes(data[n:]), found) if found else None
+    if found:
+        found.cid = bytes(data[1:n])
+        found.body = bytes(data[n:])
+    return found
 
 
 def number(x):

@@ -11,67 +11,34 @@
 # A gateway that lost its database asks the same first, and offers and grants nothing of an operator
 # before it knows what was decided (Host.unlearned).
 
-from . import pack, wire
+from . import lifecycle, pack, wire
 from .checkpoint_file import number as is_number
 from .checkpoint_file import numbers
 from .const import const
-from .host import DECISION, F_AGAIN, F_OP, LEARN, LOST_US
 from .instance import ASKING, RUNNING
+from .keyspace import B_DECISIONS, B_VALUES, F_AGAIN, F_GRANTED, F_NEXT, F_SETTLED, LEARN, grant_key
 from .log import LogFull
 from .operator import OperatorError
 from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
 from .position import further
 from .refusals import CONTENT, NO_ROOM
 
-_F_NEXT = const(0x300)  # + vertex, at the gateway: number of the last config element
-_F_GRANTED = const(0x380)  # + vertex, at the gateway: number of the last decision granted
-_F_SETTLED = const(0x400)  # + vertex, at the gateway: ... of the last that a checkpoint covers
-_GRANTED = const(0x8000)  # blob, at the gateway: decisions granted
-_VALUES = const(0x6000)  # blob + vertex, at the gateway: what the operator has told of its parameters
+# A host that has not answered an operator's new epoch for so long is taken for lost.
+_LOST_US = const(30000000)
 _ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
 
 
-def handle(host, sender, m):
-    kind = m[0]
-    if kind == wire.CONFIG:
-        content = _content(host, m[1], m[3])
-        if not content:
-            host.count(CONTENT)
-        elif m[2]:
-            _on_config(host, m[1], m[2], content)
-        elif content[0] == "open":
-            _on_other(host, m[1], content)
-    elif kind == wire.GRANT:
-        content = _content(host, m[1], m[4])
-        if content:
-            _on_grant(host, m[1], m[2], m[3], content)
-        else:
-            host.count(CONTENT)
-    elif kind == wire.TOLD:
-        _on_told(host, m[1], m[2])
-    elif kind == wire.STANDS:
-        _on_stands(host, m[1])
-    elif kind == wire.PROPOSE:
-        content = _content(host, m[1], m[5])
-        if content:
-            _on_propose(host, sender, m[1], m[2], m[3], m[4], content)
-        else:
-            host.count(CONTENT)
-    elif kind == wire.ASK:
-        _on_ask(host, sender, m[1], m[2], m[3])
-    else:
-        _on_stand(host, sender, m[1], m[2], m[3], m[4], m[5], m[6])
-
-
-# The content of a decision for operator v, or None where it is none.
+# The content of a decision for operator v, or None, and counted, where it is none.
 def _content(host, v, data):
-    if len(data) > CONTENT_MAX:
-        return None
+    content = None
     try:
-        content = pack.loads(bytes(data))
+        if len(data) <= CONTENT_MAX:
+            content = pack.loads(bytes(data))
     except pack.PackError:
-        return None
-    return content if valid(host.plan, v, content) else None
+        pass
+    if content is not None and valid(host.plan, v, content):
+        return content
+    host.count(CONTENT)
 
 
 # Whether this says something that can be decided about operator v.
@@ -98,7 +65,7 @@ def config(host, v, content):
     data = pack.dumps(content)
     if len(data) > CONTENT_MAX or not valid(host.plan, v, content):
         raise ValueError("%s: a change of %d bytes; at most %d" % (name, len(data), CONTENT_MAX))
-    number = _number(host, _F_NEXT + v) + 1
+    number = _number(host, F_NEXT + v) + 1
     # A dead input can be closed even when changes wait for its producer: they go on only then.
     if not _room(host, v, 2 * OPEN_MAX if content[0] == "close" else OPEN_MAX):
         raise ValueError(
@@ -106,21 +73,21 @@ def config(host, v, content):
             "covers them" % (name, OPEN_MAX)
         )
     _grant(host, v, number, None, content)
-    host.store.put(_F_NEXT + v, number.to_bytes(4, "little"))
+    host.store.put(F_NEXT + v, number.to_bytes(4, "little"))
     offer(host)
-    host.flush()
+    host.exchange.flush()
     return number
 
 
 # Whether one more decision of operator v may be open: its host stores no more than OPEN_MAX at a time.
 def _room(host, v, most):
-    return _number(host, _F_NEXT + v) - _number(host, _F_SETTLED + v) < most
+    return _number(host, F_NEXT + v) - _number(host, F_SETTLED + v) < most
 
 
 # [parameters that decisions have set, the last refusal: [number, why] or [], number of the last decision
 # that they count], as the operator has told.
 def told(host, v):
-    data = host.store.get_blob(_VALUES + v)
+    data = host.store.get_blob(B_VALUES + v)
     return pack.loads(data) if data else [{}, [], 0]
 
 
@@ -129,7 +96,7 @@ def told(host, v):
 def follow(host, v, op, placed=False):
     values, _, decided = told(host, v)
     op.configure(values)
-    for n in range(decided + 1, _number(host, (_F_GRANTED if placed else _F_NEXT) + v) + 1):
+    for n in range(decided + 1, _number(host, (F_GRANTED if placed else F_NEXT) + v) + 1):
         content = granted(host, v, n)[2]
         if content and content[0] == "set":
             try:
@@ -147,14 +114,14 @@ def offer(host):
             for h in list(host.plan.vertices[v].hosts) + [host.where[v][2]]:
                 _say(host, h, wire.STANDS, v, v, 0)
             continue
-        last = _number(host, _F_NEXT + v)
+        last = _number(host, F_NEXT + v)
         if last:
             done = _granted_upto(host, v)
             for n in range(done + 1, last + 1):
                 number, pos, content = granted(host, v, n)
                 if number and (n == done + 1 or content[0] == "close"):
                     _say(host, host.where[v][2], wire.CONFIG, v, v, number, pack.dumps(content))
-            if done > _number(host, _F_SETTLED + v) and host.now >= host.ask_us:
+            if done > _number(host, F_SETTLED + v) and host.now >= host.ask_us:
                 _say(host, host.where[v][2], wire.STANDS, v, v, 0)
     if host.now >= host.ask_us:
         host.ask_us = host.now + _ASK_US
@@ -162,18 +129,18 @@ def offer(host):
 
 # Decision `number` of operator v: [number, position or None, content]; [0, None, None] where none is kept.
 def granted(host, v, number):
-    data = host.store.get_blob(_GRANTED + v * 64 + number % 64)
+    data = host.store.get_blob(grant_key(v, number))
     found = pack.loads(data) if data else [0, None, None]
     return found if found[0] == number else [0, None, None]
 
 
 def _grant(host, v, number, pos, content):
-    host.store.put_blob(_GRANTED + v * 64 + number % 64, pack.dumps([number, pos, content]))
+    host.store.put_blob(grant_key(v, number), pack.dumps([number, pos, content]))
 
 
 # Number of the last decision that has its position.
 def _granted_upto(host, v):
-    return _number(host, _F_GRANTED + v)
+    return _number(host, F_GRANTED + v)
 
 
 def _number(host, key):
@@ -184,7 +151,9 @@ def _number(host, key):
 # The producer of an input is in another incarnation: it is taken back by decision, once for all who
 # ask, and they ask until it is.
 def _on_other(host, v, content):
-    last = _number(host, _F_NEXT + v)
+    if content[0] != "open":
+        return
+    last = _number(host, F_NEXT + v)
     for number in range(last, max(0, last - 64), -1):
         what = granted(host, v, number)[2]
         if what and what[0] != "set" and what[1] == content[1]:
@@ -198,7 +167,11 @@ def _on_other(host, v, content):
 # The first proposal of a number stands, unless a newer instance has asked since. While a gateway that lost
 # its database learns, it only takes note: of the content, and of the place if the host has said that it was
 # granted. What was only proposed there may have been granted elsewhere, to a newer instance.
-def _on_propose(host, sender, v, epoch, number, pos, content):
+def _on_propose(host, sender, m):
+    _, v, epoch, number, pos, data = m
+    content = _content(host, v, data)
+    if not content:
+        return
     have, at, what = granted(host, v, number)
     if v in host.unlearned:
         if v not in host.stood or number > host.stood[v][1].get(sender, 0):
@@ -213,17 +186,18 @@ def _on_propose(host, sender, v, epoch, number, pos, content):
         at = pos
         what = content  # the operator may have said from where it can reopen
         _grant(host, v, number, at, what)
-        host.store.put(_F_GRANTED + v, max(number, _granted_upto(host, v)).to_bytes(4, "little"))
+        host.store.put(F_GRANTED + v, max(number, _granted_upto(host, v)).to_bytes(4, "little"))
     _say(host, sender, wire.GRANT, v, v, number, at, pack.dumps(what))
 
 
-def _on_ask(host, sender, v, epoch, number):
+def _on_ask(host, sender, m):
+    _, v, epoch, number = m
     if not epoch[0]:
         # Its host came again, and knows nothing of it: it starts there, unless it is elsewhere by now.
         w = host.where[v]
         host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]), w[2])
         return
-    host._on_where(v, epoch, sender)
+    host.heard_where(v, epoch, sender)
     if epoch < host.where[v][:2]:
         return
     if v in host.unlearned:
@@ -232,7 +206,7 @@ def _on_ask(host, sender, v, epoch, number):
     if number > last:
         # Its checkpoint counts more than was known here.
         last = number
-        _learned(host, v, number, max(number, _number(host, _F_NEXT + v)))
+        _learned(host, v, number, max(number, _number(host, F_NEXT + v)))
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if pos is None and host.store.get(F_AGAIN):
@@ -244,13 +218,14 @@ def _on_ask(host, sender, v, epoch, number):
 
 
 def _learned(host, v, number, last):
-    host.store.put(_F_NEXT + v, last.to_bytes(4, "little"))
-    host.store.put(_F_GRANTED + v, number.to_bytes(4, "little"))
+    host.store.put(F_NEXT + v, last.to_bytes(4, "little"))
+    host.store.put(F_GRANTED + v, number.to_bytes(4, "little"))
 
 
 # The operator says: the decisions up to `number` are granted, up to `last` it knows of, up to `settled`
 # a checkpoint covers them; and the parameters that they changed.
-def _on_stand(host, sender, v, epoch, number, last, settled, data):
+def _on_stand(host, sender, m):
+    _, v, epoch, number, last, settled, data = m
     learn = v in host.unlearned
     if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
         return
@@ -263,17 +238,17 @@ def _on_stand(host, sender, v, epoch, number, last, settled, data):
     if not sane or not is_number(decided) or decided > number:
         host.count(CONTENT)
         return
-    host._on_where(v, epoch, sender)
+    host.heard_where(v, epoch, sender)
     store = host.store
     if learn:
         _learn(host, sender, v, epoch, number, last, kept, [values, refused, decided])
-    at = _number(host, _F_SETTLED + v)
+    at = _number(host, F_SETTLED + v)
     if at <= settled <= decided <= _granted_upto(host, v):
         now = pack.dumps([values, refused or told(host, v)[1], decided])
-        if now != store.get_blob(_VALUES + v):
-            store.put_blob(_VALUES + v, now)
+        if now != store.get_blob(B_VALUES + v):
+            store.put_blob(B_VALUES + v, now)
         if at < settled:
-            store.put(_F_SETTLED + v, settled.to_bytes(4, "little"))
+            store.put(F_SETTLED + v, settled.to_bytes(4, "little"))
 
 
 # One more host has said what it knows of the decisions of operator v, and each that it keeps has arrived: the
@@ -283,10 +258,10 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
     store = host.store
     here = number
     number = max(number, _granted_upto(host, v))
-    last = max(last, number, _number(host, _F_NEXT + v))
+    last = max(last, number, _number(host, F_NEXT + v))
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
-        store.put_blob(_VALUES + v, pack.dumps(values))
+        store.put_blob(B_VALUES + v, pack.dumps(values))
     since, told, stood = host.stood.setdefault(v, [host.now, {}, []])
     told[sender] = here
     if sender not in stood:
@@ -295,7 +270,7 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
             stood.append(sender)
     level = host.plan.level
     waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in stood]
-    if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < LOST_US):
+    if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < _LOST_US):
         return  # beside this gateway so many may be lost as the level covers
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
@@ -303,29 +278,52 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
             return
         _grant(host, v, n, None, content)
     host.unlearned.remove(v)
-    host.no_more(v, LEARN)
+    lifecycle.no_more(host, v, LEARN)
 
 
 # Send, or hand over where it is for this host itself. Of what bears a number each is said; of the rest a
 # later one replaces an earlier.
 def _say(host, to, kind, subject, *values):
     if to == host.me:
-        handle(host, to, (kind,) + values)
-    elif to in host.links:
-        number = values[2 if kind == wire.PROPOSE else 1]
-        host.links[to].want(kind, (subject, number), *values)
+        HANDLERS[kind](host, to, (kind,) + values)
+    else:
+        host.exchange.say(to, kind, (subject, values[2 if kind == wire.PROPOSE else 1]), *values)
 
 
 # ---- at the operator
 
 
-def _on_config(host, v, number, content):
+# Every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
+# input is to be closed will never answer. Where a source's stream begins here is not known before it has
+# answered, and then the position jumps: from a place decided before, nobody would ever come to it.
+def answered(inst):
+    for e in inst.inputs:
+        met = e.contact or e.cur.xi or inst.host.plan.vertices[e.edge.src].kind
+        if not (e.fenced and met or e.closed or e.other or e.closing >= 0):
+            return False
+    return True
+
+
+# A decision may be taken here and now.
+def _may_decide(inst):
+    return inst.status == RUNNING and inst.depth >= len(inst.host.plan.vertices) and answered(inst)
+
+
+# A config element; without a number it is one that an operator asks for.
+def _on_config(host, sender, m):
+    _, v, number, data = m
+    content = _content(host, v, data)
+    if not content:
+        return
+    if not number:
+        _on_other(host, v, content)
+        return
     inst = host.instances.get(v)
     if not inst or number <= inst.decided:
         return
     if content[0] == "close" and inst.inputs[content[1]].closing < 0:
         inst.inputs[content[1]].closing = inst.inputs[content[1]].cur.xi
-    if number != inst.decided + 1 or number in inst.decisions or not inst.may_decide():
+    if number != inst.decided + 1 or number in inst.decisions or not _may_decide(inst):
         return  # the gateway offers it again
     if content[0] == "open" and not content[2]:
         content[2] = inst.inputs[content[1]].inc  # who asks had heard of none yet: the one that is taken here
@@ -414,9 +412,11 @@ def _rooted(host, inst, pos):
     return safe and not further(pos, safe)
 
 
-def _on_grant(host, v, number, pos, content):
+def _on_grant(host, sender, m):
+    _, v, number, pos, data = m
+    content = _content(host, v, data)
     inst = host.instances.get(v)
-    if not inst or number <= inst.decided:
+    if not content or not inst or number <= inst.decided:
         return
     have = inst.decisions.get(number)
     if have is None or not have[2]:
@@ -438,7 +438,7 @@ def _keep(host, inst, number, pos, content, done):
 
 # All open decisions of an operator are one blob.
 def _write(host, inst, kept):
-    key = DECISION + inst.vertex.index
+    key = B_DECISIONS + inst.vertex.index
     if kept:
         host.store.put_blob(key, pack.dumps([[n] + list(kept[n]) for n in sorted(kept)]))
     elif host.store.blob_size(key):
@@ -474,16 +474,17 @@ def _stand(host, v, epoch, decided, kept, settled, inst):
 
 # The gateway asks. It may have lost its database: what is open here is said again, also that of an
 # operator that does not run here any more.
-def _on_stands(host, v):
+def _on_stands(host, sender, m):
+    v = m[1]
     inst = host.instances.get(v)
     if inst:
         epoch = inst.epoch
         kept = inst.decisions
         stand(host, inst)
     else:
-        data = host.store.get(F_OP + v)
-        epoch = tuple(pack.loads(data)[:2]) if data else (0, host.me)
-        data = host.store.get_blob(DECISION + v)
+        known = lifecycle.noted(host, v)
+        epoch = known[0] if known else (0, host.me)
+        data = host.store.get_blob(B_DECISIONS + v)
         kept = {d[0]: d[1:] for d in pack.loads(data)} if data else {}
         _stand(host, v, epoch, 0, kept, 0, None)
         epoch = (0, host.me)  # to be known, and not to be granted: nobody stands there
@@ -498,7 +499,8 @@ def ask(host, v, epoch, decided):
     _say(host, 0, wire.ASK, v, v, epoch, decided)
 
 
-def _on_told(host, v, last):
+def _on_told(host, sender, m):
+    _, v, last = m
     inst = host.instances.get(v)
     if inst and inst.status == ASKING and not inst.recalling:
         if inst.few and inst.decided and not inst.ck.safe_pos:
@@ -510,7 +512,15 @@ def _on_told(host, v, last):
         if len(kept) < len(inst.decisions):
             inst.decisions = kept  # the others were proposed in an earlier boot, and not granted
             _write(host, inst, kept)
-        from .restoring import note_running
+        lifecycle.run(host, inst)
 
-        inst.status = RUNNING
-        note_running(host, inst)
+
+HANDLERS = {
+    wire.CONFIG: _on_config,
+    wire.PROPOSE: _on_propose,
+    wire.GRANT: _on_grant,
+    wire.ASK: _on_ask,
+    wire.TOLD: _on_told,
+    wire.STANDS: _on_stands,
+    wire.STAND: _on_stand,
+}

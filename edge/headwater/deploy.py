@@ -14,25 +14,41 @@
 from hashlib import sha256
 
 from . import pack, plan, wire
-from .host import F_AGAIN
+from .keyspace import (
+    B_COMING,
+    B_DEPLOYMENT,
+    B_SWITCH,
+    F_AGAIN,
+    F_BOOT,
+    F_DRAINED,
+    F_FLOOR,
+    F_INC,
+    F_SWITCH,
+    stream_key,
+)
 from .log import LogFull
 from .operator import OperatorError
 from .seal import hmac
+from .site_link import (
+    AGAIN,
+    BYTES_MAX,
+    DRAIN,
+    DRAINED,
+    DRAINING,
+    FORGET,
+    PIECE_BYTES,
+    REFUSED,
+    ROUND,
+    RUN,
+    RUNS,
+    STORED,
+    WANTED,
+)
 
-CURRENT = 0x800  # blobs
-_NEXT = 0x801
-_MOVE = 0x802
-F_DRAINED = 6  # id of the deployment for which this board has told the gateway that it is drained
-F_SWITCH = 4  # id of the deployment to drain for, and 1 or 2 (below) where the switch is decided
+# What follows the id in F_SWITCH where the switch is decided.
 _DRAINED = b"\1"  # nothing of the old process is unsafe
 _LEFT_OUT = b"\2"  # the old process had crashed again and again: what its sources hold stays
-_F_INC = 0x40
-_KEEP = (1, 2, F_SWITCH)  # facts that outlive a process: boot, floor
-BYTES_MAX = 20480
-_PIECE = 400  # bytes of a deployment in one frame
-AGAIN = 1 << 30  # + size, in PLAN: this board has run that deployment before, and has lost its flash since
-
-WANTED, STORED, RUNS, DRAINS, DRAINED, REFUSED = range(6)
+_KEEP = (F_BOOT, F_FLOOR, F_SWITCH)  # facts that outlive a process
 
 
 # What is in a deployment, for the board of that key and name: plan, number of this host, keys.
@@ -78,9 +94,9 @@ def _near(found, me):
 def load(store, key, name, random):
     if store.get(F_SWITCH) and store.get(F_SWITCH)[8:]:
         _finish(store, key, name, random)
-    elif store.blob_size(_MOVE):
-        store.drop_blob(_MOVE)
-    data = store.get_blob(CURRENT)
+    elif store.blob_size(B_SWITCH):
+        store.drop_blob(B_SWITCH)
+    data = store.get_blob(B_DEPLOYMENT)
     if not data:
         return None
     return (sha256(data).digest()[:8],) + read(data, key, name)
@@ -88,7 +104,7 @@ def load(store, key, name, random):
 
 # The deployment that waits, and whether this board drains for it.
 def waiting(store):
-    data = store.get_blob(_NEXT)
+    data = store.get_blob(B_COMING)
     if not data:
         return None, False
     ident = sha256(data).digest()[:8]
@@ -110,21 +126,21 @@ def handle(node, m):
 
 
 def _give(node, ident, offset):
-    key = CURRENT if ident == node.deployed else _NEXT if ident == node.next else None
+    key = B_DEPLOYMENT if ident == node.deployed else B_COMING if ident == node.next else None
     if key is None:
         node.say(wire.PLANNED, ident, WANTED, 0, b"")
         return
-    piece = bytearray(_PIECE)
+    piece = bytearray(PIECE_BYTES)
     n = node.store.read_blob(key, offset, piece)
     node.say(wire.PLAN, ident, node.store.blob_size(key), offset, memoryview(piece)[:n])
 
 
 def _state(node):
     if not node.draining:
-        return STORED, node.store.blob_size(_NEXT), ""
+        return STORED, node.store.blob_size(B_COMING), ""
     unsafe = node.unsafe()
     if unsafe:
-        return DRAINS, unsafe, ""
+        return DRAINING, unsafe, ""
     return DRAINED, sum([p.ring.last for p in node.host.ports.values()]), ""
 
 
@@ -134,7 +150,7 @@ def _piece(node, ident, size, offset, piece):
     if ident == node.failed:
         return REFUSED, 0, "this process crashed again and again: " + node.crash[1]
     if ident == node.deployed:
-        return RUNS, node.store.blob_size(CURRENT), ""
+        return RUNS, node.store.blob_size(B_DEPLOYMENT), ""
     if ident == node.next:
         return _state(node)
     if node.draining:
@@ -185,9 +201,9 @@ def _whole(node, ident, data, again):
     elif new.hash == node.host.plan.hash:
         if [v.hosts for v in new.vertices] != [v.hosts for v in node.host.plan.vertices]:
             raise ValueError("the same process in other places: operators move while they run")
-        node.store.put_blob(CURRENT, data)
+        node.store.put_blob(B_DEPLOYMENT, data)
     else:
-        node.store.put_blob(_NEXT, data)
+        node.store.put_blob(B_COMING, data)
         node.next = ident
         return STORED, len(data), ""
     node.again = True
@@ -211,48 +227,48 @@ def _fits(store, new, me, size):
 # No process runs: there was none, or it was left out. Then it must leave nothing to this one.
 def _replace(node, ident, data, new, again):
     store = node.store
-    old = store.get_blob(CURRENT)
+    old = store.get_blob(B_DEPLOYMENT)
     try:
         other = old and read(old, node.key, node.name)[0].hash != new.hash
     except ValueError:
         other = True  # of another version of this program
     if other:
-        store.put_blob(_NEXT, data)
+        store.put_blob(B_COMING, data)
         store.put(F_SWITCH, ident + _LEFT_OUT)
     else:
         if again:
             store.put(F_AGAIN, b"\0")  # first: who runs it without knowing this runs what others run
         else:
             store.drop(F_AGAIN)
-        store.put_blob(CURRENT, data)
+        store.put_blob(B_DEPLOYMENT, data)
 
 
 def _switch(node, ident, step):
     if ident == node.deployed:
-        return RUNS, node.store.blob_size(CURRENT), ""
-    if ident == node.failed and not step:
-        node.store.drop_blob(CURRENT)
+        return RUNS, node.store.blob_size(B_DEPLOYMENT), ""
+    if ident == node.failed and step == FORGET:
+        node.store.drop_blob(B_DEPLOYMENT)
         node.forgive()
         return WANTED, 0, ""
     if ident != node.next:
         return WANTED, 0, ""
     store = node.store
-    if step == 0:
+    if step == FORGET:
         store.drop(F_SWITCH)
         store.drop(F_DRAINED)
-        store.drop_blob(_NEXT)
+        store.drop_blob(B_COMING)
         node.next = None
         node.drain(False)
         return WANTED, 0, ""
-    if step == 1 and not node.draining:
+    if step == DRAIN and not node.draining:
         store.put(F_SWITCH, ident)
         node.drain(True)
-    elif step == 2 and node.draining and (store.get(F_DRAINED) == ident or not node.unsafe()):
+    elif step == RUN and node.draining and (store.get(F_DRAINED) == ident or not node.unsafe()):
         store.put(F_SWITCH, ident + _DRAINED)
         node.again = True
-        return RUNS, store.blob_size(_NEXT), ""
+        return RUNS, store.blob_size(B_COMING), ""
     state, number, why = _state(node)
-    if state == DRAINED and step > 2:
+    if state == DRAINED and step >= ROUND:
         # From now on it is the gateway that knows: a timer may still fire, and after a restart a source does
         # not know any more what the lake had acknowledged.
         if store.get(F_DRAINED) != ident:
@@ -263,27 +279,27 @@ def _switch(node, ident, step):
 
 # The switch is decided: what is left of the old process goes, its sources number on in the new one.
 def _finish(store, key, name, random):
-    if not store.blob_size(_MOVE):
-        store.put_blob(_MOVE, pack.dumps(_moves(store, key, name, random)))
-    moves = pack.loads(store.get_blob(_MOVE))
+    if not store.blob_size(B_SWITCH):
+        store.put_blob(B_SWITCH, pack.dumps(_moves(store, key, name, random)))
+    moves = pack.loads(store.get_blob(B_SWITCH))
     for b in store.blob_keys():
-        if b & ~3 != CURRENT:
+        if b & ~3 != B_DEPLOYMENT:
             store.drop_blob(b)
     for f in store.keys():
         if f not in _KEEP:
             store.drop(f)
-    kept = [m[0] * 8 for m in moves if m[4]]
+    kept = [stream_key(m[0]) for m in moves if m[4]]
     for s in store.streams():
         if s not in kept:
             store.forget(s)
     for v, inc, last, ts, keep in moves:
-        store.put(_F_INC + v, inc.to_bytes(8, "little"))
+        store.put(F_INC + v, inc.to_bytes(8, "little"))
         if last and not keep:
-            store.start_stream(v * 8, last, ts)
-    if store.blob_size(_NEXT):
-        store.rename_blob(_NEXT, CURRENT)
+            store.start_stream(stream_key(v), last, ts)
+    if store.blob_size(B_COMING):
+        store.rename_blob(B_COMING, B_DEPLOYMENT)
     store.drop(F_SWITCH)
-    store.drop_blob(_MOVE)
+    store.drop_blob(B_SWITCH)
 
 
 # For each source of the new process here: vertex, incarnation, last xi, last ts, 1 where its entries stay.
@@ -291,15 +307,15 @@ def _moves(store, key, name, random):
     left_out = store.get(F_SWITCH)[8:] == _LEFT_OUT
     was = {}
     try:
-        old, me, _ = read(store.get_blob(CURRENT), key, name)
+        old, me, _ = read(store.get_blob(B_DEPLOYMENT), key, name)
     except ValueError:
         old = None
     for v in old.vertices if old else ():
         if not v.kind and v.hosts[0] == me:
-            inc = store.get(_F_INC + v.index)
+            inc = store.get(F_INC + v.index)
             inc = int.from_bytes(inc, "little") if inc else store.log_number
-            was[(v.name, v.outs[0].text)] = (inc,) + store.tail(v.index * 8) + (v.index,)
-    new, me, _ = read(store.get_blob(_NEXT), key, name)
+            was[(v.name, v.outs[0].text)] = (inc,) + store.tail(stream_key(v.index)) + (v.index,)
+    new, me, _ = read(store.get_blob(B_COMING), key, name)
     out = []
     for v in new.vertices:
         if not v.kind and v.hosts[0] == me:

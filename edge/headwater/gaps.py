@@ -2,8 +2,9 @@
 # before it is told, and nobody waits for its entries.
 
 from . import pack
-from .plan import DROP_OLDEST, OUTSIDE
-from .ports import F_GAPS, GAP_FULL, GAPS_MAX
+from .batch import GAP_FULL
+from .keyspace import F_GAPS
+from .plan import DROP_OLDEST, GAPS_MAX, OUTSIDE
 
 
 # Whether one more gap, from `first` on, can be declared now.
@@ -53,3 +54,11 @@ def _let_go(port, r, upto):
     declare(port, r, r.safe + 1, upto, GAP_FULL)
     port.trim()
     return True
+
+
+# What this host declared in an earlier epoch of the operator: the checkpoint that it goes on from
+# knows what still has to be told.
+def forget(port):
+    for r in port.readers:
+        r.gaps = []
+        port.host.store.drop(F_GAPS + r.edge.index)

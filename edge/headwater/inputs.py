@@ -6,9 +6,11 @@
 #     (`contact`): only then does the producer refuse whoever consumed before.
 #   - A boundary holds only behind the xi that it names.
 
+from . import wire
+from .ports import request_id
+from .position import FAR
 from .ring import Cursor, Ring
 
-FAR = 1 << 62  # later than any ts
 _CRS_MAX = 8
 
 
@@ -53,6 +55,13 @@ class InEdge:
         self.contact = False
         self.other = self.since = 0
 
+    # The stream goes on in another incarnation.
+    def renumber(self, inc):
+        self.inc = inc
+        self.reset(self.sink.begin(inc) if self.sink.is_lake else 0)
+        if self.port is None and self.ring:
+            self.ring.reset(self.cur.xi)
+
     # Take from a port of this host.
     def attach(self, port):
         self.port = port
@@ -64,7 +73,7 @@ class InEdge:
         if self.ring is None:
             batch = self.host.plan.batch
             # What is bound for the lake is taken at once: the longer this is, the fewer the answers.
-            cap = max(batch, min(self.edge.cap, 4 * batch) if self.sink.ports else self.edge.cap)
+            cap = max(batch, self.edge.cap if self.sink.is_lake else min(self.edge.cap, 4 * batch))
             self.ring = Ring(self.alphabet, cap, 8)
         self.ring.reset(self.cur.xi)
         self.limit = 0
@@ -83,9 +92,10 @@ class InEdge:
 
     # n entries were taken.
     def taken(self, n):
+        assert n <= self.waiting(), "more was taken than was there"
         xi = self.cur.xi = self.cur.xi + n
         if self.every and not xi % self.every:
-            self.crs.insert(0, [xi, self.host.cid(self.edge.src, self.inc, xi), 0])
+            self.crs.insert(0, [xi, request_id(self.edge.src, self.inc, xi), 0])
         if self.ring:
             full = self.ring.room() == 0
             self.ring.trim(self.cur.xi)
@@ -132,3 +142,34 @@ class InEdge:
         while i and self.crs[i - 1][0] > xi:
             i -= 1
         self.crs.insert(i, cr)
+
+    # ---- acknowledging, to a port of this host or to another host
+
+    # Everything up to xi is safe here; the producer need not keep it.
+    def tell_safe(self, xi, name, holders, load):
+        if not self.contact:
+            return
+        assert xi <= self.cur.xi, "acknowledged what was not taken"
+        host = self.host
+        k = self.edge.index
+        sink = self.sink
+        if self.port:
+            r = self.port.reader(self.edge)
+            if not self.port.on_safe(r, sink.epoch, xi, name, holders, load):
+                host.stop(sink, r.epoch)
+            host.scheduler.settle(self.edge.src)
+        else:
+            host.exchange.say(self.producer, wire.SAFE, k, k, self.inc, sink.epoch, xi, name, holders, load)
+
+    # A request is answered by an extension: see checkpoint.py.
+    def tell_extend(self, cid, mode, base):
+        host = self.host
+        k = self.edge.index
+        if self.port:
+            inst = host.instances.get(self.edge.src)
+            if inst:
+                inst.ck.on_extend(self.port.reader(self.edge), cid, mode, base)
+        else:
+            host.exchange.say(
+                self.producer, wire.EXT, (k, cid), k, self.inc, self.sink.epoch, cid, mode, base
+            )

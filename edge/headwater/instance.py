@@ -13,10 +13,10 @@
 
 
 from .batch import Batch
-from .inputs import FAR
 from .machine import machine
 from .operator import OperatorError
 from .plan import UNCOORDINATED, UNSAFE
+from .position import FAR
 
 RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
@@ -26,6 +26,8 @@ ASKING = 4  # the gateway says first whether it has run before, and which decisi
 
 
 class Instance:
+    is_lake = False  # LakeEnd stands in the same place for a consumer that is the lake
+
     def __init__(self, host, vertex, op, inputs, ports):
         self.host = host
         self.vertex = vertex
@@ -155,20 +157,6 @@ class Instance:
                     least = min(least, e.sink.depth if e else r.depth)
         self.depth = min(cap, least + 1)
 
-    # Every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
-    # input is to be closed will never answer. Where a source's stream begins here is not known before it has
-    # answered, and then the position jumps: from a place decided before, nobody would ever come to it.
-    def answered(self):
-        for e in self.inputs:
-            met = e.contact or e.cur.xi or self.host.plan.vertices[e.edge.src].kind
-            if not (e.fenced and met or e.closed or e.other or e.closing >= 0):
-                return False
-        return True
-
-    # A decision may be taken here and now.
-    def may_decide(self):
-        return self.status == RUNNING and self.depth >= len(self.host.plan.vertices) and self.answered()
-
     # The position of the next decision, where it is granted. Nothing of an input that has come there comes
     # before it, and no timer after the one that it names: so nobody has to promise that once more, who may
     # be gone by now.
@@ -204,7 +192,7 @@ class Instance:
                 e.closed = False
                 e.from_ts = content[3]
                 if content[2] != e.inc:
-                    self.host.renumber(e, content[2])
+                    e.renumber(content[2])
                     e.since = self.decided
                     # What was lost with the former incarnation is a hole: it may have stopped a timer, below
                     # a boundary that went out.
@@ -277,7 +265,7 @@ class Instance:
                 if k < n:
                     n = k
                 if not n:
-                    self.host.press(p)
+                    p.press()
                     break
         return n
 
@@ -333,7 +321,7 @@ class Instance:
     def _fire(self, due):
         for p in self.ports:
             if not p.has_room(1):
-                self.host.press(p)
+                p.press()
                 return 0
         op = self.op
         for p in self.ports:

@@ -8,17 +8,17 @@
 #   latest(edge) -> incarnation taken last, or 0
 #   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
 
-from .batch import Batch
-from .host import F_AGAIN, F_MET
+from .batch import GAP_EARLIER, GAP_GATEWAY_LOST, Batch
 from .instance import RUNNING
+from .keyspace import F_AGAIN, F_MET
 from .plan import EXTENDED, LAKE
-from .ports import GAP_EARLIER, GAP_GATEWAY_LOST
 
 SAFE_US = 400000  # a Safe that lets go of little may wait this long,
 _CHECKPOINT_US = 100000  # and this long where a checkpoint waits for it that nothing extends
 
 
 class LakeEnd:
+    is_lake = True
     ports = ()
     timers = False
     bounded = False
@@ -124,4 +124,4 @@ class LakeEnd:
                 e.said = xi
             else:
                 e.said = -1
-            host.tell_safe(e, xi, [], (0,), 0)
+            e.tell_safe(xi, [], (0,), 0)

@@ -3,8 +3,8 @@
 from array import array
 
 from .batch import SPAN_US, Batch
-from .inputs import FAR
 from .instance import Instance, before
+from .position import FAR
 
 
 # What a joined run looks like to the operator: see operator.py.

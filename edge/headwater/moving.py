@@ -3,15 +3,14 @@
 # An activation raises the epoch. A host that hears of a newer epoch of what it runs stops it: from
 # then on it says and takes nothing for that operator any more.
 
-from . import pack, wire, wiring
-from .host import F_OP, F_WHERE, UNTOLD
-from .instance import ASKING, STOPPED
-from .restoring import forget_spill, note
+from . import lifecycle, pack, wire, wiring
+from .instance import STOPPED
+from .keyspace import F_WHERE, UNTOLD
 
 
 # Run operator v here from now on, under a new epoch.
 def activate(host, v, number):
-    from . import decisions, starting, transfer
+    from . import decisions, hosting, transfer
 
     epoch = (number, host.me)
     inst = host.instances.get(v)
@@ -19,9 +18,9 @@ def activate(host, v, number):
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    note(host, v, epoch, UNTOLD)
-    inst = starting.operator(host, host.plan.vertices[v], epoch, None, True)
-    inst.status = ASKING
+    lifecycle.note(host, v, epoch, UNTOLD)
+    inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
+    lifecycle.ask(inst)
     transfer.begin_recall(host, inst)
     moved(host, v, epoch, host.me)
     for e in inst.inputs:
@@ -33,7 +32,7 @@ def activate(host, v, number):
 
 # A newer epoch runs elsewhere: this one says and takes nothing any more.
 def stop(host, inst, epoch):
-    if inst.ports == () or inst.status == STOPPED:
+    if inst.is_lake or inst.status == STOPPED:
         return
     _end(host, inst, epoch)
     mine(host, inst.vertex.index, epoch)
@@ -43,9 +42,8 @@ def stop(host, inst, epoch):
 # everybody would believe that somebody runs the operator.
 def mine(host, v, epoch):
     if epoch[1] == host.me and v not in host.instances:
-        data = host.store.get(F_OP + v)
-        number = pack.loads(data)[0] if data else 0
-        if number < epoch[0]:
+        known = lifecycle.noted(host, v)
+        if (known[0][0] if known else 0) < epoch[0]:
             activate(host, v, epoch[0] + 1)
 
 
@@ -60,9 +58,7 @@ def ask(host):
 
 def _end(host, inst, epoch):
     v = inst.vertex.index
-    inst.status = STOPPED
-    note(host, v, inst.epoch, 0)
-    forget_spill(host, v)
+    lifecycle.stop(host, inst)
     host.pushes.pop(v, None)
     for e in inst.inputs:
         host.inputs.pop(e.edge.index, None)
@@ -87,8 +83,8 @@ def _end(host, inst, epoch):
 def moved(host, v, epoch, to):
     host.where[v] = (epoch[0], epoch[1], to)
     host.store.put(F_WHERE + v, pack.dumps(list(host.where[v])))
-    for link in host.links.values():
-        link.want(wire.WHERE, v, v, epoch, to)
+    for number in host.exchange.links:
+        host.exchange.say(number, wire.WHERE, v, v, epoch, to)
 
 
 # News of a newer epoch.
@@ -109,4 +105,11 @@ def tell(host, sender):
     for v in range(len(host.where)):
         w = host.where[v]
         if w[0] > 1 and (w[2] == host.me or not host.me):
-            host.links[sender].want(wire.WHERE, v, v, w[:2], w[2])
+            host.exchange.say(sender, wire.WHERE, v, v, w[:2], w[2])
+
+
+def _heard(host, sender, m):
+    host.heard_where(m[1], m[2], m[3])
+
+
+HANDLERS = {wire.WHERE: _heard}

@@ -33,10 +33,11 @@ from .batch import RESTART, SENSOR
 from .clock import Ticks
 from .collection import STEADY_S, collect, collect_often
 from .const import const
-from .host import CRASH
+from .keyspace import B_CRASH
 from .machine import BOARD
 from .once import let_go
 from .seal import OPENED, TAKEN
+from .site_link import DRAINED, DRAINING, LEFT_OUT, RUNS, STORED
 
 VERSION = "0.1.0"
 _TICK_US = const(250000)
@@ -48,15 +49,6 @@ _MARK_S_MAX = const(64)
 
 def _us():
     return time.ticks_us() if BOARD else time.monotonic_ns() // 1000
-
-
-class Sensor:
-    def __init__(self, vertex, driver, batch, every_us):
-        self.vertex = vertex
-        self.driver = driver
-        self.batch = batch
-        self.every_us = every_us
-        self.due = 0
 
 
 class Node:
@@ -95,7 +87,7 @@ class Node:
 
     def note(self, boot, text, row):
         self.crash = [boot, text[:120], row]
-        self.store.put_blob(CRASH, pack.dumps(self.crash))
+        self.store.put_blob(B_CRASH, pack.dumps(self.crash))
 
     # Former crashes do not count any more.
     def forgive(self):
@@ -260,7 +252,7 @@ class Node:
             host.promise(host.site())
         for p in self.host.ports.values():
             if p.readers and p.ring.last > min([r.safe for r in p.readers]):
-                self.host.press(p)
+                p.press()
 
     # ---- how the board is
 
@@ -279,7 +271,14 @@ class Node:
     def _status(self, up_s):
         host = self.host
         mono = self.mono()
-        state = 2 if not self.next else 1 if not self.draining else 3 if self.unsafe() else 4
+        if self.failed:
+            state = LEFT_OUT
+        elif not self.next:
+            state = RUNS
+        elif not self.draining:
+            state = STORED
+        else:
+            state = DRAINING if self.unsafe() else DRAINED
         status = {
             "backlog": self._backlog(),
             "battery": self.board.battery_mv(),
@@ -293,7 +292,7 @@ class Node:
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
-            "state": 5 if self.failed else state,
+            "state": state,
             "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,

@@ -10,16 +10,20 @@
 
 from .compat import TYPE_CHECKING
 from .once import let_go
+from .position import EPOCH_MAX, FAR, inputs_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from .alphabet import Alphabet
-    from .interfaces import Params, Readable
+    from .interfaces import Epoch, Params, Position, Readable
 
 UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
 LOCAL, PEER, PEERS2 = 0, 1, 2
 BLOCK, SPILL, DROP_OLDEST, DROP_NEWEST = 0, 1, 2, 3
 FLASH, GATEWAY, LAKE = 0, 1, 2
 OUTSIDE = -1  # Edge.dst of an edge to the lake
+GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
 OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
 CONTENT_MAX = 200  # bytes of what a decision says
 
@@ -169,6 +173,21 @@ class Plan:
     # Edges out of port `port` of vertex v, in plan order.
     def outs(self, v: int, port: int) -> list[Edge]:
         return [e for e in self.edges if e.src == v and e.sport == port]
+
+    # The epoch under which the consumer of an edge begins.
+    def first_epoch(self, e: "Edge") -> "Epoch":
+        return (1, self.vertices[e.dst].hosts[0] if e.dst != OUTSIDE else 0)
+
+    # Whether a list of numbers can be a position of operator v.
+    def is_position(self, v: int, pos: "Position") -> bool:
+        return len(pos) == inputs_of(self.vertices[v]) + 2 and max(pos) < FAR and pos[-1] <= EPOCH_MAX
+
+    # Whether this can be the name of a checkpoint of operator v, or of the lake, and who holds it: none, or a
+    # position and hosts.
+    def is_name(self, v: int, name: "Position", holders: "Sequence[int]") -> bool:
+        if holders and max(holders) >= len(self.hosts):
+            return False
+        return not name or (v != OUTSIDE and self.is_position(v, name))
 
 
 # The plan in `data`. Total: gives a plan whose every number is in range, or raises PlanError.

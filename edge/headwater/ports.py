@@ -12,20 +12,18 @@
 #   - A reader's name is the furthest checkpoint that its consumer made safe; what is let go lies at
 #     or before it.
 
-from . import block, pack
+import struct
+
+from . import block, pack, wire
 from .batch import SPAN_US, Batch
+from .const import const
+from .keyspace import F_GAPS, F_READER, stream_key
 from .plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
 
-F_READER = 0x1000  # fact: what a port knows of the consumer of an edge
-F_GAPS = 0x2000  # fact: declared gaps of an edge to the lake that are not safe there yet
-
-GAP_FULL = 1  # dropped by the edge's declared policy
-GAP_GIVEN_UP = 2  # an operator gave up regenerating
-GAP_GATEWAY_LOST = 3  # only the gateway had it, and its database is lost
-GAP_EARLIER = 4  # an earlier version of the process took care of it, and did not send it here
-GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
+RETRY_US = 1000000  # what was said and not answered is said again after this
+_RETRY_MAX_US = const(8000000)
 
 
 class Reader:
@@ -59,7 +57,7 @@ class OutPort:
         self.vertex = vertex
         self.number = number
         self.alphabet = vertex.outs[number]
-        self.stream = vertex.index * 8 + number
+        self.stream = stream_key(vertex.index, number)
         self.logged = logged
         # Inside a cycle a port blocks: what it spilled beyond the bound of a checkpoint could only be made
         # safe by consumers that wait for it. So does one that logs everything.
@@ -75,7 +73,7 @@ class OutPort:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
-        self.readers = [Reader(e, first_epoch(host.plan, e)) for e in edges]
+        self.readers = [Reader(e, host.plan.first_epoch(e)) for e in edges]
         self.inside = any([e.dst != OUTSIDE for e in edges])
         self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
         self.serial = 0
@@ -195,6 +193,15 @@ class OutPort:
         if self.trim_to > ring.first:
             ring.trim(min(self.trim_to, ring.last))
 
+    # Nothing below ts follows. True where a consumer may not have seen the boundary yet.
+    def promise(self, ts):
+        if ts > self.bound:
+            self.bound = ts
+        if self.bound > self.bound_seen:
+            self.bound_seen = self.bound
+            return True
+        return False
+
     # Let go of what every reader has safe.
     def trim(self):
         upto = min([r.safe for r in self.readers]) if self.readers else self.ring.last
@@ -205,6 +212,7 @@ class OutPort:
             crs = self.crs
             while crs and crs[0][0] <= upto:
                 crs.pop(0)
+        assert all([self.trim_to <= r.safe for r in self.readers]), "trimmed what a reader has not safe"
         self.ring.trim(min(upto, self.ring.last))
 
     # Copy the entries after the cursor into `batch`, from RAM or from the log; how many.
@@ -292,6 +300,16 @@ class OutPort:
             if r.local and r.edge.dst != OUTSIDE:
                 r.local.on_request(xi, cid, urgent)
 
+    # The port is full: its consumers are asked for a checkpoint at once.
+    def press(self):
+        now = self.host.now
+        if self.urged == self.trim_to and now - self.urged_us < RETRY_US:
+            return
+        self.urged = self.trim_to
+        self.urged_us = now
+        last = self.ring.last
+        self.request(last, request_id(self.vertex.index, self.inc, last), 1)
+
     # A pending checkpoint was replaced: its request goes with it.
     def withdraw(self, xi, cid):
         self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
@@ -304,11 +322,13 @@ class OutPort:
         if epoch > r.epoch:
             r.epoch = epoch
             self.save(r)
+        assert r.epoch >= epoch, "an epoch fell"
         return True
 
     # It speaks first, and wants what follows.
     def on_hello(self, r, nxt):
         r.live = True
+        r.progress_us = self.host.now
         r.depth = 0
         r.got = nxt - 1
         r.cur = Cursor(nxt - 1)
@@ -324,6 +344,113 @@ class OutPort:
             # again after a restart, is kept for it.
             r.safe = min(r.safe, max(r.got, self.first()))
             self.trim_to = min(self.trim_to, r.safe)
+
+    # It has everything up to xi, in memory at least.
+    def on_got(self, r, xi):
+        if xi > r.got:
+            r.got = xi
+            r.progress_us = self.host.now
+            r.rto_us = 0
+        if r.cur.xi < xi:
+            r.cur = Cursor(xi)
+
+    # Answer reader r. other: to what was said under another incarnation; that is no contact.
+    def answer(self, r, other=False):
+        host = self.host
+        host.exchange.say(
+            r.host,
+            wire.ANSWER,
+            r.edge.index,
+            r.edge.index,
+            self.inc,
+            (0, 0) if other else r.epoch,
+            (0, 0) if self.source else host.instances[self.vertex.index].epoch,
+            self.first_for(r),
+            self.ring.last,
+            self.bound,
+            r.safe,
+            r.name,
+            r.holders,
+        )
+
+    # An older epoch speaks: it learns of the newer one, and nothing else happens.
+    def refuse(self, r, sender):
+        k = r.edge.index
+        first = self.first()
+        last = self.ring.last
+        say = self.host.exchange.say
+        say(sender, wire.ANSWER, k, k, self.inc, r.epoch, (0, 0), first, last, 0, r.safe, r.name, r.holders)
+
+    # ---- what the consumer of edge r says, from another host; see Exchange.hear
+
+    def hear_hello(self, r, sender, m):
+        _, _, inc, epoch, nxt, _ = m
+        newer = epoch > r.epoch
+        self.fence(r, epoch)
+        host = self.host
+        if r.local and not r.local.sink.is_lake:
+            host.stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
+            r.local = None
+        r.host = sender
+        if inc != self.inc and inc != 0:
+            if newer:
+                r.live = False  # else it may be late, and have spoken since in the present incarnation
+            self.answer(r, True)
+            return
+        if self.source and inc == self.inc and nxt > self.ring.last + 1:
+            from . import renumbering
+
+            renumbering.begin_again(host.sources[self.vertex.index])  # it knows more: the numbering was lost
+        self.on_hello(r, nxt)
+        self.answer(r)
+
+    def hear_got(self, r, sender, m):
+        if r.live:
+            r.room = m[5]
+            r.depth = m[6] >> 1
+            self.on_got(r, m[4])
+            if m[6] & 1:
+                # The consumer may have gone back, and this may have overtaken what it said before.
+                r.got = m[4]
+                r.cur = Cursor(m[4])
+
+    def hear_safe(self, r, sender, m):
+        if self.source and m[4] > self.ring.last:
+            from . import renumbering
+
+            renumbering.begin_again(self.host.sources[self.vertex.index])  # as above
+            return
+        if self.on_safe(r, m[3], m[4], m[5], m[6], m[7]):
+            self.host.scheduler.settle(self.vertex.index)
+        if r.live:
+            self.on_got(r, m[4])
+
+    def hear_extend(self, r, sender, m):
+        inst = self.host.instances.get(self.vertex.index)
+        if inst:
+            inst.ck.on_extend(r, bytes(m[4]), m[5], m[6])
+
+    # Send again what was not got, after pauses that grow. Where nothing moves, make the consumer repeat its
+    # Got and its Safe.
+    def send_again(self):
+        host = self.host
+        now = host.now
+        inst = host.instances.get(self.vertex.index)
+        shallow = inst is not None and inst.depth < len(host.plan.vertices)
+        for r in self.readers:
+            if r.local or not r.live:
+                continue
+            rto_us = r.rto_us or RETRY_US
+            if r.cur.xi > r.got and now - r.progress_us >= rto_us:
+                r.cur = Cursor(r.got)
+                r.rto_us = min(_RETRY_MAX_US, 2 * rto_us)
+                r.progress_us = now
+            if r.cur.xi <= r.got and now - r.progress_us >= 2 * RETRY_US:
+                r.progress_us = now
+                r.crs_sent = 0
+                r.bound_sent = 0
+                if (self.ring.last > r.safe or shallow) and r.host in host.exchange.links:
+                    self.answer(r)
 
     # An acknowledgement for edge r; False where it is refused.
     def on_safe(self, r, epoch, xi, name, holders, load):
@@ -354,7 +481,7 @@ class OutPort:
         rec = self.record(r)
         if not self.spills:
             rec[4:] = [0, [], []]
-        self.host.store.put(F_READER + r.edge.index, pack.dumps(rec, self.host.writer.buf))
+        self.host.store.put(F_READER + r.edge.index, pack.dumps(rec, self.host.exchange.writer.buf))
 
     def record(self, r):
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
@@ -377,6 +504,11 @@ class OutPort:
         return local and self.sealed >= xi and self.first() <= self.trim_to
 
 
+# The id of the Check-Request at entry xi of a stream: the same in every life.
+def request_id(v, inc, xi):
+    return struct.pack("<QBQ", inc, v, xi)[:15]
+
+
 # n more entries, stamped unsynchronised or not; turns begins with those that are not.
 def _turn(turns, unsync, n):
     if not turns:
@@ -385,11 +517,6 @@ def _turn(turns, unsync, n):
         turns[-1] += n
     else:
         turns.append(n)
-
-
-# The epoch under which the consumer of an edge begins.
-def first_epoch(plan, e):
-    return (1, plan.vertices[e.dst].hosts[0] if e.dst != OUTSIDE else 0)
 
 
 # Copy a part of one batch into another.

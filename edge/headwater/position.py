@@ -4,15 +4,17 @@
 # fired, the number of decisions applied. Along the one run that determinism allows, positions are
 # totally ordered; an earlier one is a prefix of the later one's history.
 
-
-# Order of a position along its run.
 from .compat import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .interfaces import Epoch, Position
     from .plan import Vertex
 
+FAR = 1 << 62  # larger than any xi or ts that may be told
+EPOCH_MAX = (1 << 30) - 1  # the largest number of an epoch, and of a decision
 
+
+# Order of a position along its run.
 def rank(pos: "Position") -> tuple[int, int, int]:
     return (pos[-1], sum(pos[:-2]), pos[-2]) if pos else (-1, 0, 0)
 

@@ -10,8 +10,7 @@
 from .block import longest
 from .compat import TYPE_CHECKING
 from .log import sectors_for
-from .plan import CONTENT_MAX, DROP_OLDEST, ECOC, FLASH, LOCAL, OPEN_MAX, OUTSIDE, SPILL, UNSAFE
-from .ports import GAPS_MAX
+from .plan import CONTENT_MAX, DROP_OLDEST, ECOC, FLASH, GAPS_MAX, LOCAL, OPEN_MAX, OUTSIDE, SPILL, UNSAFE
 
 if TYPE_CHECKING:
     from .plan import Edge, Plan, Vertex

@@ -69,7 +69,7 @@ class Source:
         self.refused += n
         if not self.why:
             self.why = LOG_FULL
-        self.host.press(self.port)
+        self.port.press()
         return 0
 
     # The hole from the last sample to this one, before this one.

@@ -8,11 +8,12 @@
 # Holders that did not confirm in time are remembered (Host.late): the next checkpoint goes to others
 # first. So one dead holder costs one retry, not one for each checkpoint.
 
-from . import checkpoint_file, wire
-from .host import HELD, LOST, PERMANENT, RETRY_US
-from .instance import ASKING, FETCHING, STOPPED
+from . import checkpoint_file, lifecycle, wire
+from .instance import FETCHING, STOPPED
+from .keyspace import HELD, LOST, PERMANENT, checkpoint_key
 from .log import LogFull
 from .plan import UNSAFE
+from .ports import RETRY_US
 from .position import further, newer
 from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
@@ -21,15 +22,6 @@ ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and n
 CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 _TRIES = 8  # a holder that was asked so often for a checkpoint that it told of has not got it any more
-
-
-def handle(host, sender, m):
-    if m[0] == wire.CKPT:
-        _on_piece(host, sender, m[1], m[2], m[3], m[4], m[5], m[6])
-    elif m[0] == wire.STORED:
-        _on_stored(host, sender, m[1], m[2], m[3], m[4])
-    else:
-        _on_fetch(host, sender, m[1], m[2], m[3])
 
 
 # ---- to holders
@@ -51,7 +43,7 @@ def _push(host, inst):
     ask = []
     late = []
     for h in host.plan.keepers(v):
-        if h == host.me or h not in host.links:
+        if h == host.me or h not in host.exchange.links:
             continue
         if h not in host.late:
             ask.append(h)
@@ -64,7 +56,7 @@ def _push(host, inst):
     for h in (ask + late)[:need]:
         if h not in push[1]:
             push[4].append(h)
-            _piece(host, v, host.blob(inst, PERMANENT), push[0], inst.epoch, h, 0)
+            _piece(host, v, checkpoint_key(v, PERMANENT), push[0], inst.epoch, h, 0)
 
 
 # Say again what was not confirmed, and to one host more.
@@ -84,14 +76,15 @@ def push_again(host):
 # Send the piece at `offset` of a stored checkpoint.
 def _piece(host, v, key, pos, epoch, to, offset):
     size = host.store.blob_size(key)
-    if not size or offset > size or to not in host.links:
+    if not size or offset > size or to not in host.exchange.links:
         return
-    piece = bytearray(min(size - offset, max(32, host.writer.mtu - 64 - 10 * len(pos))))
+    piece = bytearray(min(size - offset, max(32, host.exchange.writer.mtu - 64 - 10 * len(pos))))
     host.store.read_blob(key, offset, piece)
-    host.links[to].want(wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
+    host.exchange.say(to, wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
 
 
-def _on_stored(host, sender, v, epoch, pos, size):
+def _on_stored(host, sender, m):
+    _, v, epoch, pos, size = m
     inst = host.instances.get(v)
     if inst is None:
         return
@@ -114,12 +107,13 @@ def _on_stored(host, sender, v, epoch, pos, size):
 # ---- at a holder
 
 
-def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
+def _on_piece(host, sender, m):
+    _, v, epoch, pos, size, offset, piece = m
     if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
         host.count(CHECKPOINT)
         return
-    link = host.links[sender]
-    key = v * 4 + HELD
+    say = host.exchange.say
+    key = checkpoint_key(v, HELD)
     here = (tuple(epoch), pos)
     have = newest(host, v)[1]
     inst = host.instances.get(v)
@@ -129,7 +123,7 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         # A newer epoch has asked here what there is: what it was not told of must not be acknowledged.
         host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
     elif not wanted and have and not newer(here, have):
-        link.want(wire.STORED, v, v, have[0], have[1], size)
+        say(sender, wire.STORED, v, v, have[0], have[1], size)
     else:
         inc = host.incoming.get(v)
         if inc is None or inc[0] != here or inc[1] != size:
@@ -145,11 +139,11 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
             inc[3] += len(piece)
             inc[4] = host.now
         if inc[3] < size:
-            link.want(wire.FETCH, v, v, pos, inc[3])
+            say(sender, wire.FETCH, v, v, pos, inc[3])
             return
         del host.incoming[v]
         found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
-        if found is None or (checkpoint_file.epoch(inc[2]), found[0][2]) != here:
+        if found is None or (found.epoch, found.pos) != here:
             host.count(CHECKPOINT)
             return
         found = None
@@ -158,17 +152,17 @@ def _on_piece(host, sender, v, epoch, pos, size, offset, piece):
         except LogFull:
             host.count(NO_ROOM)
             return
-        link.want(wire.STORED, v, v, epoch, pos, size)
+        say(sender, wire.STORED, v, v, epoch, pos, size)
     inst = host.instances.get(v)
     if inst is None:
-        host.no_more(v, LOST)  # it was sent here to be kept; what is recalled may be older
+        lifecycle.no_more(host, v, LOST)  # it was sent here to be kept; what is recalled may be older
     if inst and inst.status == FETCHING:
         _jump(host, inst)
 
 
 # (epoch, position) of a checkpoint that is stored here, or None.
 def place(host, v, slot):
-    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(v * 4 + slot))
+    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
 
 
 # Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
@@ -179,16 +173,17 @@ def newest(host, v, pos=(), epoch=(0, 0)):
         have = place(host, v, slot)
         if have and not further(pos, have[1]) and have[0] >= epoch:
             if best[1] is None or not newer(best[1], have):
-                best = (v * 4 + slot, have)
+                best = (checkpoint_key(v, slot), have)
     return best
 
 
-def _on_fetch(host, sender, v, pos, offset):
+def _on_fetch(host, sender, m):
+    _, v, pos, offset = m
     if offset >= RECALL:
-        host._on_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
+        host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
-        told = offset + ERASED if host.lost(v) else offset
-        host.links[sender].want(wire.STORED, (v, RECALL), v, epoch, at, told)
+        told = offset + ERASED if lifecycle.lost(host, v) else offset
+        host.exchange.say(sender, wire.STORED, (v, RECALL), v, epoch, at, told)
         return
     key, have = newest(host, v, pos)
     if have:
@@ -216,11 +211,11 @@ def begin_recall(host, inst):
 
 
 def _ask_all(host, inst):
-    inst.erased = int(host.lost(inst.vertex.index))
+    inst.erased = int(lifecycle.lost(host, inst.vertex.index))
     inst.unheard = []
     if host.plan.level and inst.unsettled:
         for h in host.plan.keepers(inst.vertex.index):
-            if h != host.me and h in host.links:
+            if h != host.me and h in host.exchange.links:
                 inst.unheard.append(h)
 
 
@@ -240,21 +235,28 @@ def recall(host, inst):
         if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
             inst.recalling = False
             inst.unheard = []
-            data = host.store.get_blob(host.blob(inst, PERMANENT))
+            key = checkpoint_key(v, PERMANENT)
+            data = host.store.get_blob(key)
             if data:
-                host.store.put_blob(host.blob(inst, PERMANENT), checkpoint_file.kept_by(inst.epoch, data))
-                host.store_at_level(inst)
+                host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+                inst.ck.store_at_level()
         for h in inst.unheard:
-            host.links[h].want(wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
+            host.exchange.say(h, wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     # At level local nobody was asked: first the producers say whether there is a checkpoint elsewhere.
-    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or inst.answered()):
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
         inst.ck.now()
+
+
+def _answered(inst):
+    from . import decisions
+
+    return decisions.answered(inst)
 
 
 # epoch: of what the keeper holds, number 0 where that is nothing.
 def _on_recalled(host, inst, sender, epoch, pos):
     if epoch > inst.epoch:
-        host._stop(inst, epoch)  # that runs elsewhere; what is here may be what a producer names
+        host.stop(inst, epoch)  # that runs elsewhere; what is here may be what a producer names
         return
     inst.unheard.remove(sender)
     if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
@@ -275,18 +277,18 @@ def fetch(host, inst):
     if _jump(host, inst):
         return
     asked = inst.fetch_from or list(inst.vertex.hosts)
-    others = [h for h in asked if h != host.me and h in host.links]
+    others = [h for h in asked if h != host.me and h in host.exchange.links]
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
             _ask_all(host, inst)
-            inst.status = ASKING
+            lifecycle.ask(inst)
             return  # `recall` goes on from here
     if others:
         h = others[inst.fetch_try % len(others)]
         inst.fetch_try += 1
         # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
-        host.links[h].want(wire.FETCH, v, v, inst.target, 0)
+        host.exchange.say(h, wire.FETCH, v, v, inst.target, 0)
 
 
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
@@ -300,20 +302,22 @@ def _jump(host, inst):
     data = host.store.get_blob(key)
     if not restoring.restore(host, inst, data):
         return False
-    if key != host.blob(inst, PERMANENT):
-        host.store.put_blob(
-            host.blob(inst, PERMANENT), data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data)
-        )
-    inst.status = ASKING
-    restoring.note_running(host, inst)
+    own = checkpoint_key(v, PERMANENT)
+    if key != own:
+        host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
+    lifecycle.ask(inst)
+    lifecycle.note_running(host, inst)
     inst.ck.discard()
     inst.ck.safe_pos = []
     restoring.load_decisions(host, inst)
     restoring.reconnect(host, inst)
     if inst.status == STOPPED:
         return True  # a producer here knows a newer epoch
-    host.store_at_level(inst)
+    inst.ck.store_at_level()
     if inst.recalling:
         recall(host, inst)
     decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
     return True
+
+
+HANDLERS = {wire.CKPT: _on_piece, wire.STORED: _on_stored, wire.FETCH: _on_fetch}

@@ -35,8 +35,9 @@ def again(host):
 # The order in which things run, and whose boundaries somebody needs.
 def arrange(host):
     instances = host.instances
-    host.order = [instances[v] for v in host.plan.order if v in instances] + host.ends
-    for inst in host.order[::-1]:
+    order = [instances[v] for v in host.plan.order if v in instances] + host.ends
+    host.scheduler.arrange(order)
+    for inst in order[::-1]:
         inst.bounded = False
         for p in inst.ports:
             for r in p.readers:
@@ -68,15 +69,14 @@ def hello(host, e):
     port = e.port
     if port is None:
         e.producer = host.where[e.edge.src][2]
-        link = host.links.get(e.producer)
-        if link:
-            k = e.edge.index
-            link.want(HELLO, k, k, e.inc, e.sink.epoch, e.cur.xi + 1, e.sink.position())
+        k = e.edge.index
+        at = e.cur.xi + 1
+        if host.exchange.say(e.producer, HELLO, k, k, e.inc, e.sink.epoch, at, e.sink.position()):
             ask_other(host, e)
         return
     r = port.reader(e.edge)
     if not port.fence(r, e.sink.epoch):
-        host._stop(e.sink, r.epoch)
+        host.stop(e.sink, r.epoch)
         return
     if e.inc != port.inc and not meet(host, e, port.inc, r.name, r.holders):
         ask_other(host, e)
@@ -103,15 +103,17 @@ def ask_other(host, e):
 # producer names knows better.
 def meet(host, e, inc, name, holders):
     sink = e.sink
-    if sink.ports == ():
-        host.renumber(e, inc)
+    if sink.is_lake:
+        e.renumber(inc)
         return True
     if sink.status == ASKING and sink.first:
         return False  # perhaps it does not begin
     if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
-        host.renumber(e, inc)
-        if sink.first:
-            sink.ck.begin()
+        e.renumber(inc)
+        if sink.first and host.plan.strategy != UNSAFE:
+            # It is known from now on with which incarnations of its inputs the operator begins.
+            if not sink.ck.pos and not sink.front and not sink.decided:
+                sink.ck.now()
         return True
     if name and (not sink.ck.pos or further(name, sink.position())):
         seek(host, sink, name, holders)
@@ -123,14 +125,10 @@ def meet(host, e, inc, name, holders):
 # The operator goes on from a checkpoint that a producer names, once it has it.
 def seek(host, sink, name, holders, epoch=(0, 0)):
     if sink.status != FETCHING or newer((epoch, name), (sink.target_epoch, sink.target)):
-        sink.status = FETCHING
-        sink.target = name
-        sink.target_epoch = epoch
-        sink.fetch_from = list(holders)
-        sink.fetch_try = 0
-        from . import transfer
+        from . import lifecycle
 
-        transfer.fetch(host, sink)
+        lifecycle.seek(sink, name, epoch, holders)
+        host.fetch(sink)
     elif (epoch, name) == (sink.target_epoch, sink.target):
         sink.fetch_from += [h for h in holders if h not in sink.fetch_from]
 
@@ -139,17 +137,17 @@ def seek(host, sink, name, holders, epoch=(0, 0)):
 def contact(host, e, epoch, first, name, holders):
     sink = e.sink
     if epoch > sink.epoch:
-        host._stop(sink, epoch)
+        host.stop(sink, epoch)
         return
     if epoch < sink.epoch:
         return  # an answer to what was said under an older epoch, or of another incarnation
-    if name and sink.ports and further(name, sink.position()):
+    if name and not sink.is_lake and further(name, sink.position()):
         seek(host, sink, name, holders)
         return
-    if sink.ports and sink.ck.begins():
+    if not sink.is_lake and _begins(sink):
         return  # spoken to again until its first checkpoint is stored
     if e.cur.xi < first:
-        if not sink.ports:
+        if sink.is_lake:
             sink.lost(first)
         elif _began(e, name):
             host.count(BEHIND)
@@ -159,15 +157,25 @@ def contact(host, e, epoch, first, name, holders):
     e.contact = True
     if not e.fenced:
         e.fenced = True
-        from . import restoring
+        from . import lifecycle
 
-        restoring.note_running(host, sink)
+        lifecycle.note_running(host, sink)
     e.ack = True
     e.said = -1
-    if not sink.ports:
+    if sink.is_lake:
         sink.met()
     else:
         sink.ck.announce()
+
+
+# Only the checkpoint with which an operator begins says which incarnations it takes. Until that is stored at
+# the plan's level it takes nothing: another host could not begin as it did, and would wait for ever, since
+# consumers have entries of it already.
+def _begins(sink):
+    if not sink.ck.pos or sink.ck.safe_pos or sink.front:
+        return False
+    # Of a source that numbers on from an earlier version its inputs do not begin at 0.
+    return not any([p.ring.last for p in sink.ports])
 
 
 # An operator has taken something of this input, here or elsewhere. The checkpoint of its beginning says of an
@@ -188,4 +196,4 @@ def readers_again(host, p):
             connect(host, r.local)
         elif r.live:
             r.cur = Cursor(r.got)
-            host._answer(p, r)
+            p.answer(r)

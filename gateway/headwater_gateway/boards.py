@@ -17,8 +17,21 @@ from typing import Any
 
 from headwater import pack, wire
 from headwater import plan as plans
-from headwater.deploy import AGAIN
 from headwater.seal import OPENED, TAKEN, Peer
+from headwater.site_link import (
+    AGAIN,
+    BYTES_MAX,
+    DRAIN,
+    DRAINED,
+    DRAINING,
+    FORGET,
+    PIECE_BYTES,
+    REFUSED,
+    RUN,
+    RUNS,
+    STORED,
+    WANTED,
+)
 
 from . import Trouble, refused
 from . import status as statuses
@@ -28,15 +41,7 @@ from .store import Database
 _log = logging.getLogger("headwater.boards")
 
 FRAME_MAX = 512
-PIECE_BYTES = 400  # of a deployment in one frame
 RETRY_S = 2.0
-DEPLOYMENT_MAX = 20_480
-
-# States of a deployment on a board.
-WANTED, STORED, RUNS, DRAINING, DRAINED, REFUSED = range(6)
-LEFT_OUT = 5  # in a board's status: it crashed again and again, and was left out
-# Steps of SWITCH; from ROUND on they ask a drained board how it stands.
-FORGET, DRAIN, RUN, ROUND = range(4)
 
 
 def _nonce() -> int:
@@ -277,7 +282,7 @@ class Boards:
         fetch = board.fetch
         if fetch is None or fetch.id != ident or offset != len(fetch.data):
             return
-        if not 0 < size <= DEPLOYMENT_MAX or not piece or offset + len(piece) > size:
+        if not 0 < size <= BYTES_MAX or not piece or offset + len(piece) > size:
             self._count(refused.SIZE)
             board.fetch = None
             return

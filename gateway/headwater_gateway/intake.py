@@ -44,8 +44,6 @@ class Sealer:
 class Intake(Host):
     """`receive` takes a frame in, `settle` does what follows from all of them."""
 
-    order: list[Any]
-
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.due = False  # something came since `settle`
@@ -73,12 +71,12 @@ class Intake(Host):
             super().pump()
             return
         # Nothing more goes into the outbox: the queues fill, and the boards are told that there is no room.
-        order = list(self.order)
-        running: list[Any] = [each for each in order if each.ports]
-        self.order = running
+        order = self.scheduler.order
+        running: list[Any] = [each for each in order if not each.is_lake]
+        self.scheduler.arrange(running)
         super().pump()
-        if self.order is running:
-            self.order = order
+        if self.scheduler.order is running:
+            self.scheduler.arrange(order)
 
     def settle(self) -> None:
         if self.due:
@@ -90,7 +88,7 @@ class Intake(Host):
         if size < _SHORTEST or frame[0] != VERSION or frame[1] > 127:
             return False
         sender = frame[1]
-        link = self.links.get(sender)
+        link = self.exchange.links.get(sender)
         if link is None or not link.peer.live or self.outbox.full:
             return False
         peer = link.peer
@@ -150,7 +148,7 @@ class Intake(Host):
             length, at = _varint(frame, at)
             end_at = at + length
             e = self.inputs.get(edge)
-            if e is None or not e.contact or e.port is not None or e.sink.ports or end_at > size:
+            if e is None or not e.contact or e.port is not None or not e.sink.is_lake or end_at > size:
                 return None
             ring = e.ring
             if e.inc != inc or e.producer != sender or ring.count or ring.last != e.cur.xi:

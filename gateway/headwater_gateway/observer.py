@@ -13,9 +13,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.keyspace import stream_key, stream_of
+from headwater.site_link import LEFT_OUT, REFUSED
+
 from . import Trouble, alarms
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
-from .boards import LEFT_OUT, REFUSED, Board
+from .boards import Board
 from .journal import Journal
 from .lags import Lag, Lags
 from .segments import beyond
@@ -75,7 +78,7 @@ class Producer:
     """Where the elements of a stream of the lake come from."""
 
     process: str
-    number: int  # vertex * 8 + port
+    number: int  # key of the stream
     host: str
 
 
@@ -247,11 +250,11 @@ class Observer:
             for e in seat.plan.edges:
                 if e.lake:
                     host = host_of(process, e.src)
-                    found[e.lake] = Producer(name, 8 * e.src + e.sport, host)
+                    found[e.lake] = Producer(name, stream_key(e.src, e.sport), host)
         return found
 
     def safe(self, process: Process) -> dict[int, int]:
-        """Stream of a process (vertex * 8 + port) -> what all its consumers have made safe, as the hosts that
+        """Key of a stream of a process -> what all its consumers have made safe, as the hosts that
         produce it say."""
         seat = process.seat
         assert seat is not None
@@ -261,7 +264,7 @@ class Observer:
         for vertex in range(len(seat.plan.vertices)):
             board = self.service.boards.all.get(host_of(process, vertex))
             for stream, _, safe in (board.status.get("backlog") or ()) if board else ():
-                if stream // 8 == vertex:
+                if stream_of(stream)[0] == vertex:
                     found[stream] = safe
         return found
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from headwater.keyspace import stream_of
 
 from .stream import Send
 
@@ -158,7 +159,7 @@ class Page:
         return self._sections
 
     def _ports(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """(process, vertex * 8 + port) -> last and safe, of what runs at the gateway itself."""
+        """(process, key of a stream) -> last and safe, of what runs at the gateway itself."""
         found = {}
         for name, process in self.service.processes.items():
             for port in process.seat.host.ports.values() if process.seat else ():
@@ -257,7 +258,7 @@ def _positions(
     checkpoint: the ξ of every input that it covers."""
     found = []
     for i, v in enumerate(process["vertices"]):
-        outs = [ports[(name, 8 * i + k)] for k in range(8) if (name, 8 * i + k) in ports]
+        outs = [ports[key] for key in sorted(ports) if key[0] == name and stream_of(key[1])[0] == i]
         position: dict[str, Any] = {}
         if outs:
             position = {"last": outs[0][0], "safe": outs[0][1]}

@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from headwater import decisions, operators, sensible
+from headwater.keyspace import F_GRANTED, F_NEXT
 from headwater.operator import fields
 from headwater.operators.arguments import other_units, times
 from headwater.plan import Plan, Vertex
 from headwater.sizing import filled
 
-GRANTED = 0x380  # fact + vertex: number of the last decision that has its place (SPEC.md)
-NEXT = 0x300  # ... of the last one that was made
 SHOWN_MAX = 16  # numbers of a list that are shown
 
 
@@ -111,7 +110,7 @@ def _input_hz(plan: Plan, vertex: Vertex, every: dict[int, dict[str, Any]]) -> f
 def shown(host: Any, vertex: Vertex) -> dict[str, Any]:
     """Parameters in force, and changes that have no place yet."""
     v = vertex.index
-    asked, granted = number(host, NEXT, v), number(host, GRANTED, v)
+    asked, granted = number(host, F_NEXT, v), number(host, F_GRANTED, v)
     if v in host.unlearned or not asked:
         found = filled(operators.find(vertex.kind), vertex.params)
     else:

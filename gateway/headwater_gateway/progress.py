@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .boards import DRAIN, DRAINED, DRAINING, LEFT_OUT, REFUSED, RUNS, STORED, Board
+from headwater.site_link import DRAIN, DRAINED, DRAINING, LEFT_OUT, REFUSED, RUNS, STORED
+
+from .boards import Board
 
 if TYPE_CHECKING:
     from .switching import Process

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from headwater import pack
 from headwater import plan as plans
-from headwater.host import F_AGAIN, HELD, LEARN, LOST, PERMANENT
+from headwater.keyspace import F_AGAIN, HELD, LEARN, LOST, PERMANENT, checkpoint_key
 from headwater.plan import Plan
+from headwater.site_link import DRAIN, DRAINED, RUN
 
 from . import Trouble, control, provision
-from .boards import DRAIN, DRAINED, RUN, Board, Deployment
+from .boards import Board, Deployment
 from .boards import register as number_of
 from .config import Config
 from .keys import Keys
@@ -208,12 +209,14 @@ def learn_again(conn: sqlite3.Connection) -> None:
         if space is None:
             continue
         kept.append(space)
+        vertices = range(len(plan.vertices))
+        checkpoints = [checkpoint_key(v, slot) for v in vertices for slot in (PERMANENT, HELD)]
         again = bytes([LEARN + LOST if v.kind else 0 for v in plan.vertices])
         conn.execute("DELETE FROM facts WHERE space = ?", (space,))
         conn.execute("INSERT INTO facts VALUES(?, ?, ?)", (space, F_AGAIN, again))
         conn.execute(
-            "DELETE FROM blobs WHERE space = ? AND (key >= ? OR key % 4 NOT IN (?, ?))",
-            (space, 4 * len(plan.vertices), PERMANENT, HELD),
+            "DELETE FROM blobs WHERE space = ? AND key NOT IN (%s)" % ", ".join(map(str, checkpoints)),
+            (space,),
         )
         log = signed(secrets.randbits(64) or 1)
         conn.execute("UPDATE spaces SET log = ? WHERE id = ?", (log, space))

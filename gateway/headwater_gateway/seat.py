@@ -100,7 +100,7 @@ class Seat:
 
     def heard(self) -> Iterator[tuple[str, int]]:
         """Every board of the process, and how many frames of it were taken."""
-        for number, link in self.host.links.items():
+        for number, link in self.host.exchange.links.items():
             yield self.plan.hosts[number], link.peer.counts[TAKEN]
 
     def dropped(self) -> dict[str, int]:
@@ -111,7 +111,7 @@ class Seat:
         """Ask for checkpoints of what is not safe yet: while a process drains, no interval ends any more."""
         for port in self.host.ports.values():
             if port.readers and port.ring.last > min(reader.safe for reader in port.readers):
-                self.host.press(port)
+                port.press()
 
     def made(self) -> int:
         """Entries that the operators here have given, in all."""

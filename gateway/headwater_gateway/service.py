@@ -20,14 +20,15 @@ from typing import Any
 from headwater import block, checkpoint_file
 from headwater import plan as plans
 from headwater.batch import Batch
-from headwater.host import F_FLOOR, HELD, PERMANENT
+from headwater.keyspace import F_FLOOR, HELD, PERMANENT, checkpoint_key, stream_key
 from headwater.plan import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
+from headwater.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS, STORED, WANTED
 
 from . import Trouble, link, parameters, progress, rebuild, refused
 from .alarms import StreamFacts, headline
-from .boards import DRAIN, RUNS, STORED, WANTED, Board, Boards
+from .boards import Board, Boards
 from .config import Config
 from .history import History
 from .keys import load
@@ -668,8 +669,14 @@ def _tenths(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
 
-_STATES = ("sending", "stored", "runs", "drains", "drained", "refused")
-assert (WANTED, STORED, RUNS) == (0, 1, 2)
+_STATES = {
+    WANTED: "sending",
+    STORED: "stored",
+    RUNS: "runs",
+    DRAINING: "drains",
+    DRAINED: "drained",
+    REFUSED: "refused",
+}
 
 
 def last_of(end: End) -> tuple[int | None, dict[str, Any] | None]:
@@ -698,12 +705,12 @@ def covered(host: Any, v: int, safe: dict[int, int]) -> list[int] | None:
     """What a permanent checkpoint of an operator covers, wherever it is kept: one that is kept here says it,
     and of any other one the hosts that feed it know up to where they need not keep what they gave.
 
-    `safe`: stream (vertex * 8 + port) -> what all its consumers have made safe."""
+    `safe`: key of a stream -> what all its consumers have made safe."""
     plan = host.plan
     known = permanent(host, v)
     if plan.strategy == UNSAFE:
         return known
-    feeds = sorted((e.dport, 8 * e.src + e.sport) for e in plan.edges if e.dst == v)
+    feeds = sorted((e.dport, stream_key(e.src, e.sport)) for e in plan.edges if e.dst == v)
     found = known[:-2] if known else [0] * len(feeds)
     if len(found) != len(feeds):
         return known
@@ -715,9 +722,9 @@ def permanent(host: Any, v: int) -> list[int] | None:
     """Position of the furthest permanent checkpoint that this host has: its own, or one held for another."""
     best: list[int] | None = None
     for slot in (PERMANENT, HELD):
-        pos = checkpoint_file.position(host.plan.vertices[v], host.store.get_blob(4 * v + slot))
-        if pos and (best is None or further(pos, best)):
-            best = pos
+        place = checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
+        if place and (best is None or further(place[1], best)):
+            best = place[1]
     return best
 
 

@@ -20,22 +20,10 @@ from headwater import pack
 from headwater import plan as plans
 from headwater.plan import Plan
 from headwater.planread import alike, numbered
+from headwater.site_link import DRAIN, DRAINED, FORGET, LEFT_OUT, REFUSED, ROUND, RUN, RUNS, WANTED
 
 from . import Trouble
-from .boards import (
-    DRAIN,
-    DRAINED,
-    FORGET,
-    LEFT_OUT,
-    REFUSED,
-    ROUND,
-    RUN,
-    RUNS,
-    WANTED,
-    Board,
-    Boards,
-    Deployment,
-)  # fmt: skip
+from .boards import Board, Boards, Deployment
 from .history import Earlier, History
 from .keys import Keys
 from .numbers import Numbers

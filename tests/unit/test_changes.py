@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 from defects import Change, seeded
 from headwater import decisions, deploy, wiring
-from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
 from headwater.node import Node
 from headwater_gateway.boards import Boards
@@ -124,7 +123,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
     (
         "a decision is taken before it is known where the stream of a source begins",
         [
-            (Instance, "answered", "e.contact or e.cur.xi or", "True or"),
+            (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
             (decisions, "propose", "_rooted(host, inst, pos)", "True"),  # it waits for a checkpoint too
             (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
         ],
@@ -171,7 +170,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
     ),
     (
         "sources begin at 1 in every version",
-        [(deploy, "_finish", "store.start_stream(v * 8, last, ts)", "pass")],
+        [(deploy, "_finish", "store.start_stream(stream_key(v), last, ts)", "pass")],
         [(0, False), (1, False)],
     ),
 ]

@@ -6,11 +6,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headwater import block, deploy, pack, reserve, wire
+from headwater import block, deploy, pack, reserve, site_link, wire
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.cutflash import KINDS, CutFlash, PowerCut
-from headwater.host import F_AGAIN
+from headwater.keyspace import (
+    B_COMING,
+    B_DECISIONS,
+    B_DEPLOYMENT,
+    F_AGAIN,
+    F_BOOT,
+    F_DRAINED,
+    F_FLOOR,
+    F_INC,
+    F_OP,
+    F_SWITCH,
+    stream_key,
+)
 from headwater.log import Log
 from headwater.process import Fir, Process
 from headwater.seal import hmac, pair_key
@@ -47,20 +59,20 @@ def decided() -> CutFlash:
     flash = CutFlash(SECTORS, 1024)
     Log.format(flash, LOG)
     log = mounted(flash)
-    log.put(1, (9).to_bytes(4, "little"))
-    log.put(2, (5000).to_bytes(8, "little"))
-    log.put(0x101, b"\x93\x01\x01\x01")
-    log.put_blob(deploy.CURRENT, OLD)
+    log.put(F_BOOT, (9).to_bytes(4, "little"))
+    log.put(F_FLOOR, (5000).to_bytes(8, "little"))
+    log.put(F_OP + 1, b"\x93\x01\x01\x01")
+    log.put_blob(B_DEPLOYMENT, OLD)
     log.put_blob(4, b"a permanent checkpoint" * 5)
     batch = Batch(Alphabet("x:i16"), 10)
     body = bytearray(200)
     for first in range(1, 61, 10):
         batch.n, batch.xi, batch.ts, batch.dt = 10, first, 1000 * first, 100
         end = block.encode(batch, 0, 10, body, 0)
-        for stream in (0, 16):
+        for stream in (stream_key(0), stream_key(2)):
             log.append_run(stream, first, 10, batch.ts_of(9), body[:end])
-    log.put_blob(0x801, NEW)
-    log.put(4, sha256(NEW).digest()[:8] + b"\1")
+    log.put_blob(B_COMING, NEW)
+    log.put(F_SWITCH, sha256(NEW).digest()[:8] + b"\1")
     return flash
 
 
@@ -71,11 +83,11 @@ def switched(log: Log) -> None:
     assert [v.name for v in found[1].vertices] == ["fresh", "ecg"]
     assert log.tail(8) == (60, 51900)  # ecg numbers on, as vertex 1
     assert log.tail(0) == (0, 0)
-    assert log.get(0x41) == LOG.to_bytes(8, "little")
-    assert log.get(0x40) == (77).to_bytes(8, "little")  # a name that may have been used before
-    assert (log.get(1), log.get(2)) == ((9).to_bytes(4, "little"), (5000).to_bytes(8, "little"))
-    assert (log.get(4), log.get(0x101)) == (None, None)
-    assert log.blob_keys() == [deploy.CURRENT]
+    assert log.get(F_INC + 1) == LOG.to_bytes(8, "little")
+    assert log.get(F_INC) == (77).to_bytes(8, "little")  # a name that may have been used before
+    assert (log.get(F_BOOT), log.get(F_FLOOR)) == ((9).to_bytes(4, "little"), (5000).to_bytes(8, "little"))
+    assert (log.get(F_SWITCH), log.get(F_OP + 1)) == (None, None)
+    assert log.blob_keys() == [B_DEPLOYMENT]
     assert deploy.waiting(log) == (None, False)
 
 
@@ -146,24 +158,24 @@ def running() -> Log:
     """The flash of a board whose process is OLD and not drained."""
     log = mounted(decided())
     log.drop(4)
-    log.drop_blob(0x801)
+    log.drop_blob(B_COMING)
     return log
 
 
 def test_a_process_that_was_left_out_leaves_its_successor_nothing_but_its_sources() -> None:
     log = running()
-    log.put_blob(0x4041, b"a decision that it crashed on")
+    log.put_blob(B_DECISIONS + 0x41, b"a decision that it crashed on")
     node = Node(log, sha256(OLD).digest()[:8])
     same = pack.dumps([1, plan("ecg", "gone"), []])  # ecg stays vertex 0, its smooth operator goes
     ident = sha256(same).digest()[:8]
-    assert arrives(node, same) == (wire.PLANNED, ident, deploy.RUNS, len(same), b"")
+    assert arrives(node, same) == (wire.PLANNED, ident, site_link.RUNS, len(same), b"")
     assert node.again and node.failed is None
     found = deploy.load(log, KEY, "chest", lambda: 77)
     assert found is not None and found[0] == ident
-    assert log.blob_keys() == [deploy.CURRENT] and log.get(0x101) is None
+    assert log.blob_keys() == [B_DEPLOYMENT] and log.get(F_OP + 1) is None
     assert (log.first(0), log.tail(0)) == (1, (60, 51900))  # accepted and not safe yet: still there
-    assert log.get(0x40) == LOG.to_bytes(8, "little")
-    assert log.get(4) is None
+    assert log.get(F_INC) == LOG.to_bytes(8, "little")
+    assert log.get(F_SWITCH) is None
 
 
 def blank() -> Log:
@@ -174,10 +186,10 @@ def blank() -> Log:
 
 def test_a_board_that_lost_its_flash_knows_that_it_ran_this_process_before() -> None:
     log = blank()
-    assert arrives(Node(log), NEW, deploy.AGAIN)[2] == deploy.RUNS
+    assert arrives(Node(log), NEW, site_link.AGAIN)[2] == site_link.RUNS
     assert log.get(F_AGAIN)
     fresh = blank()
-    assert arrives(Node(fresh), NEW)[2] == deploy.RUNS
+    assert arrives(Node(fresh), NEW)[2] == site_link.RUNS
     assert fresh.get(F_AGAIN) is None
 
 
@@ -194,24 +206,24 @@ def test_a_log_too_small_for_a_process_refuses_it_and_takes_it_with_a_sector_mor
         log = mounted(flash)
         kind, _, state, _, why = arrives(Node(log), data)
         if sectors == least:
-            assert state == deploy.RUNS
+            assert state == site_link.RUNS
             log.ensure_reserve(reserve.blobs(found, me, len(data)))
             assert log.takes(400)
         else:
-            assert state == deploy.REFUSED and log.blob_keys() == []
+            assert state == site_link.REFUSED and log.blob_keys() == []
             said = why.decode()
             assert "the log of this board has %d KB" % (4 * sectors) in said and "large" in said
 
 
 def test_a_deployment_that_cannot_be_read_any_more_is_replaced() -> None:
     log = running()
-    log.put_blob(deploy.CURRENT, pack.dumps([1, b"of another version of the program", []]))
+    log.put_blob(B_DEPLOYMENT, pack.dumps([1, b"of another version of the program", []]))
     with pytest.raises(ValueError):
         deploy.load(log, KEY, "chest", lambda: 77)
-    assert arrives(Node(log), NEW)[2] == deploy.RUNS
+    assert arrives(Node(log), NEW)[2] == site_link.RUNS
     found = deploy.load(log, KEY, "chest", lambda: 77)
     assert found is not None and found[0] == sha256(NEW).digest()[:8]
-    assert log.get(0x40) == (77).to_bytes(8, "little") and log.blob_keys() == [deploy.CURRENT]
+    assert log.get(F_INC) == (77).to_bytes(8, "little") and log.blob_keys() == [B_DEPLOYMENT]
 
 
 def test_a_board_hands_out_the_deployments_that_it_has_and_no_other() -> None:
@@ -221,7 +233,7 @@ def test_a_board_hands_out_the_deployments_that_it_has_and_no_other() -> None:
     for ident, data in ((node.deployed, OLD), (node.next, NEW)):
         got = b""
         while len(got) < len(data):
-            deploy.handle(node, (wire.PLANNED, ident, deploy.WANTED, len(got), b""))
+            deploy.handle(node, (wire.PLANNED, ident, site_link.WANTED, len(got), b""))
             kind, about, size, offset, piece = node.said[-1]
             assert (kind, about, size, offset) == (wire.PLAN, ident, len(data), len(got)) and len(
                 piece
@@ -229,10 +241,10 @@ def test_a_board_hands_out_the_deployments_that_it_has_and_no_other() -> None:
             got += piece
         assert got == data
         for offset in (len(data), 1 << 20, (1 << 64) - 1):
-            deploy.handle(node, (wire.PLANNED, ident, deploy.WANTED, offset, b""))
+            deploy.handle(node, (wire.PLANNED, ident, site_link.WANTED, offset, b""))
             assert node.said[-1] == (wire.PLAN, ident, len(data), offset, b"")
-    deploy.handle(node, (wire.PLANNED, bytes(8), deploy.WANTED, 0, b""))
-    assert node.said[-1] == (wire.PLANNED, bytes(8), deploy.WANTED, 0, b"")
+    deploy.handle(node, (wire.PLANNED, bytes(8), site_link.WANTED, 0, b""))
+    assert node.said[-1] == (wire.PLANNED, bytes(8), site_link.WANTED, 0, b"")
 
 
 def test_deployment_gives_plan_place_and_unmasked_keys() -> None:
@@ -296,7 +308,7 @@ def draining() -> tuple[Node, bytes]:
     """A board that drains for NEW."""
     log = mounted(decided())
     ident = sha256(NEW).digest()[:8]
-    log.put(4, ident)
+    log.put(F_SWITCH, ident)
     node = Node(log)
     node.deployed, node.next, node.draining = sha256(OLD).digest()[:8], ident, True  # type: ignore[assignment]
     node.host = SimpleNamespace(ports={0: SimpleNamespace(ring=SimpleNamespace(last=60))})  # type: ignore[assignment]
@@ -305,12 +317,12 @@ def draining() -> tuple[Node, bytes]:
 
 def test_a_drained_board_answers_each_round_with_what_it_has_made() -> None:
     node, ident = draining()
-    for step, state, number, why in ((1, deploy.DRAINED, 60, b""), (3, deploy.DRAINED, 60, b"3")):
+    for step, state, number, why in ((1, site_link.DRAINED, 60, b""), (3, site_link.DRAINED, 60, b"3")):
         deploy.handle(node, (wire.SWITCH, ident, step))
         assert node.said[-1] == (wire.PLANNED, ident, state, number, why)
     node.held = 7
     deploy.handle(node, (wire.SWITCH, ident, 4))
-    assert node.said[-1] == (wire.PLANNED, ident, deploy.DRAINS, 7, b"")
+    assert node.said[-1] == (wire.PLANNED, ident, site_link.DRAINING, 7, b"")
 
 
 def test_a_board_switches_once_the_gateway_knows_that_it_was_drained() -> None:
@@ -318,12 +330,12 @@ def test_a_board_switches_once_the_gateway_knows_that_it_was_drained() -> None:
     node, ident = draining()
     node.held = 7
     deploy.handle(node, (wire.SWITCH, ident, 2))
-    assert (node.said[-1][2], node.again) == (deploy.DRAINS, False)
+    assert (node.said[-1][2], node.again) == (site_link.DRAINING, False)
     node.held = 0
     deploy.handle(node, (wire.SWITCH, ident, 3))
     node.held = 7
     deploy.handle(node, (wire.SWITCH, ident, 2))
-    assert (node.said[-1][2], node.again) == (deploy.RUNS, True)
+    assert (node.said[-1][2], node.again) == (site_link.RUNS, True)
     switched(node.store)
 
 
@@ -331,4 +343,4 @@ def test_a_change_that_is_taken_back_forgets_that_the_board_was_drained() -> Non
     node, ident = draining()
     deploy.handle(node, (wire.SWITCH, ident, 3))
     deploy.handle(node, (wire.SWITCH, ident, 0))
-    assert (node.store.get(4), node.store.get(deploy.F_DRAINED), node.next) == (None, None, None)
+    assert (node.store.get(F_SWITCH), node.store.get(F_DRAINED), node.next) == (None, None, None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
-from headwater import arriving, checkpoint_file, decisions, pack, restoring, transfer, wire, wiring
+from headwater import checkpoint_file, decisions, pack, restoring, transfer, wire, wiring
+from headwater.batch import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.check import check
-from headwater.host import HELD
+from headwater.host import Host
 from headwater.instance import RUNNING, WAITING
-from headwater.ports import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
+from headwater.keyspace import HELD, checkpoint_key, stream_key
 from headwater.position import further
 from headwater_tools.sim.directed import SCHEDULES, Directed
 from headwater_tools.sim.directed.base import SHIFTED, SPARE
@@ -75,7 +78,7 @@ def test_from_when_on_one_input_is_taken_back_says_nothing_of_the_others(seed: i
         (inst,) = host.instances.values()
         front = inst.front + inst.past
         body = checkpoint_file.read_body(inst.vertex, inst.ck._take(b"", 0).body)
-        restoring._set(host, inst, body, inst.op)
+        restoring._set(inst, body, inst.op)
         restoring.reconnect(host, inst)
         assert inst.inputs[1].from_ts >= inst.front + inst.past == front
         seen.extend(e.from_ts for e in inst.inputs)
@@ -172,8 +175,8 @@ def test_a_gateway_asked_for_no_input_at_all_decides_nothing() -> None:
         ["open", "x", 5, 0],
         ["set", 0, 5, 0],
     ):
-        decisions.handle(host, 1, (wire.CONFIG, 1, 0, pack.dumps(content)))
-    decisions.handle(host, 1, (wire.CONFIG, 1, 0, b"\xc1"))
+        heard(host, 1, (wire.CONFIG, 1, 0, pack.dumps(content)))
+    heard(host, 1, (wire.CONFIG, 1, 0, b"\xc1"))
     assert decisions.granted(host, 1, 1) == [0, None, None]
 
 
@@ -306,7 +309,7 @@ def test_the_log_of_a_board_does_not_keep_what_an_operator_left_there(seed: int)
     scenario.world.at(19 * SECOND, look)
     result = scenario.run()
     assert result.errors == []
-    assert left == [[SHIFTED * 8], []]
+    assert left == [[stream_key(SHIFTED)], []]
     assert {reason for _, _, reason in gaps(scenario)} <= {GAP_GIVEN_UP}
 
 
@@ -399,6 +402,11 @@ def test_what_was_lost_with_an_incarnation_is_a_hole_for_the_operator(seed: int)
     assert [content[:2] for _, content in granted] == [["open", 0]]
 
 
+def heard(host: Host, sender: int, message: Any) -> None:
+    """A host hears a message that may be said."""
+    host.exchange.hear(sender, message)
+
+
 def four_seconds() -> Directed:
     """A relay that has run for a while."""
     scenario = Directed(1)
@@ -419,10 +427,10 @@ def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
     position = inst.ck.pos
     before = transfer.place(holder, 1, HELD)
     assert before and further(position, before[1])
-    holder._on_where(1, (7, 1), 1)
-    transfer.handle(holder, 2, (wire.CKPT, 1, inst.epoch, position, len(data), 0, data))
+    holder.heard_where(1, (7, 1), 1)
+    heard(holder, 2, (wire.CKPT, 1, inst.epoch, position, len(data), 0, data))
     assert transfer.place(holder, 1, HELD) == before
-    kinds = [kind for kind, _ in holder.links[2].wants]
+    kinds = [kind for kind, _ in holder.exchange.links[2].wants]
     assert wire.WHERE in kinds and wire.STORED not in kinds
 
 
@@ -437,13 +445,25 @@ def test_an_operator_that_hears_of_a_newer_epoch_stops_and_keeps_its_checkpoint(
     assert runner.store.get_blob(4) == kept
 
 
+def test_an_operator_that_ends_leaves_no_pending_checkpoint_in_flash() -> None:
+    runner = four_seconds().node(2).host
+    assert runner
+    inst = runner.instances[1]
+    inst.ck.plan(b"request")
+    keys = [checkpoint_key(1, c.slot) for c in inst.ck.pending]
+    assert keys and all(runner.store.blob_size(key) for key in keys)
+    runner.stop(inst, (9, 0))
+    assert 1 not in runner.instances
+    assert not any(runner.store.blob_size(key) for key in keys)
+
+
 def test_a_checkpoint_is_fetched_from_its_beginning_whatever_arrived_before() -> None:
     runner = four_seconds().node(2).host
     assert runner
     inst = runner.instances[1]
     runner.incoming[1] = [((1, 2), [900, 0, 0]), 9000, bytearray(9000), 8000, runner.now]
     wiring.seek(runner, inst, [500, 0, 0], [0])
-    assert runner.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
+    assert runner.exchange.links[0].wants[wire.FETCH, 1] == (1, [500, 0, 0], 0)
 
 
 def test_an_operator_may_stop_while_everything_is_said_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,8 +471,8 @@ def test_an_operator_may_stop_while_everything_is_said_again(monkeypatch: pytest
     assert runner
     inst = runner.instances[1]
     inst.unsettled = True
-    monkeypatch.setattr(transfer, "recall", lambda host, inst: host._stop(inst, (9, 0)))
-    runner._retry()
+    monkeypatch.setattr(transfer, "recall", lambda host, inst: host.stop(inst, (9, 0)))
+    runner.exchange.retry()
     assert 1 not in runner.instances
 
 
@@ -463,7 +483,7 @@ def test_a_gap_that_is_told_again_is_answered_again() -> None:
     first = e.cur.xi + 1
     for _ in range(2):
         e.ack = False
-        arriving.told(host, 2, (wire.GAP, e.edge.index, e.inc, first, first + 9, GAP_FULL))
+        heard(host, 2, (wire.GAP, e.edge.index, e.inc, first, first + 9, GAP_FULL))
         assert e.cur.xi == first + 9
         assert e.ack
 

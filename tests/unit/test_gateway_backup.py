@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from headwater import planread
-from headwater.host import F_AGAIN, F_OP
+from headwater.keyspace import F_AGAIN, F_OP
 from headwater_gateway import Trouble, backup, provision, rebuild
 from headwater_gateway.command import register
 from headwater_gateway.config import read

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from headwater import deploy, pack, wire
+from headwater import pack, wire
 from headwater.seal import Peer
-from headwater_gateway.boards import REFUSED, RUNS, Boards, Deployment
+from headwater.site_link import REFUSED, RUNS
+from headwater_gateway.boards import Boards, Deployment
 from headwater_gateway.keys import Keys
 from headwater_gateway.store import Database
 from headwater_tools import fleet
@@ -89,12 +90,12 @@ def test_a_board_that_refused_a_plan_is_offered_it_again_when_it_starts_again(tm
         site.boards.want(site.known, site.deployment, None)
         ident = site.deployment.id
         assert site.tick()[-1][:2] == (wire.PLAN, ident)
-        board.say(wire.PLANNED, ident, deploy.REFUSED, 0, b"no such sensor")
+        board.say(wire.PLANNED, ident, REFUSED, 0, b"no such sensor")
         assert (site.known.state, site.known.why) == (REFUSED, "no such sensor")
         board.status()
         assert site.tick() == []
         board = site.boots(log, boot)
         assert site.tick()[-1][:2] == (wire.PLAN, ident)
-        board.say(wire.PLANNED, ident, deploy.RUNS, 0, b"")
+        board.say(wire.PLANNED, ident, RUNS, 0, b"")
         assert (site.known.state, site.known.why) == (RUNS, "")
         site.db.close()

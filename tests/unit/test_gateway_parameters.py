@@ -66,7 +66,8 @@ def placed(host: Any, name: str, number: int, sender: int = 1) -> None:
     content = decisions.granted(host, v, number)[2]
     from headwater import pack
 
-    decisions.handle(host, sender, (wire.PROPOSE, v, (1, 1), number, [10, 0, number], pack.dumps(content)))
+    place = [10, 0, number]
+    host.exchange.hear(sender, (wire.PROPOSE, v, (1, 1), number, place, pack.dumps(content)))
 
 
 def stands(
@@ -76,7 +77,7 @@ def stands(
 
     v = of(host, name).index
     content = pack.dumps([values, list(refused), [], decided])
-    decisions.handle(host, 1, (wire.STAND, v, (1, 1), decided, decided, settled, content))
+    host.exchange.hear(1, (wire.STAND, v, (1, 1), decided, decided, settled, content))
 
 
 def test_a_change_is_judged_by_what_is_in_force_after_all_changes(host: Any) -> None:

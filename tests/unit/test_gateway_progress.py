@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from headwater.site_link import DRAIN, DRAINED, DRAINING, LEFT_OUT, REFUSED, RUN, RUNS, STORED, WANTED
 from headwater_gateway import progress
-from headwater_gateway.boards import DRAIN, DRAINED, DRAINING, LEFT_OUT, REFUSED, RUN, RUNS, STORED, WANTED
 from headwater_gateway.progress import of_board, of_process
 
 ID = b"deployed"

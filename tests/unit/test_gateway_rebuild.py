@@ -10,19 +10,9 @@ from typing import Any
 
 import pytest
 from headwater import pack, planread, wire
-from headwater.deploy import AGAIN
+from headwater.site_link import AGAIN, DRAIN, DRAINED, DRAINING, PIECE_BYTES, RUN, RUNS
 from headwater_gateway import Trouble, rebuild
-from headwater_gateway.boards import (
-    DRAIN,
-    DRAINED,
-    DRAINING,
-    PIECE_BYTES,
-    RUN,
-    RUNS,
-    Board,
-    Deployment,
-    register,
-)
+from headwater_gateway.boards import Board, Deployment, register
 from headwater_gateway.config import Config, read
 from headwater_gateway.keys import Keys, load, make
 from headwater_gateway.service import Service

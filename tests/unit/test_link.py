@@ -92,6 +92,14 @@ def test_a_function_that_only_unused_functions_call_is_left_out_too() -> None:
     assert unused.without(texts["one"], ["a", "b"]).count("\n") == texts["one"].count("\n")
 
 
+def test_a_board_has_no_assertions_and_every_line_where_it_was() -> None:
+    text = "def f(n):\n    assert (\n        n > 0\n    ), 'so'\n    return n\n"
+    assert plain.plain(text, "f") == "def f(n):\n    pass\n\n\n    return n\n"
+    assert any("assert " in text for text in sources.texts().values())
+    found = [name for name, text in builder.package_files().items() if re.search(r"^ *assert ", text, re.M)]
+    assert not found
+
+
 def test_every_line_of_the_core_is_told_back() -> None:
     core = linked()
     lines = core.text.split("\n")

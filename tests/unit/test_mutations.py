@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import pytest
 from defects import Change, seeded
-from headwater import arriving, decisions, moving, restoring, starting, transfer, wiring
+from headwater import arriving, decisions, lifecycle, moving, restoring, starting, transfer, wiring
 from headwater.check import Needs
 from headwater.checkpoint import Checkpoints
 from headwater.clock import Clock
+from headwater.exchange import Exchange
 from headwater.host import Host
 from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
@@ -121,7 +122,7 @@ DEFECTS = [
     Defect(
         "an erased keeper does not say so",
         "an operator that goes on from an earlier checkpoint than the one that was acknowledged",
-        [(Host, "lost", "bool(self.again and self.again[v] & LOST)", "False")],
+        [(lifecycle, "lost", "bool(host.again and host.again[v] & LOST)", "False")],
         ["erased holder"],
     ),
     Defect(
@@ -135,11 +136,10 @@ DEFECTS = [
         "what was only received is let go, and is lost with the receiver",
         [
             (
-                Host,
-                "_on_consumer",
-                "self._got(r, m[4])\n        if flags",
-                "r.safe = max(r.safe, m[4])\n        port.trim()\n"
-                "        self._got(r, m[4])\n        if flags",
+                OutPort,
+                "hear_got",
+                "self.on_got(r, m[4])\n",
+                "r.safe = max(r.safe, m[4])\n        self.trim()\n        self.on_got(r, m[4])\n",
             )
         ],
         ["sp2", "buttons", "sp4 spare"],
@@ -147,7 +147,7 @@ DEFECTS = [
     Defect(
         "Safe before the checkpoint is stored at its holders",
         "a host dies for good and takes the only checkpoint with it",
-        [(Host, "store_at_level", "if not self.plan.level:", "if True:")],
+        [(Checkpoints, "store_at_level", "if not self.host.plan.level:", "if True:")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
@@ -160,7 +160,7 @@ DEFECTS = [
         "a Check-Request is not sent again",
         "a round that waits for ever for an answer to what was lost",
         [
-            (Host, "_retry", "r.crs_sent = 0\n", "pass\n"),
+            (OutPort, "send_again", "r.crs_sent = 0\n", "pass\n"),
             (OutPort, "on_hello", "r.crs_sent = 0\n", "pass\n"),
         ],
         ["request lost"],
@@ -192,7 +192,7 @@ DEFECTS = [
     Defect(
         "a boundary is applied before its xi",
         "a join that goes past entries which are still on their way",
-        [(arriving, "told", "if e.ring.last < m[3]:", "if False:")],
+        [(arriving, "on_bound", "if e.ring.last < m[3]:", "if False:")],
         ["sp2 uncoordinated", "sp2", "sp4 spare"],
     ),
     Defect(
@@ -214,7 +214,7 @@ DEFECTS = [
         "an old instance trims what the new one needs",
         [
             (OutPort, "fence", "if epoch < r.epoch:\n        return False\n    if epoch", "if epoch"),
-            (Host, "_on_consumer", "elif epoch < r.epoch:", "elif False:"),
+            (Exchange, "hear", "if m[3] < r.epoch:", "if False:"),
         ],
         ["zombie"],
     ),
@@ -309,7 +309,8 @@ DEFECTS = [
                 Instance,
                 "_decide",
                 "self.apply(d[1])",
-                "self.apply(d[1]); self.host.forget_decisions(self, self.decided)",
+                "self.apply(d[1])\n"
+                "        from . import decisions; decisions.forget(self.host, self, self.decided)",
             )
         ],
         ["changes"],
@@ -317,13 +318,13 @@ DEFECTS = [
     Defect(
         "parameters changed by decisions are not in the checkpoint",
         "a parameter that one life knows and the next does not",
-        [(restoring, "_operator", "op.configure(body[5])", "pass")],
+        [(restoring, "_operator", "op.configure(found.changed)", "pass")],
         ["changes"],
     ),
     Defect(
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
-        [(restoring, "adopt", "if further(rec[5], r.name):", "if False:")],
+        [(restoring, "adopt", "if further(name, r.name):", "if False:")],
         ["checkpoint left"],
     ),
     Defect(
@@ -331,8 +332,8 @@ DEFECTS = [
         "outputs that no life makes again",
         [
             (
-                Host,
-                "tick",
+                lifecycle,
+                "expire",
                 "inst.status = RUNNING\n",
                 "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.status = RUNNING\n",
             )
@@ -345,11 +346,11 @@ DEFECTS = [
         [
             (
                 arriving,
-                "data",
+                "on_data",
                 "skip = ring.last + 1 - xi\n        if skip >= n or n - skip > ring.room():",
                 "skip = 0\n        if n > ring.room():",
             ),
-            (arriving, "data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
+            (arriving, "on_data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
         ],
         ["buttons", "sp4 spare", "sp2"],
     ),
@@ -357,9 +358,14 @@ DEFECTS = [
         "a gap is taken for nothing",
         "an element that counts never",
         [
-            (arriving, "data", "if xi > ring.last + 1:", "if False:"),
-            (arriving, "data", "skip = ring.last + 1 - xi\n", "skip = max(0, ring.last + 1 - xi)\n"),
-            (arriving, "data", "ring.append(b, skip", "b.xi = ring.last + 1 - skip\n    ring.append(b, skip"),
+            (arriving, "on_data", "if xi > ring.last + 1:", "if False:"),
+            (arriving, "on_data", "skip = ring.last + 1 - xi\n", "skip = max(0, ring.last + 1 - xi)\n"),
+            (
+                arriving,
+                "on_data",
+                "ring.append(b, skip",
+                "b.xi = ring.last + 1 - skip\n    ring.append(b, skip",
+            ),
         ],
         ["sp4 spare", "sp2 uncoordinated", "sp2"],
     ),
@@ -487,7 +493,14 @@ DEFECTS = [
     Defect(
         "a name further than the consumer stands is ignored",
         "a new instance that asks for what is gone",
-        [(wiring, "contact", "if name and sink.ports and further(name, sink.position()):", "if False:")],
+        [
+            (
+                wiring,
+                "contact",
+                "if name and not sink.is_lake and further(name, sink.position()):",
+                "if False:",
+            )
+        ],
         ["checkpoint left"],
     ),
     Defect(
@@ -495,7 +508,7 @@ DEFECTS = [
         "one xi with two contents",
         [
             (
-                Host,
+                Exchange,
                 "_flush_reader",
                 "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
                 "n = p.read(r.cur, batch, min(n, batch.size))\n"
@@ -509,7 +522,7 @@ DEFECTS = [
         "one xi with two contents",
         [
             (
-                Host,
+                Exchange,
                 "_flush_reader",
                 "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
                 "n = p.read(r.cur, batch, min(n, batch.size))\n"
@@ -540,7 +553,7 @@ DEFECTS = [
     Defect(
         "an acknowledgement of another incarnation is taken",
         "fresh samples that count as acknowledged, or an incarnation begun once more",
-        [(Host, "_on_consumer", "if inc != port.inc and kind != wire.HELLO:", "if False:")],
+        [(Exchange, "hear", "if m[2] != port.inc and kind != wire.HELLO:", "if False:")],
         ["erased"],
     ),
     Defect(
@@ -656,8 +669,14 @@ DEFECTS = [
     Defect(
         "a pending checkpoint that waited in vain stays in flash",
         "a life that goes on from a checkpoint which nobody acknowledged",
-        [(Host, "tick", "inst.ck.discard()", "inst.ck.pending = []")],
+        [(lifecycle, "expire", "inst.ck.discard()", "inst.ck.pending = []")],
         ["stale pending"],
+    ),
+    Defect(
+        "a pending checkpoint that is committed stays in flash",
+        "a reserve that fills up with what nobody will ever use",
+        [(Checkpoints, "_over", "self._drop(old.slot)", "pass")],
+        ["sp2"],
     ),
     Defect(
         "a lost database is not noticed",

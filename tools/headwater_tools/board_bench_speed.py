@@ -122,7 +122,7 @@ def chain(args):
     ticks = time.ticks_us
     since = time.ticks_diff
     last = before = last1 = last2 = 0
-    order = host.order
+    order = host.scheduler.order
     for _ in range(int(args[3])):
         gc.collect()
         us = [0, 0, 0]

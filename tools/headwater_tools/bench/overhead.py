@@ -205,8 +205,8 @@ class Meter:
         self.instances = [inst for host in self.hosts for inst in host.instances.values()]
         self.writers = []
         for host in self.hosts:
-            host.writer = CountingWriter(host.writer.mtu, plan)
-            self.writers.append(host.writer)
+            host.exchange.writer = CountingWriter(host.exchange.writer.mtu, plan)
+            self.writers.append(host.exchange.writer)
         self.random = random.Random(SEED)
         self.every = plan.every
         self.urgent = 0

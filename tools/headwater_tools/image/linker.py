@@ -174,11 +174,9 @@ class _Globals(ast.NodeVisitor):
 
 
 def _error_texts(tree: ast.Module) -> Iterator[ast.Constant]:
-    """The texts of what is raised, asserted and counted."""
+    """The texts of what is raised and counted."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assert) and node.msg:
-            node = node.msg
-        elif isinstance(node, ast.Call):
+        if isinstance(node, ast.Call):
             if not isinstance(node.func, ast.Attribute) or node.func.attr != "_count":
                 continue
         elif not isinstance(node, ast.Raise):

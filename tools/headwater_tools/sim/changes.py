@@ -29,13 +29,15 @@ from headwater import deploy, reserve
 from headwater import plan as plans
 from headwater.cutflash import CutFlash, PowerCut
 from headwater.host import Host
+from headwater.keyspace import F_BOOT, F_FLOOR
 from headwater.log import Log
 from headwater.node import Node as Program
 from headwater.plan import Plan, Vertex
 from headwater.seal import Peer
+from headwater.site_link import REFUSED
 from headwater.wire import Writer
 from headwater_gateway import Trouble
-from headwater_gateway.boards import FRAME_MAX, REFUSED, Boards
+from headwater_gateway.boards import FRAME_MAX, Boards
 from headwater_gateway.history import History
 from headwater_gateway.keys import Keys
 from headwater_gateway.numbers import Numbers
@@ -46,7 +48,7 @@ from .checkers import at_the_end
 from .outbox import Stream
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
-from .world import FLOOR, MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World
+from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World
 
 SECTOR_BYTES = 4096
 STATUS_S = 5
@@ -206,10 +208,10 @@ class Board(Program):
         self.next, draining = deploy.waiting(self.store)
         if host is not None:
             self.boot = host.boot_number
-            self.writer = host.writer
+            self.writer = host.exchange.writer
         else:
-            self.boot = int.from_bytes(self.store.get(1) or b"", "little") + 1
-            self.store.put(1, self.boot.to_bytes(4, "little"))
+            self.boot = int.from_bytes(self.store.get(F_BOOT) or b"", "little") + 1
+            self.store.put(F_BOOT, self.boot.to_bytes(4, "little"))
             self.writer = Writer(FRAME_MAX)
         key = self.changes.keys.site(self.machine.number)
         nonce = self.changes.nonce
@@ -434,7 +436,7 @@ class Changes:
         Log.format(machine.flash, self.nonce())
         log = Log(machine.flash)
         log.mount()
-        log.put(FLOOR, (SITE_US - 20 * SECOND).to_bytes(8, "little"))
+        log.put(F_FLOOR, (SITE_US - 20 * SECOND).to_bytes(8, "little"))
         return machine
 
     def boards(self) -> list[Machine]:

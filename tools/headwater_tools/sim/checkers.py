@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.alphabet import Alphabet
-from headwater.batch import RESTART, Batch
+from headwater.batch import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP, RESTART, Batch
 from headwater.clock import STEP_US
 from headwater.instance import RUNNING
+from headwater.keyspace import F_FLOOR, F_GRANTED, HELD, PENDING, PERMANENT, checkpoint_key
 from headwater.plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE, Edge
 from headwater.planread import reach
-from headwater.ports import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.position import further
 from headwater.ring import Cursor, Ring
 
@@ -20,8 +20,6 @@ from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
 STAMP_SLACK_US = SECOND // 20  # a batch may end so much later than it did: slewing, a microsecond a sample
-_F_FLOOR = 2
-_F_GRANTED = 0x380
 
 Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it has taken
 
@@ -66,7 +64,7 @@ class Sameness:
     def check(self, node: Node, host: Any) -> None:
         if node.number == 0:
             for v in self.epochs:
-                data = host.store.get(_F_GRANTED + v)
+                data = host.store.get(F_GRANTED + v)
                 if data != self.granted.get(v):
                     self.granted[v] = data
                     self.untaken(v, -1)
@@ -119,7 +117,9 @@ class Sameness:
                     if life != node.boots or not node.host:
                         curs, blobs = {}, node.blobs
                     found = [
-                        (at[0], at[1][k]) for at in (blobs.get(e.dst * 4), blobs.get(e.dst * 4 + 3)) if at
+                        (at[0], at[1][k])
+                        for at in (blobs.get(checkpoint_key(e.dst, slot)) for slot in (PERMANENT, HELD))
+                        if at
                     ]
                     if node.number != away and e.index in curs:
                         found.append(curs[e.index])
@@ -156,7 +156,8 @@ class Sameness:
 
 
 class Bounds:
-    """Every buffer within its bound; no boundary above the floor in flash; never more than two pending."""
+    """Every buffer within its bound; no boundary above the floor in flash; never more than two pending
+    checkpoints, and in flash none that the host does not wait for."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -168,7 +169,14 @@ class Bounds:
         for inst in host.instances.values():
             if len(inst.ck.pending) > 2:
                 self.world.error("%s: %d pending checkpoints" % (inst.vertex.name, len(inst.ck.pending)))
-        data = host.store.get(_F_FLOOR)
+        for v in self.world.plan.vertices:
+            inst = host.instances.get(v.index)
+            waits = {c.slot for c in inst.ck.pending} if inst else set()
+            for slot in (PENDING, PENDING + 1):
+                if v.kind and slot not in waits and host.store.blob_size(checkpoint_key(v.index, slot)):
+                    text = "%s: flash keeps a pending checkpoint of %s that nothing waits for"
+                    self.world.error(text % (self.world.name(node.number), v.name))
+        data = host.store.get(F_FLOOR)
         floor = int.from_bytes(data, "little") if data else 0
         for source in host.sources.values():
             floor = max(floor, host.store.tail(source.port.stream)[1] + 1)

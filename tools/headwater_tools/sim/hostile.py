@@ -90,7 +90,7 @@ class Hostile:
     def frame(self, r: random.Random, sender: Node, to: Node) -> tuple[bytes, list[str]] | None:
         """A sealed frame and the kinds of its messages, or None where the two have no session."""
         assert sender.host is not None
-        link = sender.host.links.get(to.number)
+        link = sender.host.exchange.links.get(to.number)
         if link is None or not link.peer.live:
             return None
         peer = link.peer

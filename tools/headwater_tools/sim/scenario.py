@@ -12,6 +12,7 @@ from typing import Any
 
 from headwater import decisions, operators, reserve
 from headwater.instance import RUNNING
+from headwater.keyspace import F_GRANTED, F_NEXT
 from headwater.plan import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
 from headwater.planread import LEVELS, STRATEGIES
 
@@ -30,7 +31,7 @@ from .checkers import (
 )
 from .ideal import Ideal
 from .storm import SHARE, Storm
-from .world import GRANTED, NEXT, SECOND, SITE_US, Hardware, Node, World
+from .world import SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait for ever for a board whose ts lag behind.
@@ -425,7 +426,7 @@ class Scenario:
                 continue
             vertex = self.plan.vertices[v]
             op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
-            placed = int.from_bytes(gateway.store.get(GRANTED + v) or b"", "little")
+            placed = int.from_bytes(gateway.store.get(F_GRANTED + v) or b"", "little")
             known = decisions.follow(gateway, v, op, True) if placed == inst.decided else inst.changed
             if known != inst.changed:
                 name = vertex.name
@@ -442,7 +443,7 @@ class Scenario:
             return found
         for v in sorted(self.place):
             asked, granted = [
-                int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (NEXT, GRANTED)
+                int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (F_NEXT, F_GRANTED)
             ]
             if v in gateway.unlearned:
                 granted = asked = 0

@@ -21,8 +21,19 @@ from headwater import block, checkpoint_file, decisions, reserve
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash, PowerCut
-from headwater.host import DEPLOYMENT, Host
+from headwater.host import Host
 from headwater.interfaces import Readable
+from headwater.keyspace import (
+    F_FLOOR,
+    F_GRANTED,
+    F_INC,
+    HELD,
+    PERMANENT,
+    checkpoint_key,
+    checkpoint_of,
+    stream_key,
+    stream_of,
+)
 from headwater.log import Log
 from headwater.plan import OUTSIDE, Plan, Vertex
 from headwater.position import further, newer
@@ -36,9 +47,6 @@ SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
-FLOOR = 2  # fact of a host's store: no ts at or below it may follow
-NEXT = 0x300  # + vertex, facts of the gateway's store: number of the last change asked for,
-GRANTED = 0x380  # + vertex: of the last one that has its place
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -49,6 +57,12 @@ def entry(batch: Batch, i: int) -> Entry:
     if batch.hole:
         return (batch.ts, batch.unsync, "hole", batch.hole, batch.back)
     return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
+
+
+def whole_checkpoint(key: int) -> tuple[int, int] | None:
+    """(vertex, slot) of a blob that is a permanent checkpoint, kept here or for another host."""
+    found = checkpoint_of(key)
+    return found if found and found[1] in (PERMANENT, HELD) else None
 
 
 @dataclass(frozen=True)
@@ -87,21 +101,21 @@ class Store(Log):
 
     def append_run(self, stream: int, xi: int, n: int, ts_last: int, body: Any) -> bool:
         ok: bool = super().append_run(stream, xi, n, ts_last, body)
-        vertex = self.world.plan.vertices[stream // 8]
+        vertex = self.world.plan.vertices[stream_of(stream)[0]]
         if ok and not vertex.kind:
             self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
         return ok
 
     def put_blob(self, key: int, data: Readable | Sequence[Readable]) -> None:
-        checkpoint = key % 4 in (0, 3) and key < DEPLOYMENT
-        vertex = self.world.plan.vertices[key // 4] if checkpoint else None
-        held = checkpoint_file.place(vertex, self.get_blob(key)) if vertex else None
+        found = whole_checkpoint(key)
+        vertex: Any = self.world.plan.vertices[found[0]] if found else None
+        held = checkpoint_file.place(vertex, self.get_blob(key)) if found else None
         super().put_blob(key, data)
-        if vertex:
+        if found:
             whole = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
             blobs = self.world.nodes[self.number].blobs
             place = checkpoint_file.place(vertex, whole)
-            if key % 4 == 3 and held and newer(held, place):
+            if found[1] == HELD and held and newer(held, place):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), held, place))
             most = reserve.checkpoint_bytes(self.world.plan, vertex)
             if len(whole) > most:
@@ -118,8 +132,9 @@ class Store(Log):
         """Where the checkpoints in this flash stand: a cut write may have landed all the same."""
         found: dict[int, Place] = {}
         for key in self.blob_keys():
-            if key % 4 in (0, 3) and key < DEPLOYMENT:
-                found[key] = checkpoint_file.place(self.world.plan.vertices[key // 4], self.get_blob(key))
+            of = whole_checkpoint(key)
+            if of:
+                found[key] = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
         return found
 
     def drop_blob(self, key: int) -> None:
@@ -210,7 +225,7 @@ class World:
         """A board learns the time when it is provisioned: its first floor."""
         log = Log(node.flash)
         log.mount()
-        log.put(FLOOR, (SITE_US + (self.now or -20 * SECOND)).to_bytes(8, "little"))
+        log.put(F_FLOOR, (SITE_US + (self.now or -20 * SECOND)).to_bytes(8, "little"))
 
     # ---- events
 
@@ -344,7 +359,7 @@ class World:
     def hear(self, host: Host) -> None:
         """Remember what the gateway granted: its database may be lost, the run goes on by it."""
         for v in self.plan.vertices:
-            data = host.store.get(GRANTED + v.index) if v.kind else None
+            data = host.store.get(F_GRANTED + v.index) if v.kind else None
             upto = int.from_bytes(data, "little") if data else 0
             for number in range(self.heard.get(v.index, 0) + 1, upto + 1):
                 have, pos, content = decisions.granted(host, v.index, number)
@@ -476,7 +491,7 @@ class World:
     # ---- what was accepted
 
     def incarnation(self, store: Store, v: Vertex) -> int:
-        data = store.get(0x40 + v.index)
+        data = store.get(F_INC + v.index)
         return int.from_bytes(data, "little") if data else store.log_number
 
     def accepted_block(self, v: Vertex, inc: int, body: Any) -> None:
@@ -504,11 +519,11 @@ class World:
                 continue
             inc = self.incarnation(store, v)
             known = self.accepted.setdefault((v.index, inc), [])
-            last = store.tail(v.index * 8)[0]
+            last = store.tail(stream_key(v.index))[0]
             if last < len(known):
                 self.error("source %s: tail went back from %d to %d" % (v.name, len(known), last))
             while len(known) < last and not self.errors:
-                size = store.read_run(v.index * 8, len(known) + 1, body)
+                size = store.read_run(stream_key(v.index), len(known) + 1, body)
                 if not size:
                     self.error("source %s: entry %d is not in the log" % (v.name, len(known) + 1))
                     break
@@ -521,8 +536,8 @@ class World:
         """Position of the furthest checkpoint of operator v in the flash of a host that is not lost."""
         best: list[int] | None = None
         if not node.dead:
-            for slot in (0, 3):
-                place = node.blobs.get(v * 4 + slot)
+            for slot in (PERMANENT, HELD):
+                place = node.blobs.get(checkpoint_key(v, slot))
                 if place and (best is None or further(place[1], best)):
                     best = place[1]
         return best
@@ -543,7 +558,7 @@ class World:
         gateway = self.nodes[0].host
         if not self.databases_lost or gateway is None or v in gateway.unlearned:
             return 1 << 30
-        return int.from_bytes(gateway.store.get(GRANTED + v) or b"", "little")
+        return int.from_bytes(gateway.store.get(F_GRANTED + v) or b"", "little")
 
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater import wire
+from headwater.exchange import Exchange
 from headwater.host import Host
 from headwater.plan import Plan
 from headwater.process import FLASH_KB, Affine, Process
@@ -106,9 +107,10 @@ class Directed(Scenario):
     def withhold(self, host: Host, so: bool, kind: int = wire.CKPT) -> None:
         """While `so`, a host gets no message of that kind: hears of no checkpoint of another."""
         if so:
-            host._may_say = lambda sender, m: m[0] != kind and Host._may_say(host, sender, m)
+            exchange = host.exchange
+            exchange.may_say = lambda sender, m: m[0] != kind and Exchange.may_say(exchange, sender, m)
         else:
-            host.__dict__.pop("_may_say", None)
+            host.exchange.__dict__.pop("may_say", None)
 
     def configure(self, v: int, **params: int) -> None:
         if self.node(GATEWAY).up:

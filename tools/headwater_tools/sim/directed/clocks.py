@@ -19,7 +19,7 @@ class AnswersNothing(Directed):
         def ask() -> None:
             host = self.node(SPARE).host
             assert host is not None
-            host.links[GATEWAY].want(wire.CLOCK, 0, 7)
+            host.exchange.links[GATEWAY].want(wire.CLOCK, 0, 7)
 
         return [(t, ask) for t in (10, 12, 14)]
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headwater import wire
-from headwater.decisions import granted
+from headwater.decisions import answered, granted
 from headwater.process import Affine, Debounce, Process
 
 from ..world import SECOND, Node
@@ -45,7 +45,7 @@ class DecidesUnstored(Directed):
         """Who takes over has heard what there is, from the holder and from the source; then only the gateway
         reaches it."""
         inst = self.shifted_at(self.TAKES_OVER, node)
-        if self.world.now < self.storm_us and inst and not inst.recalling and inst.answered():
+        if self.world.now < self.storm_us and inst and not inst.recalling and answered(inst):
             self.cut(self.TAKES_OVER, self.STORES)
             self.cut(self.TAKES_OVER, LEFT)
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.batch import Batch
-from headwater.host import F_WHERE, Host
+from headwater.host import Host
+from headwater.keyspace import F_WHERE
 from headwater.process import Affine, Debounce, Decimate, Process, Union
 
 from ..world import SECOND, Node

@@ -1,0 +1,34 @@
+# A source begins another incarnation, because its numbering was lost: a consumer knows entries of the present
+# one that were never given here.
+#
+# Promise: nothing of the former incarnation is left, and flash knows the new one before it holds an entry
+# of it.
+
+from . import gaps
+from .batch import RESTART
+from .keyspace import F_INC
+from .ring import Cursor
+
+
+def begin_again(source):
+    port = source.port
+    port.inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
+    port.host.store.put(F_INC + source.vertex.index, port.inc.to_bytes(8, "little"))
+    _restart(port)
+    source.why = RESTART
+
+
+def _restart(port):
+    port.host.packed = None
+    port.host.store.forget(port.stream)
+    port.ring.reset(0)
+    port.sealed = port.trim_to = 0
+    port.crs = []
+    for r in port.readers:
+        r.safe = r.got = 0
+        r.cur = Cursor()
+        r.name = []
+        r.holders = ()
+        r.live = False
+        port.save(r)
+    gaps.forget(port)

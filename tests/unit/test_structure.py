@@ -1,0 +1,80 @@
+"""The structure of the runtime's sources: which module knows which."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from headwater_tools import house
+
+EDGE = house.ROOT / "edge" / "headwater"
+
+# A module and the part of it that is loaded for a moment only, and that raises the exceptions or uses the
+# constants of the first. In every other place an import goes one way.
+HALVES = [
+    ["check", "process"],
+    ["connecting", "mqtt"],
+    ["log", "mounting"],
+    ["pack", "packread"],
+    ["plan", "planread"],
+]
+
+
+def imports(root: Path) -> dict[str, set[str]]:
+    """Module -> the modules of this folder that it imports, at its top or inside its functions."""
+    modules = {path.relative_to(root).with_suffix("").as_posix(): path for path in root.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = graph.setdefault(name, set())
+        package = name.split("/")[:-1]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.level:
+                continue
+            base = package[: len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+            for alias in node.names:
+                ways = ("/".join([*base, alias.name]), "/".join([*base, alias.name, "__init__"]))
+                ways += ("/".join(base), "/".join([*base, "__init__"]))
+                found |= set([way for way in ways if way in modules and way != name][:1])
+    return graph
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other, directly or by way of others."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            for other in graph[waiting.pop()] - seen:
+                seen.add(other)
+                waiting.append(other)
+        return seen
+
+    reach = {name: reached(name) for name in graph}
+    found = {tuple(sorted(b for b in reach[a] if a in reach[b])) for a in graph if a in reach[a]}
+    return [list(cycle) for cycle in sorted(found)]
+
+
+def test_a_cycle_is_found_wherever_its_imports_are(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    from . import b\n")
+    (tmp_path / "b.py").write_text("from .c import x\n")
+    (tmp_path / "c.py").write_text("def g():\n    from .a import f\n")
+    (tmp_path / "d.py").write_text("from . import a\n")
+    assert cycles(imports(tmp_path)) == [["a", "b", "c"]]
+
+
+def test_modules_of_the_edge_import_in_one_direction() -> None:
+    assert cycles(imports(EDGE)) == HALVES
+
+
+def test_the_state_of_an_operator_changes_in_one_module() -> None:
+    wrong = []
+    for path in sorted(EDGE.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            for target in targets:
+                if isinstance(target, ast.Attribute) and target.attr == "status":
+                    made = path.stem == "instance" and ast.unparse(target.value) == "self"
+                    if not made and path.stem != "lifecycle":
+                        wrong.append("%s:%d" % (path.name, node.lineno))
+    assert wrong == []
