@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from .. import Trouble
 from . import names as short
 from . import sources as graph
+from .edits import Place, edited, place_of
 from .sources import PACKAGE, joined
 
 CORE = "core"
@@ -273,8 +274,8 @@ class Linked:
             if isinstance(node, ast.ImportFrom):
                 new = self._import(part, node)
                 if new is not None:
-                    edits.append((_place(node), new))
-        return short.edited(text, edits)
+                    edits.append((place_of(node), new))
+        return edited(text, edits)
 
     def _import(self, part: Part, node: ast.ImportFrom) -> str | None:
         """An import of a module outside the core, taking from the core what is there; None: as it was."""
@@ -410,15 +411,15 @@ class Linked:
                 if owner not in self.parts or (owner == part.name and node.id not in part.own):
                     final = self.called.get(("", part.outside.get(node.id, ""))) if inside else None
                     if final and final != node.id:
-                        edits.append((_place(node), final))
+                        edits.append((place_of(node), final))
                     continue
             constants = self.parts[owner].constants
             if name in constants:
-                edits.append((_place(node), str(constants[name])))
+                edits.append((place_of(node), str(constants[name])))
             elif inside or before:
                 final = before + self._final(owner, name)
                 if final != ast.unparse(node):
-                    edits.append((_place(node), final))
+                    edits.append((place_of(node), final))
         return edits
 
     # ---- writing
@@ -442,28 +443,28 @@ class Linked:
                 if text.value not in texts:
                     texts += text.value
                 at = texts.index(text.value)
-                edits.append((_place(text), "%s[%d:%d]" % (TEXTS, at, at + len(text.value))))
+                edits.append((place_of(text), "%s[%d:%d]" % (TEXTS, at, at + len(text.value))))
             edits += self._inner_imports(part)
             gone = []
             for node in part.tree.body:
                 taken = isinstance(node, (ast.Import, ast.ImportFrom))
                 if taken or _constant(node, part.constants):
-                    gone.append((_place(node), ""))
+                    gone.append((place_of(node), ""))
             cut = [place for place, _ in gone]
             edits = [e for e in edits if not any(p[0] <= e[0][0] <= p[2] for p in cut)] + gone
             self.starts.append((len(lines), part.name))
-            lines += short.edited(part.text, edits).rstrip("\n").split("\n")
+            lines += edited(part.text, edits).rstrip("\n").split("\n")
         lines.append("%s = %r" % (TEXTS, texts))
         return "\n".join(lines) + "\n"
 
-    def _inner_imports(self, part: Part) -> Iterator[tuple[short.Place, str]]:
+    def _inner_imports(self, part: Part) -> Iterator[tuple[Place, str]]:
         """Imports inside functions of a part from a folder: the core lies at the root of the package."""
         for node in ast.walk(part.tree):
             if isinstance(node, ast.ImportFrom) and node not in part.tree.body and part.level > 1:
                 package = graph.base(part.name, node)
                 if package is not None:
                     names = ", ".join(_alias(a.name, a.asname or a.name) for a in node.names)
-                    yield _place(node), "from .%s import %s" % (package.replace("/", "."), names)
+                    yield place_of(node), "from .%s import %s" % (package.replace("/", "."), names)
 
     def _stub(self, part: Part) -> str:
         names = [n for n in sorted(part.own) if n not in part.constants]
@@ -479,8 +480,3 @@ def _alias(name: str, known: str) -> str:
 
 def _stores(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Store)
-
-
-def _place(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .. import Trouble
+from .edits import Place, edited
 from .sources import PACKAGE, base, joined
 
 
@@ -39,7 +40,6 @@ SPECIAL = frozenset(
     "native viper ptr ptr8 ptr16 ptr32 uint errno uctypes args value match type".split()
 )
 OPEN = ("operator", "batch", "alphabet")  # modules whose attributes anybody's operator may use
-Place = tuple[int, int, int, int]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -411,15 +411,3 @@ def _outside(text: str) -> set[str]:
 def _place(node: ast.alias) -> Place:
     assert node.end_lineno is not None and node.end_col_offset is not None
     return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
-
-
-def edited(text: str, edits: Iterable[tuple[Place, str]]) -> str:
-    """The text with each place replaced; every line stays where it was."""
-    lines = text.split("\n")
-    for (line, col, end, end_col), new in sorted(edits, reverse=True):
-        first = lines[line - 1].encode()
-        last = lines[end - 1].encode()
-        lines[line - 1] = (first[:col] + new.encode() + last[end_col:]).decode()
-        for k in range(line, end):
-            lines[k] = ""
-    return "\n".join(lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from .. import Trouble
-from .names import Place, edited
+from .edits import edited, place_of
 from .untyped import untyped
 
 # Modules that serve annotations alone.
@@ -32,9 +32,4 @@ def plain(text: str, name: str, asserts: bool = False) -> str:
             raise Trouble(text % (name, node.lineno, min(named & TYPES)))
     if asserts:
         return out
-    return edited(out, [(_place(node), "pass") for node in ast.walk(tree) if isinstance(node, ast.Assert)])
-
-
-def _place(node: ast.stmt) -> Place:
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+    return edited(out, [(place_of(node), "pass") for node in ast.walk(tree) if isinstance(node, ast.Assert)])

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 
 from .. import Trouble
-from .names import Place, edited
+from .edits import Place, edited, place_of
 
 FLAG = "TYPE_CHECKING"
 # Names of `headwater.compat` that a board's compiler knows (const), or that its code has no use for.
@@ -42,14 +42,14 @@ def untyped(text: str) -> str:
         if isinstance(node, ast.If) and _is_for_types(node):
             if node.orelse:
                 raise Trouble("line %d: `if %s` has an else, which no board would run" % (node.lineno, FLAG))
-            edits.append((_place(node), ""))
+            edits.append((place_of(node), ""))
             continue
         waiting += ast.iter_child_nodes(node)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             edits += _signature(node, lines)
         elif isinstance(node, ast.AnnAssign):
             if node.value is None:
-                edits.append((_place(node), ""))
+                edits.append((place_of(node), ""))
             else:
                 edits.append((_between(node.target, node.annotation), ""))
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[-1] in _COMPAT:
@@ -63,11 +63,11 @@ def _signature(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]) -
     a = node.args
     for each in [*a.posonlyargs, *a.args, *a.kwonlyargs, a.vararg, a.kwarg]:
         if each is not None and each.annotation is not None:
-            end = _place(each.annotation)
+            end = place_of(each.annotation)
             at = each.col_offset + len(each.arg.encode())
             yield (each.lineno, at, end[2], end[3]), ""
     if node.returns is not None:
-        line, col, end_line, end_col = _place(node.returns)
+        line, col, end_line, end_col = place_of(node.returns)
         before = lines[line - 1].encode()[:col].rstrip()
         assert before.endswith(b"->"), "line %d: the type of a result stands behind its arrow" % line
         yield (line, len(before.removesuffix(b"->").rstrip()), end_line, end_col), ""
@@ -78,8 +78,8 @@ def _body(body: list[ast.stmt]) -> Iterator[tuple[Place, str]]:
     for node in body:
         if not (isinstance(node, ast.AnnAssign) and node.value is None or _is_for_types(node)):
             return
-    place = _place(body[-1])
-    yield (place[2], place[3], place[2], place[3]), "pass"
+    end = place_of(body[-1])[2:]
+    yield (*end, *end), "pass"
 
 
 def _import(node: ast.ImportFrom) -> Iterator[tuple[Place, str]]:
@@ -87,14 +87,9 @@ def _import(node: ast.ImportFrom) -> Iterator[tuple[Place, str]]:
     if len(left) == len(node.names):
         return
     names = ", ".join("%s as %s" % (a.name, a.asname) if a.asname else a.name for a in left)
-    yield _place(node), "from %s%s import %s" % ("." * node.level, node.module, names) if left else ""
-
-
-def _place(node: ast.expr | ast.stmt) -> Place:
-    assert node.end_lineno is not None and node.end_col_offset is not None
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
+    yield place_of(node), "from %s%s import %s" % ("." * node.level, node.module, names) if left else ""
 
 
 def _between(first: ast.expr, last: ast.expr) -> Place:
     """From the end of one expression to the end of another."""
-    return _place(first)[2:] + _place(last)[2:]
+    return place_of(first)[2:] + place_of(last)[2:]
