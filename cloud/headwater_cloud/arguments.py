@@ -8,6 +8,8 @@ FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
 MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
 PATIENCE_S = 600.0
+# A day: most boards are out of reach for less. What comes later costs one read of `settled`.
+SETTLE_S = 86_400.0
 
 DESCRIPTION = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
@@ -42,6 +44,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=MAINTAIN_S / 3600,
         metavar="H",
         help="hours between rounds of maintenance (1; 0: only when `hw maintain` asks)",
+    )
+    parser.add_argument(
+        "--settle-after",
+        type=float,
+        default=SETTLE_S / 3600,
+        metavar="H",
+        help="hours without news after which a numbering moves from the table `progress`, which every batch "
+        "rewrites, to `settled` (24)",
     )
     parser.add_argument(
         "--patience",

@@ -45,11 +45,11 @@ from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from . import tables
+from . import settled, tables
 from .checksum import Span
 from .errors import LakeError
 from .location import Location
-from .progress import ELEMENTS
+from .progress import ELEMENTS, SETTLED
 from .ranges import Ranges, intersect, normal, size, subtract
 from .scan import Delay, Key, Scan, Seen, Unreadable, quoted, rows_of, scan, twice
 from .segment import Name, SegmentError, hexadecimal, name_part, read_name, signed
@@ -202,7 +202,7 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
     acknowledged = _acknowledged(lake)
     there = {table for table in SCHEMAS if _table(lake, table) is not None}
     known_version = _known_version(lake)
-    progress = _rows(lake, "progress", name)
+    progress = _numberings(lake, name)
     versions = _rows(lake, "streams", name)
     gaps = _rows(lake, "gaps", name)
     refused = _rows(lake, "quarantine", name, "stream, incarnation, first, last, rows, reason")
@@ -240,7 +240,7 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
     if name is not None and not sums.lines:
         raise LakeError("no stream '%s' in %s%s" % (name, lake, _others(elements)))
     streams = [sums.lines[key].stream for key in sorted(sums.lines)]
-    missing = sorted(set(SCHEMAS) - there) if any(stream.rows for stream in streams) else []
+    missing = sorted(_wanted(lake) - there) if any(stream.rows for stream in streams) else []
     ahead = sum(stream.unacknowledged for stream in streams)
     on_their_way = _rows_behind(elements, known_version) if ahead else 0
     return Report(
@@ -431,15 +431,17 @@ def _acknowledged(lake: Location) -> dict[Key, Ranges]:
     if lake.local is None:
         return out
     for path in sorted((lake.local / "acks").glob("*.json")):
-        if path.name[0] in "._":
+        only_marks = path.name.startswith(settled.PREFIX)
+        if path.name[0] in "._" and not only_marks:
             continue
         try:
             streams = json.loads(path.read_text())["streams"]
             for stream, incarnations in streams.items():
                 for digits, said in incarnations.items():
-                    high = [(1, int(said["high"]))] if said["high"] else []
+                    mark = int(said if only_marks else said["high"])
+                    high = [(1, mark)] if mark else []
                     key = stream, signed(int(digits, 16))
-                    told = [(int(first), int(last)) for first, last in said["ranges"]]
+                    told = [] if only_marks else [(int(first), int(last)) for first, last in said["ranges"]]
                     out[key] = normal([*out.get(key, []), *high, *told])
         except FileNotFoundError:
             continue  # replaced at this moment
@@ -448,6 +450,21 @@ def _acknowledged(lake: Location) -> dict[Key, Ranges]:
                 "%s is no acknowledgement (%s): start `hw sink`, which writes it again" % (path, error)
             )
     return out
+
+
+def _numberings(lake: Location, name: str | None) -> list[dict[str, Any]]:
+    """What the sink says of each numbering. `progress` counts, and is read first: then what is settled
+    meanwhile is found twice, and not missed."""
+    active = _rows(lake, "progress", name)
+    have = {_key(row) for row in active}
+    return active + [row for row in _rows(lake, settled.NAME, name) if _key(row) not in have]
+
+
+def _wanted(lake: Location) -> set[str]:
+    """The small tables that a lake with rows has: `settled` not before something was settled."""
+    progress = _table(lake, "progress")
+    ever = progress is not None and progress.transaction_version(SETTLED)
+    return set(SCHEMAS) - (set() if ever else {settled.NAME})
 
 
 def _known_version(lake: Location) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,10 +19,10 @@ from .location import Location, sync_files
 
 
 class Files:
-    def __init__(self, spark: SparkSession) -> None:
-        assert spark._jvm is not None
-        self._jvm: Any = spark._jvm
-        self._configuration = spark._jsc.hadoopConfiguration()
+    def __init__(self, spark: SparkSession | None) -> None:
+        """Without Spark: of local paths alone."""
+        self._jvm: Any = None if spark is None else spark._jvm
+        self._configuration = None if spark is None else spark._jsc.hadoopConfiguration()
 
     def _open(self, at: Location) -> tuple[Any, Any]:
         path = self._jvm.org.apache.hadoop.fs.Path(at.spark)
@@ -67,6 +68,12 @@ class Files:
 
     def remove(self, at: Location) -> None:
         """A file, or a folder with all that is in it; nothing where there is none."""
+        if at.local is not None:
+            if at.local.is_dir() and not at.local.is_symlink():
+                shutil.rmtree(at.local)
+            else:
+                at.local.unlink(missing_ok=True)
+            return
         system, path = self._open(at)
         system.delete(path, True)
 

@@ -22,7 +22,7 @@ from .location import Location
 # Delta clusters in cubes and rewrites a cube until it has this size; its own default, 100 GB, would rewrite a
 # small lake as a whole at every run.
 CUBE_BYTES = 1 << 30
-PROGRESS_KEEP_HOURS = 1
+REWRITTEN_KEEP_HOURS = 1  # of tables that are rewritten whole
 KEEP_HOURS = 7 * 24
 
 
@@ -39,8 +39,8 @@ def maintain(spark: SparkSession, lake: Location, keep_hours: float = KEEP_HOURS
         spark.sql("VACUUM %s RETAIN %s HOURS" % (elements, ("%f" % keep_hours).rstrip("0").rstrip(".")))
     for name in tables.SCHEMAS:
         table = tables.open_table(lake / name)
-        keep = PROGRESS_KEEP_HOURS if name == "progress" else KEEP_HOURS
-        if name != "progress":
+        keep = REWRITTEN_KEEP_HOURS if name in tables.REWRITTEN else KEEP_HOURS
+        if name not in tables.REWRITTEN:
             table.optimize.compact()
         table.vacuum(retention_hours=keep, dry_run=False, enforce_retention_duration=False)
         table.create_checkpoint()

@@ -49,7 +49,8 @@ class Metrics:
         )
         self.generation = Gauge("headwater_sink_generation", "generation of the progress", **more)
         self.batch = Gauge("headwater_sink_batch", "newest batch that is done", **more)
-        self.numberings = Gauge("headwater_sink_numberings", "streams, each incarnation counted", **more)
+        self.numberings = Gauge("headwater_sink_numberings", "streams of `progress`, by incarnation", **more)
+        self.settled = Gauge("headwater_sink_settled", "streams of the table `settled`, likewise", **more)
         self.maintained = Gauge("headwater_sink_maintained_timestamp_seconds", "last maintenance", **more)
 
     def serve(self, port: int, host: str) -> None:

@@ -26,6 +26,8 @@ POINTS = (
     "recorded",  # before progress
     "progressed",  # before the acknowledgement
     "acknowledged",  # before Spark notes that the batch is done
+    "settled",  # quiet numberings are in `settled`, before the gateways are told and progress forgets them
+    "forgotten",  # progress has forgotten them, before the acknowledgements
     "optimizing",
     "vacuuming",
 )

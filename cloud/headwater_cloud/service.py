@@ -48,6 +48,7 @@ def sink(
         maintain_s=args.maintain_every * 3600,
         shared=args.shared,
         patience_s=args.patience,
+        settle_s=args.settle_after * 3600,
     )
     with (
         jvm.told_when_it_dies(),

@@ -32,7 +32,7 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,7 +47,6 @@ from pyspark.sql import functions as F
 
 from . import (
     apart,
-    checksum,
     commits,
     compare,
     lock,
@@ -57,11 +56,12 @@ from . import (
     recovery,
     segment,
     session,
+    settled,
     sign,
     tables,
 )
 from .acks import Acknowledgements
-from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, TRIGGER_S
+from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, decide
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, sentence
@@ -70,13 +70,14 @@ from .location import Location
 from .metrics import Listener, Metrics
 from .patience import Patience
 from .progress import Progress
+from .proof import Appended, hash_of, prove, sums_of
 from .quarantine import Unreadable
 from .segment import Segment, SegmentError
+from .settled import Settled
 from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two looks for files that no batch gives
-OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 # What one batch may raise for a reason that lies in its files, or that passes.
 STORE = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)  # of one that does not answer
 PASSING = (*STORE, AppendedElse, ValueError, TypeError, LookupError, ArithmeticError)
@@ -111,19 +112,7 @@ class Settings:
     shared: bool = False  # a lease, as on object stores, on a local path too
     patience_s: float = PATIENCE_S  # how long what fails is tried again
     sign_s: float = sign.EVERY_S  # between two signs of life
-
-
-@dataclass
-class Appended:
-    """What an append did, and what is known of it."""
-
-    decision: Decision
-    divergent: DataFrame | None  # of what was known before the batch
-    came: dict[str, int]  # by file: the checksum of what was compared
-    summed: dict[str, int]  # by file: the checksum of rows for which none was declared
-    stamp: Stamp
-    behind: list[Commit] = field(default_factory=list)  # commits that progress lacks
-    observed: Observation | None = None  # None: the append was there already, or of nothing
+    settle_s: float = SETTLE_S  # without news, and a numbering is settled
 
 
 class Sink:
@@ -219,6 +208,7 @@ class Sink:
         """Read where the lake stands, and make it agree with itself, if it is ours still."""
         self._lock.check()
         self.progress = progress = Progress.load(self.lake)
+        self._settled = Settled.load(self.lake)
         new = progress.elements < 0
         if new:
             progress.elements = 0  # the table made, and empty
@@ -227,6 +217,7 @@ class Sink:
             progress.elements + len(behind) != commits.version(self._elements)
             or any(commit.operation in recovery.TAKEN_BACK for commit in behind)
             or (new and not self._cut_off_at_first(behind))
+            or not self._settled.agrees(progress)
         ):
             self._rebuild()
         if self._seen_bytes() > CHECKPOINT_BYTES_MAX:
@@ -238,7 +229,9 @@ class Sink:
         refused = quarantine.refused(self.lake)
         self._refused = {row["file"]: row["reason"] for row in refused}
         self._acks = Acknowledgements(self._files, self.lake, refused)
+        self._acks.settle(self._settled.told())
         self._acks.write(self.progress, [])
+        self._settle()
 
     def _cut_off_at_first(self, behind: list[Commit]) -> bool:
         """Whether there are rows only because the very first batch was cut off before its progress."""
@@ -251,10 +244,14 @@ class Sink:
         """The tables do not follow from what progress names: take what is there; all else comes again."""
         self._say("progress does not agree with the lake: making it anew from its rows")
         newest = commits.version(self._elements)
+        self._settled.activate(self.progress, self._settled.keys)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
         # Before progress is saved: a kill in between does it all again.
         self._files.remove(self.lake / "checkpoint")
+        # And `settled` after it: until it is as new as this number says, the next start does it all again.
+        self.progress.settled = max(self.progress.settled, self._settled.number) + 1
         self._begin_generation(newest)
+        self._sync(settled.NAME, self._settled.clear(self.progress))
 
     def _begin_generation(self, elements: int) -> None:
         """What comes now is new to Delta, whatever numbers its batches have."""
@@ -268,7 +265,7 @@ class Sink:
     def _absorb(self, behind: list[Commit]) -> None:
         """Take up what commits behind progress brought, and begin a generation."""
         commits.sync(self._elements, behind)  # who wrote them may have died before this
-        recovery.absorb(self.spark, self.lake, self.progress, behind)
+        recovery.absorb(self.spark, self.lake, self.progress, self._settled, behind)
         self._begin_generation(behind[-1].version if behind else self.progress.elements)
 
     def _fence(self) -> None:
@@ -415,13 +412,22 @@ class Sink:
             done = maintenance.maintain(self.spark, self.lake, keep_hours)
         finally:
             self.progress.reopen(self.lake)  # what was done of it are commits of our own
+            self._settled.reopen()
         if recovery.advance(self._files, self.lake, self.progress):
             self._save()
+        self._settle()
         self._written_since = False
         self._say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
         self.report.maintained.append(done)
         self._metrics.maintained.set(time.time())
         return done
+
+    def _settle(self) -> None:
+        """Move what has been quiet for long out of progress, which each batch rewrites."""
+        keys = settled.quiet(self.progress, time.time_ns() // 1000, self.settings.settle_s)
+        if keys:
+            self._lock.check()
+            settled.settle(keys, self.progress, self._settled, self._acks, self._sync)
 
     def _look(self) -> None:
         """Refuse what lies in the landing zone and what no batch gives."""
@@ -471,6 +477,7 @@ class Sink:
         if (batch, files) == (self.progress.batch, self.progress.files):
             self._acks.write(self.progress, bad)
             return
+        self._settled.activate(self.progress, {one.key for one in good.values()})
         behind = self._behind()
         stamp = Stamp(self.progress.generation, batch, files)
         if batch <= self.progress.batch or any(c.added and c.stamp != stamp for c in behind):
@@ -482,7 +489,7 @@ class Sink:
         commits.sync(self._elements, behind)
         if decision.within:
             divergent, added.came = self._compare(spark, good, decision)
-        self._prove(spark, good, added)
+        prove(spark, self._elements, good, added, self._say)
         self._refuse(bad, landed_us)
         if divergent is not None:
             with self._synced("quarantine"):
@@ -592,7 +599,7 @@ class Sink:
                     look = inheritable_thread_target(spark)(self._compare)
                     comparing = beside.submit(look, spark, good, decision)
                 if any(s.sum is None for s in decision.landing()):
-                    look = inheritable_thread_target(spark)(self._sums)
+                    look = inheritable_thread_target(spark)(sums_of)
                     summing = beside.submit(
                         look, spark, good, [s for s in decision.landing() if s.sum is None]
                     )
@@ -602,7 +609,7 @@ class Sink:
                     rows = self._new_rows(spark, good, decision)
                     if decision.rows_kept:
                         rows = rows.observe(
-                            watch, F.expr("bit_xor(%s)" % _hash(decision.landing())).alias("sum")
+                            watch, F.expr("bit_xor(%s)" % hash_of(decision.landing())).alias("sum")
                         )
                     with points.during("writing", self._elements.local):
                         self._write(rows, stamp, landed_us)
@@ -657,11 +664,6 @@ class Sink:
             .save(self._elements.spark)
         )
 
-    def _sums(self, spark: SparkSession, good: dict[str, Segment], of: Sequence[Segment]) -> dict[str, int]:
-        """The checksums of segments, by file, from their rows."""
-        files = {s.file for s in of}
-        return compare.sums(spark, sorted(path for path, s in good.items() if s.file in files), _hash(of))
-
     def _compare(
         self, spark: SparkSession, good: dict[str, Segment], decision: Decision
     ) -> tuple[DataFrame | None, dict[str, int]]:
@@ -672,39 +674,12 @@ class Sink:
         files = {part.file for part in decision.overlaps}
         compared = {path: s for path, s in good.items() if s.file in files}
         divergent, came = compare.divergent(
-            spark, self.lake, sorted(compared), decision.overlaps, _hash(compared.values())
+            spark, self.lake, sorted(compared), decision.overlaps, hash_of(compared.values())
         )
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
         return divergent, came
-
-    def _prove(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
-        """Note checksums of what landed, once those that the segments declare are found to be true."""
-        landing = added.decision.landing()
-        if not landing:
-            return
-        declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
-        sums = added.decision.sums(declared, added.came)
-        if self._landed_sum(spark, added) != checksum.total(sums.values())[1]:
-            true = self._sums(spark, good, landing)
-            for file in sorted(file for file, said in declared.items() if said != true[file]):
-                self._say("%s declares a checksum that its rows do not have: its writer is wrong" % file)
-            sums = added.decision.sums(true, added.came)
-        added.decision.prove(sums)
-
-    def _landed_sum(self, spark: SparkSession, added: Appended) -> int:
-        """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
-        # `get` would wait for ever where Spark has dropped the event that tells it.
-        until = time.monotonic() + OBSERVED_S
-        while added.observed is not None and time.monotonic() < until:
-            observation: Any = added.observed._jo
-            if observation.future().isCompleted():
-                return int(added.observed.get["sum"])
-            time.sleep(0.002)
-        paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(self._elements, c)]
-        rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
-        return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]
 
     def _refuse(self, bad: list[Unreadable], landed_us: int) -> None:
         """Put files into quarantine."""
@@ -767,6 +742,7 @@ class Sink:
         metrics.generation.set(progress.generation)
         metrics.batch.set(progress.batch)
         metrics.numberings.set(len(progress.numberings))
+        metrics.settled.set(len(self._settled.keys))
         extra = "".join(
             ", %s %s" % (f"{number:,}", what)
             for number, what in (
@@ -781,11 +757,6 @@ class Sink:
             "batch %d: %d files, %s rows%s; acknowledged after %.2f s"
             % (batch, files + bad, f"{decision.rows_kept:,}", extra, seconds)
         )
-
-
-def _hash(segments: Iterable[Segment]) -> str:
-    """The hash of a row of these segments, in SQL."""
-    return checksum.sql({segment.alphabet for segment in segments})
 
 
 def _folder(path: str) -> str:

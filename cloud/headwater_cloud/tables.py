@@ -1,6 +1,6 @@
-"""The five tables of a lake: their columns, their properties, how they are made and opened.
+"""The six tables of a lake: their columns, their properties, how they are made and opened.
 
-`elements` is Spark's: it grows by whole segments. The four small ones are delta-rs's: a commit of fifty
+`elements` is Spark's: it grows by whole segments. The five small ones are delta-rs's: a commit of fifty
 rows costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any
 of them.
 """
@@ -51,6 +51,24 @@ SUMS = pa.list_(
 )
 RANGES = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
 
+_NUMBERINGS = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("incarnation", pa.int64()),
+        ("processes", pa.list_(pa.string())),
+        ("high", pa.int64()),
+        ("ranges", RANGES),
+        ("gaps", RANGES),
+        ("rows_landed", pa.int64()),
+        ("rows_kept", pa.int64()),
+        ("rows_duplicate", pa.int64()),
+        ("rows_quarantined", pa.int64()),
+        ("last_ts", _TIME),
+        ("updated", _TIME),
+        ("sums", SUMS),
+    ]
+)
+
 SCHEMAS = {
     "gaps": pa.schema(
         [
@@ -66,23 +84,8 @@ SCHEMAS = {
             ("landed", _TIME),
         ]
     ),
-    "progress": pa.schema(
-        [
-            ("stream", pa.string()),
-            ("incarnation", pa.int64()),
-            ("processes", pa.list_(pa.string())),
-            ("high", pa.int64()),
-            ("ranges", RANGES),
-            ("gaps", RANGES),
-            ("rows_landed", pa.int64()),
-            ("rows_kept", pa.int64()),
-            ("rows_duplicate", pa.int64()),
-            ("rows_quarantined", pa.int64()),
-            ("last_ts", _TIME),
-            ("updated", _TIME),
-            ("sums", SUMS),
-        ]
-    ),
+    "progress": _NUMBERINGS,
+    "settled": _NUMBERINGS,
     "quarantine": pa.schema(
         [
             ("process", pa.string()),
@@ -110,10 +113,18 @@ SCHEMAS = {
     ),
 }
 
-# The log of `progress` turns over with every batch: kept short, or reading it would take longer and longer.
+# Rewritten whole. The log of `progress` turns over with every batch: kept short, or reading it would take
+# longer and longer.
+REWRITTEN = ("progress", "settled")
+
 PROPERTIES: dict[str, dict[str, str | None]] = {
     "gaps": {"delta.checkpointInterval": "100"},
     "progress": {
+        "delta.checkpointInterval": "50",
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+    "settled": {
         "delta.checkpointInterval": "50",
         "delta.logRetentionDuration": "interval 1 hours",
         "delta.deletedFileRetentionDuration": "interval 1 hours",

@@ -38,7 +38,7 @@ SPARK = (
     "spark.driver.memory=512m",
 )
 
-MAINTENANCE = ("optimizing", "vacuuming")
+MAINTENANCE = ("optimizing", "vacuuming", "settled", "forgotten")
 
 
 def _lose_checkpoint(lake: Path, landing: Path) -> None:
@@ -120,7 +120,7 @@ class Life:
         command = [
             sys.executable, "-m", "headwater_tools", "sink", str(landing), str(lake), "--master", "local[2]",
             "--once" if once else "--forever", "--trigger", "0.2", "--files-per-trigger", "6",
-            "--maintain-every", "0", *more,
+            "--maintain-every", "0", "--settle-after", "0", *more,
         ]  # fmt: skip
         for setting in SPARK:
             command += ["--conf", setting]

@@ -18,8 +18,11 @@ from typing import Any
 import numpy as np
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+from headwater_cloud.location import Location
 from headwater_cloud.ranges import Ranges, intersect, normal, size, subtract, union
 from headwater_cloud.segment import Gap, hexadecimal, name_part, place
+from headwater_cloud.settled import PREFIX
+from headwater_cloud.settled import rows as settled_rows
 
 from .supply import BEGIN_US, EVERY_US, INCARNATION, Supply
 
@@ -194,13 +197,17 @@ class Ledger:
             return False
         said: dict[str, Any] = json.loads(text)
         news = False
-        for stream, numberings in said["streams"].items():
-            for incarnation, one in numberings.items():
-                sent = self.sent.setdefault((stream, incarnation), Sent())
-                high: Ranges = [(1, one["high"])] if one["high"] else []
-                acked = union(sent.acked, union(high, [(a, b) for a, b in one["ranges"]]))
-                news = news or acked != sent.acked
-                sent.acked = acked
+        told = [
+            (stream, incarnation, one["high"], [(a, b) for a, b in one["ranges"]])
+            for stream, numberings in said["streams"].items()
+            for incarnation, one in numberings.items()
+        ]
+        for stream, incarnation, high, ranges in told + self._settled(said):
+            sent = self.sent.setdefault((stream, incarnation), Sent())
+            below: Ranges = [(1, high)] if high else []
+            acked = union(sent.acked, union(below, ranges))
+            news = news or acked != sent.acked
+            sent.acked = acked
         for name, file in list(self.files.items()):
             # A gateway may be slow to do so.
             if not self._waits(file) and self.rng.random() < 0.3:
@@ -209,6 +216,14 @@ class Ledger:
         for name in said["unreadable"]:
             (self.landing / name).unlink(missing_ok=True)
         return news
+
+    def _settled(self, said: dict[str, Any]) -> list[tuple[str, str, int, Ranges]]:
+        """What was acknowledged of streams that the sink has settled."""
+        if "settled" not in said:
+            return []
+        text = (self.lake / "acks" / (PREFIX + name_part(self.supply.process) + ".json")).read_text()
+        streams = json.loads(text)["streams"]
+        return [(stream, inc, high, []) for stream, marks in streams.items() for inc, high in marks.items()]
 
     def _waits(self, file: tuple[Key, int, int]) -> bool:
         key, first, last = file
@@ -281,8 +296,7 @@ class Ledger:
                 verdict.quarantine_wrong += len(planted - there.keys())
 
     def _sums(self, verdict: Verdict, found: dict[Key, Ranges], at_end: bool) -> None:
-        table = _table(self.lake / "progress", None)
-        for row in [] if table is None else table.to_pylist():
+        for row in settled_rows(Location.of(str(self.lake))):
             parts = row["rows_kept"] + row["rows_duplicate"] + row["rows_quarantined"]
             kept = size(found.get((row["stream"], hexadecimal(row["incarnation"])), []))
             # Between the append and progress the table is ahead.
@@ -290,7 +304,7 @@ class Ledger:
             verdict.not_conserved += row["rows_landed"] != parts or not right
 
 
-def _table(path: Path, columns: list[str] | None) -> Any:
+def _table(path: Path, columns: list[str]) -> Any:
     try:
         return DeltaTable(path).to_pyarrow_table(columns=columns)
     except TableNotFoundError:

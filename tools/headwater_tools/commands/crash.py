@@ -22,6 +22,8 @@ SUMMARY = "kill the sink at every step, or the gateway at any moment, with board
 
 SINK, GATEWAY = "sink", "gateway"
 SINK_KILLS = 3
+RANDOM_KILLS = 100
+RANDOM_MINUTES = 60.0
 GATEWAY_KILLS = 100
 
 COLUMNS = (
@@ -53,7 +55,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--kills",
         type=int,
         metavar="N",
-        help="sink: kills at each point (%d); gateway: kills in all (%d)" % (SINK_KILLS, GATEWAY_KILLS),
+        help="sink: kills at each point (%d), with --random in all (%d); gateway: kills in all (%d)"
+        % (SINK_KILLS, RANDOM_KILLS, GATEWAY_KILLS),
+    )
+    parser.add_argument(
+        "--random",
+        action="store_true",
+        help="sink: one lake, killed at random moments (JVM, Python or both), with random losses in between; "
+        "fed and judged by a gateway that shares no code with the project",
+    )
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="sink --random: begin no further life after this time (60)"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of what is sent and when (1)")
     parser.add_argument(
@@ -65,15 +77,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.kills is None:
-        args.kills = GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
+        args.kills = RANDOM_KILLS if args.random else GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
     if args.kills < 1:
         raise Trouble("--kills %d: give at least 1" % args.kills)
-    if args.what == SINK:
+    if args.minutes is not None and not args.random:
+        raise Trouble("--minutes belongs to `hw crash sink --random`: leave it away")
+    if args.what == SINK and not args.random:
         return _sink(args)
     for name in ("point", "report"):
         if getattr(args, name) is not None:
-            raise Trouble("--%s belongs to `hw crash sink`: leave it away" % name)
-    return _gateway(args)
+            where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
+            raise Trouble("--%s %s: leave it away" % (name, where))
+    if args.random and args.what == GATEWAY:
+        raise Trouble("--random belongs to `hw crash sink`: leave it away")
+    return _random(args) if args.random else _gateway(args)
 
 
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -103,6 +120,27 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         else:
             _say("database, segments, lake and logs are left in %s" % folder)
     return (0 if right else 1), {**dataclasses.asdict(ending), "wrong": wrong}
+
+
+def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("lake")
+    from ..random_kills import RandomKills, page
+
+    folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
+    right = False
+    try:
+        minutes = RANDOM_MINUTES if args.minutes is None else args.minutes
+        storm = RandomKills(folder, args.seed, _say).run(args.kills, minutes)
+        wrong = storm.verdict.wrong()
+        right = not wrong
+        print("\n".join(page(storm)))
+        print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+    finally:
+        if right:
+            shutil.rmtree(folder)
+        else:
+            _say("landing zone, lake and output are left in %s" % folder)
+    return (0 if right else 1), {**dataclasses.asdict(storm), "wrong": wrong}
 
 
 def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:

@@ -1,0 +1,77 @@
+"""Whether the rows that landed are those that their segments declare, by checksum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+
+from . import checksum, commits, compare, tables
+from .commits import Commit, Stamp
+from .decide import Decision
+from .location import Location
+from .segment import Segment
+
+OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
+
+
+@dataclass
+class Appended:
+    """What an append did, and what is known of it."""
+
+    decision: Decision
+    divergent: DataFrame | None  # of what was known before the batch
+    came: dict[str, int]  # by file: the checksum of what was compared
+    summed: dict[str, int]  # by file: the checksum of rows for which none was declared
+    stamp: Stamp
+    behind: list[Commit] = field(default_factory=list)  # commits that progress lacks
+    observed: Observation | None = None  # None: the append was there already, or of nothing
+
+
+def prove(
+    spark: SparkSession,
+    elements: Location,
+    good: dict[str, Segment],
+    added: Appended,
+    say: Callable[[str], None],
+) -> None:
+    """Note checksums of what landed, once those that the segments declare are found to be true."""
+    landing = added.decision.landing()
+    if not landing:
+        return
+    declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
+    sums = added.decision.sums(declared, added.came)
+    if _landed_sum(spark, elements, added) != checksum.total(sums.values())[1]:
+        true = sums_of(spark, good, landing)
+        for file in sorted(file for file, said in declared.items() if said != true[file]):
+            say("%s declares a checksum that its rows do not have: its writer is wrong" % file)
+        sums = added.decision.sums(true, added.came)
+    added.decision.prove(sums)
+
+
+def sums_of(spark: SparkSession, good: dict[str, Segment], of: Sequence[Segment]) -> dict[str, int]:
+    """The checksums of segments, by file, from their rows."""
+    files = {s.file for s in of}
+    return compare.sums(spark, sorted(path for path, s in good.items() if s.file in files), hash_of(of))
+
+
+def hash_of(segments: Iterable[Segment]) -> str:
+    """The hash of a row of these segments, in SQL."""
+    return checksum.sql({segment.alphabet for segment in segments})
+
+
+def _landed_sum(spark: SparkSession, elements: Location, added: Appended) -> int:
+    """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
+    # `get` would wait for ever where Spark has dropped the event that tells it.
+    until = time.monotonic() + OBSERVED_S
+    while added.observed is not None and time.monotonic() < until:
+        observation: Any = added.observed._jo
+        if observation.future().isCompleted():
+            return int(added.observed.get["sum"])
+        time.sleep(0.002)
+    paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(elements, c)]
+    rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
+    return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]
