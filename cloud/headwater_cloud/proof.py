@@ -1,19 +1,30 @@
-"""Whether the rows that landed are those that their segments declare, by checksum."""
+"""Whether the rows that landed are those that their segments declare, by checksum.
+
+Only the append itself reads every row, so a false checksum is found when the rows are in the table already,
+and before progress or an acknowledgement names them. The append is then undone by a commit (RESTORE to the
+version before it, which removes just its files), a generation begins, the file goes to quarantine, and the
+batch comes again without it. After a kill in between, a start finds either the append, which is judged again,
+or a lake that was taken back, of which it rebuilds progress as ever.
+"""
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from . import checksum, commits, compare, tables
 from .commits import Commit, Stamp
 from .decide import Decision
+from .files import Files
 from .location import Location
-from .segment import Segment
+from .quarantine import Unreadable
+from .segment import ARROW_SCHEMA, SIZE_MAX, Segment, hexadecimal
 
 OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 
@@ -36,20 +47,47 @@ def prove(
     elements: Location,
     good: dict[str, Segment],
     added: Appended,
-    say: Callable[[str], None],
-) -> None:
-    """Note checksums of what landed, once those that the segments declare are found to be true."""
+) -> dict[str, int]:
+    """Note checksums of what landed, once those that the segments declare are found to be true.
+
+    Segments whose declaration is false, by file, with the true checksum.
+    """
     landing = added.decision.landing()
     if not landing:
-        return
+        return {}
+    false: dict[str, int] = {}
     declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
     sums = added.decision.sums(declared, added.came)
     if _landed_sum(spark, elements, added) != checksum.total(sums.values())[1]:
         true = sums_of(spark, good, landing)
-        for file in sorted(file for file, said in declared.items() if said != true[file]):
-            say("%s declares a checksum that its rows do not have: its writer is wrong" % file)
+        false = {file: true[file] for file, said in declared.items() if said != true[file]}
         sums = added.decision.sums(true, added.came)
     added.decision.prove(sums)
+    return false
+
+
+def refuse(
+    files: Files, landing: Location, good: Iterable[Segment], false: dict[str, int]
+) -> list[Unreadable]:
+    """Of the segments whose checksum Spark found to be false, those of which pyarrow finds the same one."""
+    out = []
+    for one in good:
+        data = files.content(landing / one.file, SIZE_MAX) if one.file in false else None
+        if data is None or one.sum is None:
+            continue
+        rows = pq.read_table(io.BytesIO(data), schema=ARROW_SCHEMA)
+        if checksum.xor(checksum.of_table(one.alphabet, rows)) == false[one.file]:
+            detail = "its rows have the checksum %s, its footer declares %s" % (
+                hexadecimal(false[one.file]),
+                hexadecimal(one.sum),
+            )
+            out.append(Unreadable(landing / one.file, one.file, "sum", detail))
+    return out
+
+
+def take_back(spark: SparkSession, elements: Location, append: Commit) -> None:
+    """Undo the newest commit of a table."""
+    spark.sql("RESTORE TABLE delta.`%s` TO VERSION AS OF %d" % (elements.spark, append.version - 1))
 
 
 def sums_of(spark: SparkSession, good: dict[str, Segment], of: Sequence[Segment]) -> dict[str, int]:

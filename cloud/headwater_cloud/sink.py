@@ -52,6 +52,7 @@ from . import (
     lock,
     maintenance,
     points,
+    proof,
     quarantine,
     recovery,
     segment,
@@ -64,13 +65,13 @@ from .acks import Acknowledgements
 from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, decide
-from .errors import AppendedElse, Fenced, LakeError, LakeRestored, sentence
+from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
 from .files import Files
 from .location import Location
 from .metrics import Listener, Metrics
 from .patience import Patience
 from .progress import Progress
-from .proof import Appended, hash_of, prove, sums_of
+from .proof import Appended, hash_of, sums_of
 from .quarantine import Unreadable
 from .segment import Segment, SegmentError
 from .settled import Settled
@@ -80,7 +81,7 @@ TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two looks for files that no batch gives
 # What one batch may raise for a reason that lies in its files, or that passes.
 STORE = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)  # of one that does not answer
-PASSING = (*STORE, AppendedElse, ValueError, TypeError, LookupError, ArithmeticError)
+PASSING = (*STORE, AppendedElse, TakenBack, ValueError, TypeError, LookupError, ArithmeticError)
 APART = 2  # so many failures of a batch, and it is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
@@ -489,7 +490,8 @@ class Sink:
         commits.sync(self._elements, behind)
         if decision.within:
             divergent, added.came = self._compare(spark, good, decision)
-        prove(spark, self._elements, good, added, self._say)
+        if false := proof.prove(spark, self._elements, good, added):
+            self._take_back(spark, good, added, false, landed_us)
         self._refuse(bad, landed_us)
         if divergent is not None:
             with self._synced("quarantine"):
@@ -680,6 +682,27 @@ class Sink:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
         return divergent, came
+
+    def _take_back(
+        self,
+        spark: SparkSession,
+        good: dict[str, Segment],
+        added: Appended,
+        false: dict[str, int],
+        landed_us: int,
+    ) -> None:
+        """Undo the append of a batch of which some files declare false checksums, and refuse these files."""
+        bad = proof.refuse(self._files, self.landing, good.values(), false)
+        if not bad or [commit.stamp for commit in added.behind] != [added.stamp]:
+            # Two readers disagree about the rows, or the append is not the only commit that progress lacks.
+            self._say("%s: the checksum of its rows is not the one declared; they are kept" % min(false))
+            return
+        self._lock.check()
+        proof.take_back(spark, self._elements, added.behind[0])
+        commits.sync(self._elements, commits.since(self._files, self._elements, added.behind[0].version))
+        self._begin_generation(commits.version(self._elements))
+        self._refuse(bad, landed_us)
+        raise TakenBack("the checksums of %d of its files are false: its append was taken back" % len(bad))
 
     def _refuse(self, bad: list[Unreadable], landed_us: int) -> None:
         """Put files into quarantine."""

@@ -655,13 +655,39 @@ def test_zeros_of_two_signs_are_two_payloads(site: Site) -> None:
     assert [(r[0], r[4]) for r in quarantined(site)] == [("divergent", name)]
 
 
-def test_a_checksum_that_its_rows_do_not_have_is_told_and_not_kept(site: Site) -> None:
-    bad = declaring(site, site.put(1, 50), "0123456789abcdef")
-    site.put(51, 60)
+@pytest.mark.parametrize("killed", (None, "appended", "taken back", "refused"))
+def test_a_file_whose_rows_have_not_the_checksum_declared_leaves_no_row(
+    site: Site, monkeypatch: pytest.MonkeyPatch, killed: str | None
+) -> None:
+    from headwater_cloud.sink import Sink
+
+    site.put(61, 80)
     site.run()
-    assert [line for line in site.said if bad.name in line and "its writer is wrong" in line]
+    bad = declaring(site, site.put(1, 50), "0123456789abcdef")
+    site.put(51, 65, cut=1)
+    if killed == "appended":
+        dies(site, monkeypatch, "appended")
+    elif killed is not None:
+        with monkeypatch.context() as patch:
+            step = "_begin_generation" if killed == "taken back" else "_refuse"
+
+            def die(*arguments: object) -> None:
+                if arguments[1]:  # `_refuse` is also called with nothing
+                    raise Died
+
+            patch.setattr(Sink, step, die)
+            with pytest.raises(Died):
+                site.run()
+        assert {xi for xi, _ in site.numbers()} == set(range(61, 81))
+    site.run()
+    assert site.numbers() == plain(51, 80)
+    assert quarantined(site) == [("sum", 1, 50, 50, bad.name)]
+    assert site.ack()["unreadable"] == [bad.name] and site.high() == (0, [[51, 80]])
+    site.put(1, 50, cut=2)  # the gateway cuts it again
+    site.run()
+    assert site.numbers() == plain(1, 80) and site.high() == (80, [])
     answer = audited(site)
-    assert answer["ok"] and answer["unproven"] == 0
+    assert answer["ok"] and answer["unproven"] == 0 and answer["conservation"]["holds"]
 
 
 @pytest.mark.parametrize("point", ("appended", "progressed"))

@@ -29,8 +29,8 @@ ALPHABET = "n:i32 v:f64"
 START_US = 1_780_000_000_000_000
 TIME = pa.timestamp("us", "UTC")
 CODECS = ("zstd", "snappy", "gzip", "none")
-WAITING_MAX = 12  # segments that may wait: a slow machine takes no longer for the same number of kills
-ROWS_MAX = 300
+WAITING_MAX = 20  # segments that may wait: a slow machine takes no longer for the same number of kills
+ROWS_MAX = 1000
 
 NOTHING, ROW, HOLE, GAP = range(4)  # what was sent as a ξ
 
@@ -138,7 +138,7 @@ class ForeignGateway:
                 self._put(old, first, rng.randint(first, min(old.last, first + ROWS_MAX)))
         elif kind < 0.86:  # a board that was found goes on where it ended
             self._new(rng.choice(list(self.all.values())))
-        elif kind < 0.93:
+        elif kind < 0.91:
             self._put(numbering, *self._accept(numbering), spoil=True)
         else:
             self.current[stream] = self._begin(stream)
@@ -198,7 +198,7 @@ class ForeignGateway:
                 "floats": pa.array([[float(one)] for one in v], pa.list_(pa.float64())),
             }
         )
-        gaps = []
+        gaps: list[list[Any]] = []
         for offset in np.flatnonzero(kinds > ROW):
             at = first + int(offset)
             word = "hole" if kinds[offset] == HOLE else "gap"

@@ -24,7 +24,7 @@ from .foreign_gateway import ForeignGateway, Verdict
 
 START_S = 180.0  # until a sink has done its first batch, on a machine with other work
 END_S = 60.0  # until one half of a sink ends whose other half was killed
-PAUSE_S = 0.15  # between two things that the gateway does
+PAUSE_S = 0.1  # between two things that the gateway does
 EARLY = 0.3  # so many kills come before the first batch is acknowledged
 EARLY_S = 10.0  # and within this time from the start
 SERVED_S = 8.0  # the others within this time after the first batch
@@ -35,7 +35,7 @@ SERVING = (
 )
 
 JVM, PYTHON, BOTH = "JVM alone", "Python alone", "both"
-VICTIMS = (JVM, PYTHON, BOTH, BOTH)
+VICTIMS = (JVM, PYTHON, BOTH)
 
 
 def _lose_acknowledgements(lake: Path, landing: Path) -> None:
@@ -64,7 +64,8 @@ BETWEEN: dict[str, Callable[[Path, Path], None]] = {
     "progress": LOSSES["progress lost"],
     "settled": _lose_settled,
 }
-LOST_SHARE = 0.6  # of the times between two lives at which something is lost
+# What happens between two lives: each of it equally often, in an order that the seed decides.
+DECK = (*BETWEEN, *BETWEEN, NOTHING_LOST, NOTHING_LOST, NOTHING_LOST)
 
 
 @dataclass
@@ -92,6 +93,7 @@ class RandomKills:
         self.gateway = ForeignGateway(self.landing, self.lake, self.rng.getrandbits(32))
         self.say = say
         self.storm = Storm()
+        self._decks: dict[tuple[str, ...], list[str]] = {}
 
     def run(self, kills: int, minutes: float) -> Storm:
         """Kill so many sinks, or as many as the time allows; then let one take what is left, and judge."""
@@ -112,10 +114,17 @@ class RandomKills:
         storm.seconds = round(time.monotonic() - began, 1)
         return storm
 
+    def _draw(self, deck: tuple[str, ...]) -> str:
+        """The next card of a shuffled deck: all of it comes before anything comes again."""
+        left = self._decks.setdefault(deck, [])
+        if not left:
+            left += self.rng.sample(deck, len(deck))
+        return left.pop()
+
     def _live(self) -> str:
         """One life, and its death."""
         life = Life(self.landing, self.lake, "", False, *SERVING)
-        victim = self.rng.choice(VICTIMS)
+        victim = self._draw(VICTIMS)
         early = self.rng.random() < EARLY
         strike = life.began + self.rng.uniform(0, EARLY_S) if early else 0.0
         served = False
@@ -131,7 +140,7 @@ class RandomKills:
             if life.process.poll() is not None:
                 self._gave_up("ended by itself with %s: %s" % (life.process.poll(), life.said()[-800:]))
             else:
-                self._kill(life, victim, served)
+                victim = self._kill(life, victim, served)
                 self.storm.victims[victim] += 1
                 self.storm.early += not served
         finally:
@@ -139,11 +148,12 @@ class RandomKills:
             life.output.unlink(missing_ok=True)
         return victim + ("" if served else ", at its start")
 
-    def _kill(self, life: Life, victim: str, served: bool) -> None:
+    def _kill(self, life: Life, victim: str, served: bool) -> str:
+        """Kill what is chosen, or all there is; what was killed."""
         java = _java(life.process.pid)
         if victim == BOTH or java is None:
             life.kill()
-            return
+            return BOTH
         with contextlib.suppress(ProcessLookupError):
             os.kill(java if victim == JVM else life.process.pid, signal.SIGKILL)
         if victim == PYTHON:
@@ -156,13 +166,14 @@ class RandomKills:
             self._gave_up("goes on with one half, %s was killed: %s" % (victim, life.said()[-800:]))
         elif victim == JVM and (code != 1 if served else code == 0):
             self._gave_up("ended with %d when its JVM was killed: %s" % (code, life.said()[-800:]))
+        return victim
 
     def _gave_up(self, why: str) -> None:
         self.storm.verdict.gave_up += 1
         self.say("WRONG: a sink " + why)
 
     def _lose(self) -> str:
-        lost = self.rng.choice(list(BETWEEN)) if self.rng.random() < LOST_SHARE else NOTHING_LOST
+        lost = self._draw(DECK)
         if lost in BETWEEN:
             BETWEEN[lost](self.lake, self.landing)
         self.storm.lost[lost] += 1
