@@ -11,8 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from headwater_cloud.audit import LISTED_MAX, Report, as_json, audit
+from headwater_cloud.progress import ELEMENTS, SETTLED
 from headwater_cloud.segment import file_name
 from headwater_tools import cli
 from lakes import INCARNATION, LEFT_OUT, LakeOf, at, healthy
@@ -265,6 +268,30 @@ def test_a_table_that_is_gone_is_named(
     assert code == 1
     assert "THE PROMISE IS BROKEN: there are rows and no table `%s`: start `hw sink`" % table in out
     assert as_json(audit(str(path)))["tables_missing"] == [table]
+
+
+def test_a_settled_stream_is_audited_as_if_progress_had_it(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    lake.acknowledge("cardio/rate", 300)
+    path = lake.write()
+    before = as_json(audit(str(path)))
+    progress = DeltaTable(str(path / "progress"))
+    rows = progress.to_pyarrow_table()
+    quiet = pc.equal(rows.column("stream"), "cardio/rate")
+    version = progress.transaction_version(ELEMENTS)
+    stand = CommitProperties(app_transactions=[Transaction(ELEMENTS, version), Transaction(SETTLED, 1)])
+    write_deltalake(str(path / "settled"), rows.filter(quiet), mode="append", commit_properties=stand)
+    active = rows.filter(pc.invert(quiet))
+    write_deltalake(progress, active, mode="overwrite", commit_properties=stand)
+    (path / "acks" / "cardio.json").write_text(json.dumps({"streams": {}, "settled": "00000000"}))
+    settled = path / "acks" / "_settled.cardio.json"
+    settled.write_text(json.dumps({"streams": {"cardio/rate": {"%016x" % INCARNATION: 300}}}))
+    after = as_json(audit(str(path)))
+    assert {**after, "seconds": 0} == {**before, "seconds": 0} and after["ok"]
+    settled.write_text(json.dumps({"streams": {"cardio/rate": {"%016x" % INCARNATION: 301}}}))
+    assert as_json(audit(str(path)))["acknowledged_beyond"] == 1
+    shutil.rmtree(path / "settled")
+    assert as_json(audit(str(path)))["tables_missing"] == ["settled"]
 
 
 def test_rows_without_a_checksum_are_counted_and_are_no_fault(
