@@ -134,11 +134,17 @@ steps = st.one_of(
 )
 
 
+History = list[tuple[str, list[Segment], int]]
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.lists(steps, min_size=2, max_size=7))
-def test_a_settled_numbering_is_judged_and_acknowledged_as_if_it_had_stayed(
-    history: list[tuple[str, list[Segment], int]],
-) -> None:
+def test_a_settled_numbering_is_judged_and_acknowledged_as_if_it_had_stayed(history: History) -> None:
+    compare(history)
+
+
+def compare(history: History) -> None:
+    """What readers find after each step is what the model has."""
     model = Model()
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         books = Books(Path(folder))
@@ -158,6 +164,46 @@ def test_a_settled_numbering_is_judged_and_acknowledged_as_if_it_had_stayed(
             assert books.told() == model.told()
         books.start()
         assert books.rows() == model.rows() and books.told() == model.told()
+
+
+def not_made_active_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Settled, "activate", lambda self, progress, keys: None)
+
+
+def progress_forgets_first(patch: pytest.MonkeyPatch) -> None:
+    def settle(keys: Any, progress: Any, there: Any, acks: Any, sync: Any) -> None:
+        kept = Progress(dict(progress.numberings), updated=dict(progress.updated))
+        progress.forget(keys)
+        sync("progress", progress.save())
+        sync("settled", there.put(kept, keys))
+        acks.settle(there.told())
+        acks.write(progress, [])
+
+    patch.setattr(settled, "settle", settle)
+
+
+def no_second_file(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Acknowledgements, "settle", lambda self, told: None)
+
+
+def the_older_row_counts(patch: pytest.MonkeyPatch) -> None:
+    put = Settled.put
+    patch.setattr(Settled, "put", lambda self, progress, keys: put(self, progress, set(keys) - self.keys))
+
+
+MUTATIONS = (not_made_active_again, progress_forgets_first, no_second_file, the_older_row_counts)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation.__name__ for mutation in MUTATIONS])
+def test_the_comparison_sees(monkeypatch: pytest.MonkeyPatch, mutation: Any) -> None:
+    first, late = seg(KEYS[0], "rrg", 1, "p"), seg(KEYS[0], "rrr", 2, "p")
+    active = seg(KEYS[1], "rr", 3, "p")  # 1 and 2 are still to come
+    history: History = [("batch", [first, active], 0), ("settle", [], 1), ("settle", [], 0)]
+    history += [("batch", [late], 0), ("settle", [], 0)]
+    compare(history)
+    mutation(monkeypatch)
+    with pytest.raises(AssertionError):
+        compare(history)
 
 
 @pytest.fixture
