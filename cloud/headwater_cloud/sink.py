@@ -693,9 +693,12 @@ class Sink:
     ) -> None:
         """Undo the append of a batch of which some files declare false checksums, and refuse these files."""
         bad = proof.refuse(self._files, self.landing, good.values(), false)
-        if not bad or [commit.stamp for commit in added.behind] != [added.stamp]:
-            # Two readers disagree about the rows, or the append is not the only commit that progress lacks.
-            self._say("%s: the checksum of its rows is not the one declared; they are kept" % min(false))
+        alone = [commit.stamp for commit in added.behind] == [added.stamp]
+        if not bad or not alone or self._lock.fenced:
+            # Two readers disagree about the rows; or the append is not the only commit that progress lacks;
+            # or a lease may run out just now: RESTORE would undo what the next holder has appended.
+            for file in sorted(false):
+                self._say("%s declares a checksum that its rows do not have; they are kept" % file)
             return
         self._lock.check()
         proof.take_back(spark, self._elements, added.behind[0])

@@ -690,6 +690,14 @@ def test_a_file_whose_rows_have_not_the_checksum_declared_leaves_no_row(
     assert answer["ok"] and answer["unproven"] == 0 and answer["conservation"]["holds"]
 
 
+def test_with_a_lease_rows_that_have_not_the_checksum_declared_are_kept_and_told(site: Site) -> None:
+    bad = declaring(site, site.put(1, 50), "0123456789abcdef")
+    site.run(shared=True)
+    assert [line for line in site.said if bad.name in line and "they are kept" in line]
+    answer = audited(site)
+    assert site.numbers() == plain(1, 50) and answer["ok"] and answer["unproven"] == 0
+
+
 @pytest.mark.parametrize("point", ("appended", "progressed"))
 def test_checksums_survive_a_death_behind_the_append(
     site: Site, monkeypatch: pytest.MonkeyPatch, point: str
