@@ -150,7 +150,12 @@ class ArrowLake:
         builder = QueryBuilder()
         for name in names:
             builder.register(name, self._open(name))
-        return _plain(pa.RecordBatchReader.from_stream(builder.execute(query)).read_all())
+        try:
+            return _plain(pa.RecordBatchReader.from_stream(builder.execute(query)).read_all())
+        except (DeltaError, pa.ArrowException, OSError) as error:
+            # DataFusion answers with many lines; the first says what is wrong.
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise LakeError("%s cannot be read: %s" % (self.location, first)) from error
 
 
 def _plain(table: pa.Table) -> pa.Table:

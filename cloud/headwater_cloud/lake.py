@@ -44,6 +44,10 @@ class Lake:
         self.location = Location.of(path)
         self._at = at  # table -> version; None where it did not exist yet
 
+    @property
+    def is_of_earlier_moment(self) -> bool:
+        return self._at is not None
+
     def __repr__(self) -> str:
         at = "" if self._at is None else ", as of version %s of elements" % self._at["elements"]
         return "Lake(%s%s)" % (self.location, at)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from . import points, tables
+from . import comments, points, tables
 from .errors import LakeError, sentence
 from .files import Files
 from .location import Location
@@ -33,6 +33,7 @@ def maintain(spark: SparkSession, lake: Location, keep_hours: float = KEEP_HOURS
     before = _files(spark, elements)
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
+    comments.put(spark, lake)
     with points.during("optimizing", (lake / "elements").local):
         spark.sql("OPTIMIZE %s" % elements)
     with points.during("vacuuming", (lake / "elements").local):

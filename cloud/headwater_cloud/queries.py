@@ -2,8 +2,8 @@
 
 Each function takes what stands after FROM for each table (a name, a path, a query in brackets) and returns
 the text of a query, which Spark and DataFusion understand alike: so a DataFrame, a view of a catalog, and
-what is read without a JVM come from one definition. Every query names all its columns, and leaves the order of its
-rows open.
+what is read without a JVM come from one definition. Every query names all its columns and leaves the order
+of its rows open.
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from . import jvm, lock, maintenance, recovery, session, tables
+from . import catalog, jvm, lock, maintenance, recovery, session, tables
 from .errors import LakeError, LakeLocked
 from .files import Files
+from .lake import Lake
 from .location import Location
 from .metrics import Metrics
 from .progress import Progress
@@ -105,6 +106,22 @@ def maintain(
                 held.release()
     say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
     return 0, done
+
+
+def register(
+    args: argparse.Namespace, master: str, jars: Iterable[Path], say: Callable[[str], None]
+) -> tuple[int, dict[str, Any]]:
+    """Register the tables and views of a lake in a catalog."""
+    lake = Location.of(args.lake, pairs(args.storage, "--storage"))
+    tables.must_be_lake(lake)
+    settings = catalog.metastore(args.metastore) if args.metastore else {}
+    settings |= pairs(args.conf, "--conf")
+    spark = session.start(master, jars, settings, "hw lake register", brief=True)
+    with jvm.told_when_it_dies(), _stopping(spark):
+        done = Lake(spark, lake.spark).register(args.catalog, args.schema or "default", args.drop_gone)
+    for name, about in done.items():
+        say("%s: %s" % (name, about))
+    return 0, {"registered": done}
 
 
 @contextlib.contextmanager

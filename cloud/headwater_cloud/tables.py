@@ -21,9 +21,11 @@ from deltalake import (
 )
 from deltalake.exceptions import TableNotFoundError
 
+from . import comments
 from .errors import LakeError
 from .location import Location
 from .segment import ARROW_SCHEMA
+from .views import quoted
 
 if TYPE_CHECKING:  # the audit reads these tables without Spark
     from pyspark.sql import SparkSession
@@ -135,16 +137,17 @@ PROPERTIES: dict[str, dict[str, str | None]] = {
 
 
 def create(spark: SparkSession, lake: Location) -> None:
-    """Make the tables that are not there yet, and the columns that an earlier version did not have."""
+    """Make the tables that are not there yet, and the columns and comments that an earlier version lacked."""
     for name, schema in SCHEMAS.items():
         if exists(lake / name):
             _widen(open_table(lake / name), schema)
         if not exists(lake / name):
             DeltaTable.create(
                 (lake / name).rs,
-                schema,
+                comments.schema(name, schema),
                 mode="ignore",
                 name=name,
+                description=comments.TABLES[name],
                 configuration=PROPERTIES[name],
                 storage_options=lake.options or None,
             )
@@ -152,8 +155,15 @@ def create(spark: SparkSession, lake: Location) -> None:
         properties = ", ".join("'%s' = '%s'" % item for item in ELEMENTS_PROPERTIES.items())
         spark.sql(
             "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) "
-            "TBLPROPERTIES (%s)" % ((lake / "elements").spark, ELEMENTS_DDL, properties)
+            "COMMENT %s TBLPROPERTIES (%s)"
+            % (
+                (lake / "elements").spark,
+                comments.ddl("elements", ELEMENTS_DDL),
+                quoted(comments.TABLES["elements"]),
+                properties,
+            )
         )
+    comments.put(spark, lake)
 
 
 def _widen(table: DeltaTable, schema: pa.Schema) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import Trouble, house
@@ -11,13 +13,16 @@ from . import maintain
 if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
 
-SUMMARY = "a lake: quarantine lists what was refused, requeue brings it back, maintain compacts and cleans up"
+SUMMARY = (
+    "a lake: quarantine lists what was refused, requeue brings it back, register names it in a catalog, "
+    "maintain compacts and cleans up"
+)
 
 SHOWN_MAX = 100  # lines of the page; --json has all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_subparsers(dest="do", metavar="quarantine|requeue|maintain", required=True)
+    which = parser.add_subparsers(dest="do", metavar="quarantine|requeue|register|maintain", required=True)
     about = "list what is in quarantine: an id, its reason and its file"
     listing = which.add_parser("quarantine", help=about, description=about)
     listing.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
@@ -34,11 +39,27 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     keep = which.add_parser("maintain", help=maintain.SUMMARY, description=maintain.SUMMARY)
     maintain.arguments(keep)
-    for one in (listing, back):
+    about = (
+        "register the tables and views of a lake in a catalog, where plain SQL and BI tools find them by "
+        "name; run it again to bring the views up to date"
+    )
+    named = which.add_parser("register", help="name its tables and views in a catalog", description=about)
+    named.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
+    named.add_argument("--catalog", metavar="NAME", help="catalog of Spark (that of the session)")
+    named.add_argument("--schema", metavar="NAME", help="schema in it, made where there is none (default)")
+    named.add_argument(
+        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, where there is no metastore"
+    )
+    named.add_argument(
+        "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
+    )
+    named.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
+    named.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`")
+    for one in (listing, back, named):
         one.add_argument(
             "--storage", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`"
         )
-    for one in (listing, back, keep):
+    for one in (listing, back, named, keep):
         one.add_argument(
             "--json",
             action="store_true",
@@ -55,6 +76,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     from headwater_cloud.errors import LakeError
 
     try:
+        if args.do == "register":
+            return service.register(args, args.master, house.jars(), _say(args))
         lake = location.Location.of(args.lake, service.pairs(args.storage, "--storage"))
         known = requeue.entries(lake)
         if args.do == "quarantine":
@@ -82,6 +105,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         ]
     }
     return (0 if all(o.put for o in outcomes) else 1), answer
+
+
+def _say(args: argparse.Namespace) -> Callable[[str], None]:
+    return lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
 
 def _list(known: list[Entry]) -> dict[str, Any]:
