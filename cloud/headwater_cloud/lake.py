@@ -94,8 +94,7 @@ class Lake:
             )
         reader = self.spark.readStream.format("delta").option("skipChangeCommits", "true").options(**options)
         rows = reader.load((self.location / "elements").spark).where("stream = %s" % SPARK.quoted(name))
-        rows = rows.where(views.known_sql(name, there))
-        return rows.where(views.belongs_sql(chosen)).selectExpr(*views.expressions(chosen))
+        return rows.where(views.follows_sql(name, chosen, there)).selectExpr(*views.expressions(chosen))
 
     def register(
         self, catalog: str | None = None, schema: str | None = None, drop_gone: bool = False

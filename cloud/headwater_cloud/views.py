@@ -151,16 +151,19 @@ def belongs_sql(version: Version, dialect: Dialect = SPARK) -> str:
     return "alphabet IN (%s)" % _list(version.alphabets, dialect)
 
 
-def known_sql(stream: str, known: Sequence[Version]) -> str:
-    """True for rows of a stream that have an alphabet of these versions; fails at one that has another."""
-    alphabets = [alphabet for version in known for alphabet in version.alphabets]
-    told = "stream %s has rows of a new alphabet, " % stream
+def follows_sql(stream: str, version: Version, known: Sequence[Version]) -> str:
+    """Whether a row is of this version of a stream; fails at a row of an alphabet that no known version has.
+
+    One expression: of several conditions Spark may ask the second one first, and never come to the failure.
+    """
+    others = [alphabet for other in known if other != version for alphabet in other.alphabets]
     return (
-        "CASE WHEN stream <> %s OR alphabet IN (%s) THEN true ELSE raise_error(concat(%s, alphabet, %s)) END"
+        "CASE WHEN stream <> %s THEN false WHEN %s THEN true %sELSE raise_error(concat(%s, alphabet, %s)) END"
         % (
             SPARK.quoted(stream),
-            _list(alphabets, SPARK),
-            SPARK.quoted(told),
+            belongs_sql(version),
+            "WHEN alphabet IN (%s) THEN false " % _list(others, SPARK) if others else "",
+            SPARK.quoted("stream %s has rows of a new alphabet, " % stream),
             SPARK.quoted(": begin the query again, with read_stream and the same checkpoint"),
         )
     )

@@ -1,4 +1,4 @@
-"""Following a stream of a lake while the sink writes it; comments of tables, and properties that users set."""
+"""Following a stream of a lake while the sink writes it; comments of tables; what users set on them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Site:
         self.elements = "delta.`%s`" % (self.lake / "elements")
 
     def put(self, first: int, last: int, alphabet: str = "mV:i16", stream: str = "cardio/ecg") -> None:
-        times = [1_772_352_000_000_000 + xi * 2778 for xi in range(first, last + 1)]
+        times = [1_772_352_000_000_000 + xi * 10_000 for xi in range(first, last + 1)]
         columns = [list(range(first, last + 1)) for _ in alphabet.split()]
         segment.write_segment(
             self.landing, "cardio", stream, INCARNATION, first, alphabet, times, columns, gaps=[], cut=0
