@@ -126,7 +126,7 @@ def put(spark: SparkSession, lake: Location) -> None:
         before = table.version()
         if name == "elements":  # clustered, so nothing but Spark may write it
             _by_spark(spark, place, columns, bare)
-            table = DeltaTable(place.rs, storage_options=place.options or None)
+            table.update_incremental()
         else:
             for column in columns:
                 table.alter.set_column_metadata(column, {"comment": COLUMNS[name][column]})
