@@ -72,8 +72,8 @@ def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: boo
     schema = schema or "default"
     if catalog == "spark_catalog" and spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
         raise LakeError(
-            "this session keeps its catalog in memory, so what is registered would be gone with it: start "
-            "it with a metastore (`hw lake register --metastore FOLDER`, or spark.sql.catalogImplementation=hive)"
+            "this session keeps its catalog in memory, so what is registered would be gone with it: start it "
+            "with a metastore (spark.sql.catalogImplementation=hive; `hw lake register --metastore FOLDER`)"
         )
     if lake.is_of_earlier_moment:
         raise LakeError("%r cannot be registered: it is the lake of an earlier moment" % lake)
