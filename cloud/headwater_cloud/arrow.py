@@ -24,7 +24,7 @@ from . import moments, queries, tables, views
 from .dialect import DATAFUSION
 from .errors import LakeError
 from .location import Location
-from .moments import History
+from .moments import History, Moment
 from .views import Version
 
 TABLES = ("elements", "gaps", "quarantine", "streams")
@@ -42,14 +42,13 @@ class ArrowLake:
         path: str | Path,
         *,
         storage: Mapping[str, str] | None = None,
-        at: dict[str, int | None] | None = None,
+        at: Moment | None = None,
     ) -> None:
         self.location = Location.of(path, dict(storage or {}))
-        self._at = at  # table -> version; None where it did not exist yet
+        self._at = at
 
     def __repr__(self) -> str:
-        at = "" if self._at is None else ", as of version %s of elements" % self._at["elements"]
-        return "ArrowLake(%s%s)" % (self.location, at)
+        return "ArrowLake(%s%s)" % (self.location, moments.said(self._at))
 
     def streams(self) -> pa.Table:
         """Every alphabet of every stream: process, stream, version, alphabet, within_ms, since."""
@@ -75,30 +74,29 @@ class ArrowLake:
         for field in fields or ():
             if field not in names:
                 raise LakeError("stream '%s' has no field %s: it has %s" % (name, field, ", ".join(names)))
-        query = views.view_sql("elements", name, found, DATAFUSION, fields)
+        query = views.view_sql(self._from("elements"), name, found, DATAFUSION, fields)
         for sign, when in ((">=", moments.micros(start)), ("<", moments.micros(end))):
             if when is not None:
-                moment = "arrow_cast(%d, 'Timestamp(Microsecond, Some(\"UTC\"))')" % when
-                query += " AND ts %s %s" % (sign, moment)
+                query += " AND ts %s %s" % (sign, DATAFUSION.moment(when))
         return self._query(query + " ORDER BY incarnation, xi", "elements")
 
     def gaps(self) -> pa.Table:
         """Holes and declared gaps, without what came nevertheless: stream, incarnation, first, last,
         missing, kind, reason, from_ts, to_ts, process, landed. A time that nobody declared is that of the
         neighbouring row."""
-        query = queries.gaps(self._from("gaps"), "elements")
+        query = queries.gaps(self._from("gaps"), self._from("elements"))
         return self._query(query + " ORDER BY stream, incarnation, first, last, reason", "gaps", "elements")
 
     def quality(self) -> pa.Table:
         """One row per stream and incarnation: rows, last (ξ), holes, dropped, lost, completeness, refused,
         unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
-        query = queries.quality("elements", self._from("gaps"), self._from("quarantine"))
+        query = queries.quality(self._from("elements"), self._from("gaps"), self._from("quarantine"))
         return self._query(query + " ORDER BY " + KEY, "elements", "gaps", "quarantine")
 
     def latency(self) -> pa.Table:
         """One row per stream and incarnation: milliseconds from ts until rows landed and arrived, at 50, 90,
         99 and 100 %, and how many landed later than `within_ms` asks. Sorts the delays of all rows."""
-        query = queries.latency("elements", self._from("streams"), DATAFUSION)
+        query = queries.latency(self._from("elements"), self._from("streams"), DATAFUSION)
         return self._query(query + " ORDER BY " + KEY, "elements", "streams")
 
     def quarantine(self) -> pa.Table:
@@ -107,7 +105,7 @@ class ArrowLake:
 
     def as_of(self, when: int | datetime | str) -> ArrowLake:
         """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC)."""
-        at = moments.versions_at(self.location, TABLES, when, self._history)
+        at = moments.moment_of(self.location, TABLES, when, self._history)
         return ArrowLake(self.location.spark, storage=self.location.options, at=at)
 
     def table(self, name: str) -> pa.Table:
@@ -130,9 +128,9 @@ class ArrowLake:
         """A table, at the version that is asked for."""
         try:
             table = tables.open_table(self.location / name)
-            version = (self._at or {}).get(name)
-            if version is not None:
-                table.load_as_version(version)
+            there = (self._at or {}).get(name)
+            if there is not None:
+                table.load_as_version(there.version)
         except (TableNotFoundError, DeltaError) as error:
             first = str(error).splitlines()[0]
             raise LakeError(
@@ -142,8 +140,12 @@ class ArrowLake:
 
     def _from(self, name: str) -> str:
         """A table as a query names it; without rows where it did not exist yet."""
-        gone = self._at is not None and self._at.get(name) is None
-        return "(SELECT * FROM %s LIMIT 0)" % name if gone else name
+        if self._at is None:
+            return name
+        there = self._at.get(name)
+        if there is None:
+            return "(SELECT * FROM %s LIMIT 0)" % name
+        return moments.only(name, name, there, DATAFUSION)
 
     def _query(self, query: str, *names: str) -> pa.Table:
         """The answer to a query over these tables."""

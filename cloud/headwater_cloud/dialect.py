@@ -23,6 +23,9 @@ class Dialect(Protocol):
     def micros(self, column: str) -> str:
         """A timestamp in microseconds since 1970."""
 
+    def moment(self, us: int) -> str:
+        """A timestamp of so many microseconds since 1970."""
+
     def ranks(self, values: Sequence[str], group: str) -> list[str]:
         """Columns that `percentile` needs beside the values, where rows are grouped by these columns."""
 
@@ -42,6 +45,9 @@ class _Spark:
 
     def micros(self, column: str) -> str:
         return "unix_micros(%s)" % column
+
+    def moment(self, us: int) -> str:
+        return "timestamp_micros(%d)" % us
 
     def ranks(self, values: Sequence[str], group: str) -> list[str]:
         return []
@@ -63,6 +69,9 @@ class _DataFusion:
 
     def micros(self, column: str) -> str:
         return "CAST(%s AS bigint)" % column
+
+    def moment(self, us: int) -> str:
+        return "arrow_cast(%d, 'Timestamp(Microsecond, Some(\"UTC\"))')" % us
 
     def ranks(self, values: Sequence[str], group: str) -> list[str]:
         """By sorting: what DataFusion estimates lies between two values, and is none of them."""

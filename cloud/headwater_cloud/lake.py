@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
-    from .moments import History
+    from .moments import History, Moment
     from .views import Version
 
 TABLES = ("elements", "gaps", "quarantine", "streams")
@@ -38,19 +38,18 @@ class Lake:
     """What lies in the folder `path`, now or (see `as_of`) at an earlier moment."""
 
     def __init__(
-        self, spark: SparkSession, path: str | Path, *, at: dict[str, int | None] | None = None
+        self, spark: SparkSession, path: str | Path, *, at: Moment | None = None
     ) -> None:
         self.spark = spark
         self.location = Location.of(path)
-        self._at = at  # table -> version; None where it did not exist yet
+        self._at = at
 
     @property
     def is_of_earlier_moment(self) -> bool:
         return self._at is not None
 
     def __repr__(self) -> str:
-        at = "" if self._at is None else ", as of version %s of elements" % self._at["elements"]
-        return "Lake(%s%s)" % (self.location, at)
+        return "Lake(%s%s)" % (self.location, moments.said(self._at))
 
     # Streams
 
@@ -179,8 +178,12 @@ class Lake:
     # Earlier moments
 
     def as_of(self, when: int | datetime | str) -> Lake:
-        """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC)."""
-        at = moments.versions_at(self.location, TABLES, when, self._history)
+        """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC).
+
+        The log keeps the newest versions, and of older ones a few. A moment may be any: where its version is
+        not kept, the rows are those that had landed by then and that nobody has removed since.
+        """
+        at = moments.moment_of(self.location, TABLES, when, self._history)
         return Lake(self.spark, self.location.spark, at=at)
 
     def _history(self, name: str) -> History:
@@ -227,12 +230,11 @@ class Lake:
         """A table as a query names it; without rows where it did not exist yet."""
         if self._at is None:
             return self._path(name)
-        version = self._at.get(name)
-        return (
-            "(SELECT * FROM %s LIMIT 0)" % self._path(name)
-            if version is None
-            else "%s VERSION AS OF %d" % (self._path(name), version)
-        )
+        there = self._at.get(name)
+        if there is None:
+            return "(SELECT * FROM %s LIMIT 0)" % self._path(name)
+        source = "%s VERSION AS OF %d" % (self._path(name), there.version)
+        return moments.only(source, name, there, SPARK)
 
     def _known(self) -> list[tuple[str, int, str]]:
         """(stream, version, alphabet) of every row of the table `streams`."""

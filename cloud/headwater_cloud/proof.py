@@ -10,23 +10,20 @@ or a lake that was taken back, of which it rebuilds progress as ever.
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from . import checksum, commits, compare, tables
+from .appending import Rows
 from .commits import Commit, Stamp
 from .decide import Decision
 from .files import Files
 from .location import Location
 from .quarantine import Unreadable
 from .segment import ARROW_SCHEMA, SIZE_MAX, Segment, hexadecimal
-
-OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Appended:
     summed: dict[str, int]  # by file: the checksum of rows for which none was declared
     stamp: Stamp
     behind: list[Commit] = field(default_factory=list)  # commits that progress lacks
-    observed: Observation | None = None  # None: the append was there already, or of nothing
+    rows: Rows | None = None  # None: the append was there already, or of nothing
 
 
 def prove(
@@ -58,7 +55,7 @@ def prove(
     false: dict[str, int] = {}
     declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
     sums = added.decision.sums(declared, added.came)
-    if _landed_sum(spark, elements, added) != checksum.total(sums.values())[1]:
+    if _landed_sum(spark, elements, added) != added.decision.total(sums):
         true = sums_of(spark, good, landing)
         false = {file: true[file] for file, said in declared.items() if said != true[file]}
         sums = added.decision.sums(true, added.came)
@@ -103,13 +100,10 @@ def hash_of(segments: Iterable[Segment]) -> str:
 
 def _landed_sum(spark: SparkSession, elements: Location, added: Appended) -> int:
     """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
-    # `get` would wait for ever where Spark has dropped the event that tells it.
-    until = time.monotonic() + OBSERVED_S
-    while added.observed is not None and time.monotonic() < until:
-        observation: Any = added.observed._jo
-        if observation.future().isCompleted():
-            return int(added.observed.get["sum"])
-        time.sleep(0.002)
+    told = None if added.rows is None else added.rows.sum()
+    if told is not None:
+        return told
+    added.decision.turns.clear()  # rows as they lie there are not told apart
     paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(elements, c)]
     rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
     return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]

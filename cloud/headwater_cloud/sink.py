@@ -29,10 +29,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,14 +41,16 @@ from py4j.protocol import Py4JError
 from pyarrow import ArrowException
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import (
     apart,
     commits,
     compare,
+    landing_zone,
     lock,
+    log_retention,
     maintenance,
     points,
     proof,
@@ -62,17 +63,20 @@ from . import (
     tables,
 )
 from .acks import Acknowledgements
+from .appending import Rows
 from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
-from .decide import Decision, decide
+from .decide import Decision, Part, decide
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
 from .files import Files
+from .landing_zone import lies_in
 from .location import Location
 from .metrics import Listener, Metrics
 from .patience import Patience
 from .progress import Progress
 from .proof import Appended, hash_of, sums_of
 from .quarantine import Unreadable
+from .seen_files import SeenFiles
 from .segment import Segment, SegmentError
 from .settled import Settled
 from .streams import Streams
@@ -85,7 +89,6 @@ PASSING = (*STORE, AppendedElse, TakenBack, ValueError, TypeError, LookupError, 
 APART = 2  # so many failures of a batch, and it is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
-CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
 
 
 @dataclass
@@ -145,8 +148,9 @@ class Sink:
         self._renewed = False  # whether a checkpoint was given up, and no batch done since
         self._failures = 0  # batches that failed, since one was done
         self._looked_at = -LOOK_S
-        self._refused: dict[str, str] = {}  # files in quarantine, as the table has their names, and why
-        self._weighed_at = time.monotonic()  # the checkpoint
+        self._shortened_at = -LOOK_S
+        self._refused: dict[str, str] = {}  # files here that are in quarantine, as the table has their names
+        self._seen = SeenFiles(self._files, lake / "checkpoint")
         self._ending = False  # whether the query is being ended: no batch begins
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
@@ -221,7 +225,7 @@ class Sink:
             or not self._settled.agrees(progress)
         ):
             self._rebuild()
-        if self._seen_bytes() > CHECKPOINT_BYTES_MAX:
+        if self._seen.too_many():
             self._say("Spark's checkpoint has the names of too many files: a new one begins")
             self._files.remove(self.lake / "checkpoint")
         if self._lock.fenced:
@@ -272,7 +276,7 @@ class Sink:
     def _fence(self) -> None:
         """Shut out a former holder that may wake up: its transactions are older than this one."""
         stamp = Stamp(self.progress.generation + 1, -1, 0)
-        self._write(self.spark.createDataFrame([], tables.SEGMENT_DDL), stamp)
+        self._write(self.spark.createDataFrame([], tables.ELEMENTS_DDL), stamp)
         behind = commits.since(self._files, self._elements, self.progress.elements)
         if not any(commit.stamp == stamp for commit in behind):
             raise Fenced("%s was taken over by another sink at the same moment" % self.lake)
@@ -280,16 +284,10 @@ class Sink:
 
     def _overgrown(self) -> bool:
         """Whether the checkpoint has grown until a new one is to begin, as a start does it."""
-        if time.monotonic() - self._weighed_at < LOOK_S:
-            return False
-        self._weighed_at = time.monotonic()
         try:
-            return self._seen_bytes() > CHECKPOINT_BYTES_MAX
+            return self._seen.too_many_now()
         except PASSING:
             return False  # it is looked at again
-
-    def _seen_bytes(self) -> int:
-        return sum(self._files.sizes(self.lake / "checkpoint" / "sources" / "0").values())
 
     # One round: a query, and what goes on beside it
 
@@ -328,7 +326,7 @@ class Sink:
             query.stop()
             raise
         with self._busy:
-            self._looked_at = -LOOK_S
+            self._looked_at = self._shortened_at = -LOOK_S
             self._housekeeping()
         return True
 
@@ -397,6 +395,7 @@ class Sink:
             self._look()
             if recovery.unaccounted(self._files, self.lake, self.progress):
                 return  # a batch was cut off, and comes again at once: its files must stay as they are
+            self._shorten_logs()
             maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
             every = self.settings.maintain_s
             if every and self._written_since and time.monotonic() - self._maintained_at > every:
@@ -405,6 +404,16 @@ class Sink:
             raise
         except Exception as error:
             self._say("housekeeping failed (%s): it is tried again later" % sentence(error))
+
+    def _shorten_logs(self) -> None:
+        """Remove what the logs of the tables need not keep; that of `progress` is always short."""
+        if time.monotonic() - self._shortened_at < LOOK_S:
+            return
+        self._shortened_at = time.monotonic()
+        self._lock.check()
+        log_retention.shorten(self._elements, self.progress.elements)
+        for name in tables.SCHEMAS.keys() - {"progress"}:
+            log_retention.shorten(self.lake / name)
 
     def _maintain(self, keep_hours: float) -> dict[str, Any]:
         self._lock.check()
@@ -436,7 +445,10 @@ class Sink:
             return
         self._looked_at = time.monotonic()
         found = []
-        for name, size in sorted(self._files.entries(self.landing).items()):
+        there = self._files.entries(self.landing)
+        present = {quarantine.printable(name) for name in there}
+        self._refused = {file: why for file, why in self._refused.items() if file in present}
+        for name, size in sorted(there.items()):
             if name[0] in "._" or quarantine.printable(name) in self._refused:
                 continue
             try:
@@ -485,17 +497,18 @@ class Sink:
             self._lock.check()
             self._absorb(behind)
         added = self._append(spark, good, batch, files, landed_us)
-        decision, divergent, behind, stamp = added.decision, added.divergent, added.behind, added.stamp
+        decision, behind, stamp = added.decision, added.behind, added.stamp
         points.reach("appended")
         commits.sync(self._elements, behind)
         if decision.within:
-            divergent, added.came = self._compare(spark, good, decision)
+            added.divergent, added.came = self._compare(spark, good, decision, decision.overlaps)
+        self._check_claims(spark, good, added)
         if false := proof.prove(spark, self._elements, good, added):
             self._take_back(spark, good, added, false, landed_us)
         self._refuse(bad, landed_us)
-        if divergent is not None:
+        if added.divergent is not None:
             with self._synced("quarantine"):
-                quarantine.append(spark, self.lake, divergent, landed_us)
+                quarantine.append(spark, self.lake, added.divergent, landed_us)
         points.reach("quarantined")
         self._record(decision, good.values(), stamp, landed_us)
         points.reach("recorded")
@@ -518,14 +531,15 @@ class Sink:
         paths = apart.given(self._files, self.lake / "checkpoint", batch)
         if self._failures >= APART and paths:
             rows = apart.files_of(frame.sparkSession, self._files, self.landing, paths)
+        elif self.landing.local is not None and paths:
+            rows = landing_zone.files_of(self.landing, paths)
         else:
             rows = frame.collect()
         # One batch may hold two entries of the source's log, and then a file twice. What lies in a folder of
         # the landing zone is left to `_look`.
-        here = _plain(self.landing.spark)
-        found = sorted({row["path"]: row for row in rows if _folder(row["path"]) == here}.items())
+        found = sorted({row["path"]: row for row in rows if lies_in(self.landing, row["path"])}.items())
         told = {path.rpartition("/")[2] for path, _ in found}
-        for file in sorted({path.rpartition("/")[2] for path in paths if _folder(path) == here} - told):
+        for file in sorted({path.rpartition("/")[2] for path in paths if lies_in(self.landing, path)} - told):
             if (size := self._files.size(self.landing / file)) is not None:
                 bad.append(self._not_given(file, size))
         local = self.landing.local is not None
@@ -594,12 +608,12 @@ class Sink:
             there = any(commit.stamp == stamp for commit in self._behind())  # then Delta skips the append
             decision = decide(good.values(), self.progress.numberings)
             points.reach("appending")
-            watch = Observation()
+            rows = None
             with ThreadPoolExecutor(2) as beside:
                 comparing = summing = None
                 if decision.overlaps and not decision.within:
                     look = inheritable_thread_target(spark)(self._compare)
-                    comparing = beside.submit(look, spark, good, decision)
+                    comparing = beside.submit(look, spark, good, decision, decision.overlaps)
                 if any(s.sum is None for s in decision.landing()):
                     look = inheritable_thread_target(spark)(sums_of)
                     summing = beside.submit(
@@ -608,18 +622,13 @@ class Sink:
                 # With a lease, an append even of nothing shows that nobody has raised the fence.
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
-                    rows = self._new_rows(spark, good, decision)
-                    if decision.rows_kept:
-                        rows = rows.observe(
-                            watch, F.expr("bit_xor(%s)" % hash_of(decision.landing())).alias("sum")
-                        )
+                    rows = Rows(spark, good, decision, landed_us)
                     with points.during("writing", self._elements.local):
-                        self._write(rows, stamp, landed_us)
+                        self._write(rows.frame, stamp)
                 divergent, came = comparing.result() if comparing else (None, {})
                 added = Appended(decision, divergent, came, summing.result() if summing else {}, stamp)
             added.behind = self._behind()
-            if decision.rows_kept and not there:
-                added.observed = watch
+            added.rows = rows if decision.rows_kept and not there else None
             if not append:
                 return added
             ours = [commit for commit in added.behind if commit.stamp == stamp]
@@ -642,23 +651,9 @@ class Sink:
             rows = [self.spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths).count()]
         return sum(number or 0 for number in rows) == decision.rows_kept
 
-    def _new_rows(self, spark: SparkSession, good: dict[str, Segment], decision: Decision) -> DataFrame:
-        path_of = {s.file: path for path, s in good.items()}
-        frames = []
-        if decision.whole:
-            frames.append(apart.reading(spark, [path_of[s.file] for s in decision.whole]))
-        if decision.parts:
-            paths = sorted({path_of[part.file] for part in decision.parts})
-            columns = [name for name in segment.ARROW_SCHEMA.names]
-            frames.append(compare.rows_of(spark, paths, decision.parts).select(*columns))
-        if not frames:
-            frames.append(spark.createDataFrame([], tables.SEGMENT_DDL))
-        return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
-
-    def _write(self, rows: DataFrame, stamp: Stamp, landed_us: int = 0) -> None:
+    def _write(self, rows: DataFrame, stamp: Stamp) -> None:
         (
-            rows.withColumn("landed", F.expr("timestamp_micros(%d)" % landed_us))
-            .write.format("delta")
+            rows.write.format("delta")
             .mode("append")
             .option("txnAppId", TRANSACTION)
             .option("txnVersion", stamp.transaction)
@@ -667,21 +662,37 @@ class Sink:
         )
 
     def _compare(
-        self, spark: SparkSession, good: dict[str, Segment], decision: Decision
+        self, spark: SparkSession, good: dict[str, Segment], decision: Decision, parts: Sequence[Part]
     ) -> tuple[DataFrame | None, dict[str, int]]:
         """Divergent rows, and their number moved from the duplicates in what the batch changes; and by file
         the checksum of what was compared."""
-        if not decision.overlaps:
-            return None, {}
-        files = {part.file for part in decision.overlaps}
+        files = {part.file for part in parts}
         compared = {path: s for path, s in good.items() if s.file in files}
         divergent, came = compare.divergent(
-            spark, self.lake, sorted(compared), decision.overlaps, hash_of(compared.values())
+            spark, self.lake, sorted(compared), parts, hash_of(compared.values())
         )
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
         return divergent, came
+
+    def _check_claims(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
+        """Hold the claims of a batch against what the append saw; where they fail, compare their rows."""
+        decision = added.decision
+        if not decision.claims:
+            return
+        declared = {s.file: s.sum for s in decision.landing() if s.sum is not None} | added.summed
+        came = added.came | decision.claims
+        told = None if added.rows is None else added.rows.sum()
+        if told == decision.total(decision.sums(declared, came)):
+            added.came = came
+            return
+        more, came = self._compare(spark, good, decision, decision.distrust())
+        added.came = added.came | came
+        if added.divergent is None or more is None:
+            added.divergent = more if added.divergent is None else added.divergent
+        else:
+            added.divergent = added.divergent.unionAll(more)
 
     def _take_back(
         self,
@@ -785,10 +796,3 @@ class Sink:
         )
 
 
-def _folder(path: str) -> str:
-    return _plain(path.rpartition("/")[0])
-
-
-def _plain(folder: str) -> str:
-    """A folder as it can be compared: of a local one, Spark writes `file:/` or nothing in front."""
-    return re.sub("^file:/+", "/", folder)

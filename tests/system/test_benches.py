@@ -44,8 +44,8 @@ SMALL = {
         ),
     ),
     "sink": (
-        "--least --section small --section flat --section latency",
-        ("sink, ", "sink over MERGE", "rows lost or twice", "batch at", "segment visible"),
+        "--least --section small --section flat --section commits --section latency",
+        ("sink, ", "sink over MERGE", "rows lost or twice", "batch at", "batch after", "segment visible"),
     ),
     "soak": ("--boards 2 --seconds 5 --every 1", ("entries accepted", "entries lost", "power cuts")),
     "wire": ("--frames 10", ("bytes on the air", "encode, MicroPython", "frame in, CPython")),
