@@ -81,17 +81,18 @@ class ArrowLake:
         return self._query(query + " ORDER BY incarnation, xi", "elements")
 
     def gaps(self) -> pa.Table:
-        """Holes and declared gaps, without what came nevertheless: stream, incarnation, first, last,
-        missing, kind, reason, from_ts, to_ts, process, landed. A time that nobody declared is that of the
-        neighbouring row."""
-        query = queries.gaps(self._from("gaps"), self._from("elements"))
-        return self._query(query + " ORDER BY stream, incarnation, first, last, reason", "gaps", "elements")
+        """Holes and declared gaps, without what came nevertheless, and what was erased: stream, incarnation,
+        first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that
+        nobody declared is that of the neighbouring row."""
+        query = queries.gaps(self._missing(), self._from("elements"))
+        order = " ORDER BY stream, incarnation, first, last, reason"
+        return self._query(query + order, "gaps", "elements", *self._erased())
 
     def quality(self) -> pa.Table:
-        """One row per stream and incarnation: rows, last (ξ), holes, dropped, lost, completeness, refused,
-        unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
-        query = queries.quality(self._from("elements"), self._from("gaps"), self._from("quarantine"))
-        return self._query(query + " ORDER BY " + KEY, "elements", "gaps", "quarantine")
+        """One row per stream and incarnation: rows, last (ξ), holes, dropped, erased, lost, completeness,
+        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
+        query = queries.quality(self._from("elements"), self._missing(), self._from("quarantine"))
+        return self._query(query + " ORDER BY " + KEY, "elements", "gaps", "quarantine", *self._erased())
 
     def latency(self) -> pa.Table:
         """One row per stream and incarnation: milliseconds from ts until rows landed and arrived, at 50, 90,
@@ -102,6 +103,14 @@ class ArrowLake:
     def quarantine(self) -> pa.Table:
         """What was refused, newest first."""
         return self._rows("quarantine", " ORDER BY landed DESC")
+
+    def erasures(self) -> pa.Table:
+        """What was erased on demand, oldest first: id, stream, filter, by, reason, status, declared,
+        finished, ranges (of ξ, by incarnation). As it is now, also of an earlier version of the lake."""
+        if not self._erased():
+            fields = [field for field in tables.SCHEMAS["erasures"] if field.name != "taken"]
+            return pa.schema(fields).empty_table()
+        return self._query("SELECT * FROM erasures ORDER BY declared", "erasures").drop_columns(["taken"])
 
     def as_of(self, when: int | datetime | str) -> ArrowLake:
         """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC)."""
@@ -137,6 +146,14 @@ class ArrowLake:
                 "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
         return table
+
+    def _erased(self) -> tuple[str, ...]:
+        """The name of the table `erasures`, where there is one."""
+        return ("erasures",) if tables.exists(self.location / "erasures") else ()
+
+    def _missing(self) -> str:
+        """What was declared missing, or was erased, also since an earlier moment."""
+        return queries.missing(self._from("gaps"), "erasures" if self._erased() else None, DATAFUSION)
 
     def _from(self, name: str) -> str:
         """A table as a query names it; without rows where it did not exist yet."""

@@ -24,11 +24,30 @@ _PROCESS = "name of the process"
 
 TABLES = {
     "elements": "One row for each element of a stream: each (stream, incarnation, xi) once.",
+    "erasures": "What was erased on demand, by whom and by which filter.",
     "gaps": "One row for each hole or declared gap of a segment. Some of it may have come later: subtract "
     "what elements holds, or read the view lake_gaps.",
     "progress": "What is accounted for: one row for each stream and incarnation, kept by the sink.",
     "quarantine": "What was refused: unreadable files, and rows that contradict one that came first.",
+    "settled": "As progress, of what had no news for long; where progress has a row of the same stream and "
+    "incarnation, that one counts.",
     "streams": "Every alphabet that a stream has had.",
+}
+
+_NUMBERING = {
+    "stream": _STREAM,
+    "incarnation": _INCARNATION,
+    "processes": "the processes that send it",
+    "high": "1 to high are accounted for without exception",
+    "ranges": "runs of xi above high that are accounted for",
+    "gaps": "runs of xi among them that are declared gaps and that no row has filled",
+    "rows_landed": "rows that came: kept, duplicate and quarantined together",
+    "rows_kept": "rows that are in elements",
+    "rows_duplicate": "rows that were known, and the same",
+    "rows_quarantined": "rows that were known, and differed",
+    "last_ts": "latest ts of a row",
+    "updated": "when this row was written",
+    "sums": "number and checksum of the rows that landed, by runs of xi",
 }
 
 COLUMNS = {
@@ -44,6 +63,18 @@ COLUMNS = {
         "floats": "values of the f32 and f64 fields, in the order of the alphabet",
         "landed": "when it landed in this table",
     },
+    "erasures": {
+        "id": "name of the erasure",
+        "stream": _STREAM,
+        "filter": "which elements of the stream are erased, those that come later too",
+        "by": "who asked for it",
+        "reason": "why, as far as that was given",
+        "status": "declared, deleting, deleted or done",
+        "declared": "when it was asked for",
+        "finished": "when nothing was left of what had landed",
+        "ranges": "runs of xi that were erased, by incarnation",
+        "taken": "number and checksum of the rows that are being deleted",
+    },
     "gaps": {
         "process": _PROCESS,
         "stream": _STREAM,
@@ -57,21 +88,7 @@ COLUMNS = {
         "to_ts": "when it ended, where that is known",
         "landed": "when its declaration landed in this table",
     },
-    "progress": {
-        "stream": _STREAM,
-        "incarnation": _INCARNATION,
-        "processes": "the processes that send it",
-        "high": "1 to high are accounted for without exception",
-        "ranges": "runs of xi above high that are accounted for",
-        "gaps": "runs of xi among them that are declared gaps and that no row has filled",
-        "rows_landed": "rows that came: kept, duplicate and quarantined together",
-        "rows_kept": "rows that are in elements",
-        "rows_duplicate": "rows that were known, and the same",
-        "rows_quarantined": "rows that were known, and differed",
-        "last_ts": "latest ts of a row",
-        "updated": "when this row was written",
-        "sums": "number and checksum of the rows that landed, by runs of xi",
-    },
+    "progress": _NUMBERING,
     "quarantine": {
         "process": _PROCESS + ", as far as it is known",
         "stream": _STREAM + ", as far as it is known",
@@ -79,12 +96,13 @@ COLUMNS = {
         "first": "first xi, as far as it is known",
         "last": "last xi, as far as it is known",
         "rows": "number of rows, as far as it is known",
-        "reason": "name, crc, footer, layout or disagrees for a file; divergent for a row",
+        "reason": "name, crc, footer, layout, disagrees or sum for a file; divergent for a row",
         "detail": "the reason in a sentence",
         "file": "name of the file",
         "raw": "the bytes of the file up to 16 MiB, or the row as JSON",
         "landed": "when it was refused",
     },
+    "settled": _NUMBERING,
     "streams": {
         "process": _PROCESS,
         "stream": _STREAM,

@@ -9,15 +9,16 @@ joined only in ranges where these differ, and that join alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import checksum
 from .apart import reading
-from .decide import Part
+from .decide import Decision, Part
 from .location import Location
+from .segment import Segment
 from .views import quoted
 
 PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
@@ -77,6 +78,20 @@ def divergent(
 def sums(spark: SparkSession, paths: Iterable[str], hashed: str) -> dict[str, int]:
     """The checksum of all rows of each of these files, by file."""
     rows = reading(spark, paths).select("*", "_metadata.file_name")
+    return _by_file(rows, hashed)
+
+
+def dropped(spark: SparkSession, good: Mapping[str, Segment], decision: Decision) -> dict[str, int]:
+    """By file, the checksum of the rows that are left out of it because they are erased."""
+    parts = [part for part in decision.dropped if part.file in decision.partly]
+    if not parts:
+        return {}
+    files = {part.file for part in parts}
+    hashed = checksum.sql({decision.partly[file].alphabet for file in files})
+    return _by_file(rows_of(spark, [path for path, s in good.items() if s.file in files], parts), hashed)
+
+
+def _by_file(rows: DataFrame, hashed: str) -> dict[str, int]:
     summed = rows.groupBy("file_name").agg(F.expr("bit_xor(%s)" % hashed).alias("sum"))
     return {row["file_name"]: row["sum"] for row in summed.collect()}
 

@@ -48,6 +48,8 @@ class Decision:
     claims: dict[str, int] = field(default_factory=dict)  # by file: the checksum of the known rows
     turns: dict[str, int] = field(default_factory=dict)  # by file that has or had a claim
     gaps: list[dict[str, Any]] = field(default_factory=list)  # for the table, without `landed`
+    dropped: list[Part] = field(default_factory=list)  # these are erased: no table may have them
+    erased: list[tuple[str, int, int, int]] = field(default_factory=list)  # erasure, incarnation, first, last
     changed: dict[Key, Numbering] = field(default_factory=dict)
     rows_landed: int = 0
     rows_divergent: int = 0  # found by comparing, afterwards
@@ -55,6 +57,10 @@ class Decision:
     @property
     def rows_kept(self) -> int:
         return sum(s.rows for s in self.whole) + sum(p.last - p.first + 1 for p in self.parts)
+
+    @property
+    def rows_erased(self) -> int:
+        return sum(p.last - p.first + 1 for p in self.dropped)
 
     @property
     def rows_duplicate(self) -> int:
@@ -86,7 +92,8 @@ class Decision:
     def sums(self, declared: Mapping[str, int], came: Mapping[str, int]) -> dict[str, Span]:
         """By file, the rows that the batch appends and their checksum.
 
-        `declared`: by file, of all its rows; `came`: by file, of those in `overlaps`, which are not appended.
+        `declared`: by file, of all its rows; `came`: by file, of those in `overlaps` and `dropped`, which are
+        not appended.
         """
         out = {s.file: Span(s.first, s.last, s.rows, declared[s.file]) for s in self.whole}
         for file, segment in self.partly.items():
@@ -114,24 +121,25 @@ def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> 
 
 
 def _take(decision: Decision, segment: Segment, numbering: Numbering, before: Numbering) -> None:
-    rows = segment.row_ranges()
+    erased = _drop(decision, segment, numbering)
+    rows = ranges.subtract(segment.row_ranges(), erased)
     holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
     gaps = ranges.normal((gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap")
     entries = ranges.normal([*rows, *holes])
     new = ranges.subtract(rows, numbering.known)
-    if new and new == rows:
+    if new and new == segment.row_ranges():
         decision.whole.append(segment)
     elif new:
         decision.partly[segment.file] = segment
     known = ranges.intersect(entries, numbering.known)
     turn = 0
-    if new and new != rows and len(decision.claims) < CLAIMS_MAX:
+    if new and new != rows and not erased and len(decision.claims) < CLAIMS_MAX:
         claim = _claim(segment, rows, known, before)
         if claim is not None:
             turn = decision.turns[segment.file] = len(decision.claims) + 1
             decision.claims[segment.file] = claim
             decision.claimed += _parts(segment, known)
-    if new != rows:
+    if new != segment.row_ranges():
         decision.parts += _parts(segment, new, turn)
     if not turn and not _same(segment, entries, before):
         decision.overlaps += _parts(segment, known)
@@ -140,15 +148,28 @@ def _take(decision: Decision, segment: Segment, numbering: Numbering, before: Nu
         _declare(decision, segment, gap, numbering)
     numbering.known = ranges.union(numbering.known, entries)
     numbering.gaps = ranges.subtract(ranges.union(numbering.gaps, gaps), numbering.known)
-    kept = ranges.size(new)
-    decision.rows_landed += segment.rows
-    numbering.rows_landed += segment.rows
+    landed, kept = ranges.size(rows), ranges.size(new)
+    decision.rows_landed += landed
+    numbering.rows_landed += landed
     numbering.rows_kept += kept
-    numbering.rows_duplicate += segment.rows - kept
-    if segment.last_ts_us is not None:
+    numbering.rows_duplicate += landed - kept
+    if segment.last_ts_us is not None and not erased:
         numbering.last_ts_us = max(segment.last_ts_us, numbering.last_ts_us or 0)
     if segment.process not in numbering.processes:
         numbering.processes.append(segment.process)
+
+
+def _drop(decision: Decision, segment: Segment, numbering: Numbering) -> ranges.Ranges:
+    """The ξ of rows that are erased: those of an erasure's filter, and those that were erased before."""
+    for erasure, meant in segment.erased:
+        fresh = ranges.subtract(meant, numbering.known)
+        decision.erased += [(erasure, segment.incarnation, first, last) for first, last in fresh]
+        numbering.known = ranges.union(numbering.known, fresh)
+        numbering.erased = ranges.union(numbering.erased, fresh)
+    runs = [pair for _, meant in segment.erased for pair in meant]
+    erased = ranges.normal([*runs, *ranges.intersect(segment.row_ranges(), numbering.erased)])
+    decision.dropped += _parts(segment, erased)
+    return erased
 
 
 def _same(segment: Segment, entries: ranges.Ranges, before: Numbering) -> bool:

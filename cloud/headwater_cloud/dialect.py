@@ -20,6 +20,9 @@ class Dialect(Protocol):
     def item(self, column: str, index: int) -> str:
         """An item of a list; the first one has index 0."""
 
+    def items(self, column: str) -> str:
+        """A row for each item of a list."""
+
     def micros(self, column: str) -> str:
         """A timestamp in microseconds since 1970."""
 
@@ -42,6 +45,9 @@ class _Spark:
 
     def item(self, column: str, index: int) -> str:
         return "%s[%d]" % (column, index)
+
+    def items(self, column: str) -> str:
+        return "explode(%s)" % column
 
     def micros(self, column: str) -> str:
         return "unix_micros(%s)" % column
@@ -66,6 +72,9 @@ class _DataFusion:
 
     def item(self, column: str, index: int) -> str:
         return "%s[%d]" % (column, index + 1)
+
+    def items(self, column: str) -> str:
+        return "unnest(%s)" % column
 
     def micros(self, column: str) -> str:
         return "CAST(%s AS bigint)" % column

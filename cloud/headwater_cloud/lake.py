@@ -21,6 +21,7 @@ from . import moments, queries, views
 from .dialect import SPARK
 from .errors import LakeError
 from .location import Location
+from .tables import exists
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,14 +133,14 @@ class Lake:
     # What is to be known about them
 
     def gaps(self) -> DataFrame:
-        """Holes and declared gaps, without what came nevertheless: stream, incarnation, first, last,
-        missing, kind, reason, from_ts, to_ts, process, landed. A time that nobody declared is that of the
-        neighbouring row."""
+        """Holes and declared gaps, without what came nevertheless, and what was erased: stream, incarnation,
+        first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that
+        nobody declared is that of the neighbouring row."""
         return self._sql(self._query("gaps")).orderBy("stream", "incarnation", "first")
 
     def quality(self) -> DataFrame:
-        """One row per stream and incarnation: rows, last (ξ), holes, dropped, lost, completeness, refused,
-        unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
+        """One row per stream and incarnation: rows, last (ξ), holes, dropped, erased, lost, completeness,
+        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
         return self._sql(self._query("quality")).orderBy("stream", "incarnation")
 
     def latency(self) -> DataFrame:
@@ -152,6 +153,22 @@ class Lake:
         from pyspark.sql import functions as F
 
         return self.table("quarantine").orderBy(F.desc("landed"))
+
+    def erasures(self) -> DataFrame:
+        """What was erased on demand, oldest first: id, stream, filter, by, reason, status, declared,
+        finished, ranges (of ξ, by incarnation). As it is now, also of an earlier version of the lake."""
+        from pyspark.sql import functions as F
+
+        if not exists(self.location / "erasures"):
+            none = "id string, stream string, filter string, by string, reason string, status string, "
+            times = "declared timestamp, finished timestamp, "
+            runs = "ranges array<struct<incarnation: bigint, first: bigint, last: bigint>>"
+            return self.spark.createDataFrame([], none + times + runs)
+        return (
+            self.spark.sql("SELECT * FROM %s" % self._path("erasures"))
+            .drop("taken")
+            .orderBy(F.col("declared"))
+        )
 
     def plot(
         self,
@@ -216,19 +233,24 @@ class Lake:
         """What a method asks; `source` names a table for a query."""
         source = source or self._source
         if method == "gaps":
-            return queries.gaps(source("gaps"), source("elements"))
+            return queries.gaps(self._missing(source), source("elements"))
         if method == "quality":
-            return queries.quality(source("elements"), source("gaps"), source("quarantine"))
+            return queries.quality(source("elements"), self._missing(source), source("quarantine"))
         if method == "latency":
             return queries.latency(source("elements"), source("streams"), SPARK)
         return "SELECT * FROM %s" % source(method)
+
+    def _missing(self, source: Callable[[str], str]) -> str:
+        """What was declared missing, or was erased, also since an earlier moment."""
+        erased = source("erasures") if exists(self.location / "erasures") else None
+        return queries.missing(source("gaps"), erased, SPARK)
 
     def _path(self, name: str) -> str:
         return "delta.%s" % SPARK.named((self.location / name).spark)
 
     def _source(self, name: str) -> str:
         """A table as a query names it; without rows where it did not exist yet."""
-        if self._at is None:
+        if self._at is None or name == "erasures":  # what is erased now was erased at every moment
             return self._path(name)
         there = self._at.get(name)
         if there is None:

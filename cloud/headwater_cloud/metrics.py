@@ -6,6 +6,7 @@ The listener is asynchronous and may miss the end: it feeds metrics, and nothing
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -18,6 +19,23 @@ from pyspark.sql.streaming.listener import (
 )
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass
+class Report:
+    """What a sink did since it was started."""
+
+    batches: int = 0
+    files: int = 0
+    unreadable: int = 0
+    rows_kept: int = 0
+    rows_duplicate: int = 0
+    rows_quarantined: int = 0
+    seconds: float = 0.0
+    maintained: list[dict[str, Any]] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        return dict(self.__dict__)
 
 
 class Metrics:

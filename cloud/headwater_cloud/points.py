@@ -32,6 +32,19 @@ POINTS = (
     "vacuuming",
 )
 
+# Of an erasure: no life of a sink that nobody asks for one comes here.
+ERASING = (
+    "declared",  # the rule is stored, nothing is gone
+    "deleting",  # what goes is noted, no row is deleted
+    "erasing",  # data files without the rows exist, no commit yet
+    "erased",  # the rows are deleted, and progress does not know
+    "settled",  # before the quarantine
+    "emptied",  # before old data files
+    "sweeping",
+    "swept",  # before the logs
+    "forgotten",  # before the landing zone
+)
+
 _counts: dict[str, int] = {}
 _jvm_pid = 0
 
@@ -62,7 +75,7 @@ def during(point: str, folder: Path | None) -> Iterator[None]:
 
 
 def _wanted(point: str) -> bool:
-    assert point in POINTS
+    assert point in POINTS + ERASING
     name, _, at = os.environ.get(VARIABLE, "").partition(":")
     if name != point:
         return False

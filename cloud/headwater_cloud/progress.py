@@ -47,6 +47,7 @@ class Numbering:
     rows_quarantined: int = 0
     last_ts_us: int | None = None
     sums: Spans = field(default_factory=list)  # of the rows that were kept since there are checksums
+    erased: Ranges = field(default_factory=list)  # of known: what `erasures` names, which is not stored here
 
     def accounted(self) -> Ranges:
         return ranges.union(self.known, self.gaps)

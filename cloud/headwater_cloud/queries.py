@@ -8,9 +8,30 @@ of its rows open.
 
 from __future__ import annotations
 
-from .dialect import Dialect
+from .dialect import SPARK, Dialect
 
 GAP = "stream, incarnation, first, last, kind, reason"
+
+
+def missing(gaps: str, erasures: str | None, dialect: Dialect) -> str:
+    """What to write after FROM for all that was declared missing: the table `gaps`, and what was erased as if
+    it had been declared. A lake of an earlier version has no table `erasures`."""
+    if erasures is None:
+        return gaps
+    return """(
+SELECT {gap}, process, from_ts, to_ts, landed FROM {gaps}
+UNION ALL SELECT stream, run['incarnation'] AS incarnation, run['first'] AS first, run['last'] AS last,
+'erased' AS kind, concat('by ', {by}, ': ', filter) AS reason, CAST(NULL AS {text}) AS process,
+nullif(declared, declared) AS from_ts, nullif(declared, declared) AS to_ts, declared AS landed
+FROM (SELECT stream, {by}, filter, declared, {runs} AS run FROM {erasures})
+)""".format(
+        gap=GAP,
+        gaps=gaps,
+        erasures=erasures,
+        by=dialect.named("by"),
+        runs=dialect.items("ranges"),
+        text="string" if dialect is SPARK else "varchar",
+    )
 
 
 def gaps(gaps: str, elements: str) -> str:
@@ -62,7 +83,8 @@ reaching AS (
 own AS (SELECT *, greatest(0, last - greatest(first - 1, reach)) AS own FROM reaching),
 missing AS (
     SELECT stream, incarnation, sum(CASE WHEN kind = 'hole' THEN own ELSE 0 END) AS holes,
-    sum(CASE WHEN kind = 'gap' THEN own ELSE 0 END) AS dropped, max(last) AS last_gap
+    sum(CASE WHEN kind = 'gap' THEN own ELSE 0 END) AS dropped,
+    sum(CASE WHEN kind = 'erased' THEN own ELSE 0 END) AS erased, max(last) AS last_gap
     FROM own GROUP BY stream, incarnation
 ),
 refused AS (
@@ -71,18 +93,20 @@ refused AS (
 ),
 named AS (
     SELECT coalesce(p.stream, m.stream) AS stream, coalesce(p.incarnation, m.incarnation) AS incarnation,
-    n, last_row, unsync, first_ts, last_ts, holes, dropped, last_gap
+    n, last_row, unsync, first_ts, last_ts, holes, dropped, erased, last_gap
     FROM present p FULL JOIN missing m ON p.stream = m.stream AND p.incarnation = m.incarnation
 ),
 counted AS (
     SELECT a.stream, a.incarnation, coalesce(n, 0) AS n,
     CASE WHEN last_row >= last_gap OR last_gap IS NULL THEN last_row ELSE last_gap END AS last,
-    coalesce(holes, 0) AS holes, coalesce(dropped, 0) AS dropped, coalesce(refused, 0) AS refused,
-    coalesce(unsync, 0) AS unsync, first_ts, last_ts
+    coalesce(holes, 0) AS holes, coalesce(dropped, 0) AS dropped, coalesce(erased, 0) AS erased,
+    coalesce(refused, 0) AS refused, coalesce(unsync, 0) AS unsync, first_ts, last_ts
     FROM named a LEFT JOIN refused r ON a.stream = r.stream AND a.incarnation = r.incarnation
 )
-SELECT stream, incarnation, n AS rows, last, holes, dropped, last - holes - n - dropped AS lost,
-CASE WHEN last > holes THEN CAST(n AS double) / CAST(last - holes AS double) END AS completeness,
+SELECT stream, incarnation, n AS rows, last, holes, dropped, erased,
+last - holes - erased - n - dropped AS lost,
+CASE WHEN last > holes + erased THEN CAST(n AS double) / CAST(last - holes - erased AS double) END
+AS completeness,
 refused, unsync, first_ts, last_ts FROM counted""".format(
         elements=elements, open=gaps(declared, elements), quarantine=quarantine
     )

@@ -108,9 +108,9 @@ def _take_names(lake: Location, numberings: Mapping[Key, Numbering]) -> None:
 
 
 def unaccounted(files: Files, lake: Location, progress: Progress) -> bool:
-    """Whether rows came, or the table was taken back, since the version that progress names."""
+    """Whether rows came or were erased, or the table was taken back, since the version of progress."""
     behind = commits.since(files, lake / "elements", progress.elements)
-    return any(commit.added or commit.operation in TAKEN_BACK for commit in behind)
+    return any(c.added or c.erasure or c.operation in TAKEN_BACK for c in behind)
 
 
 def advance(files: Files, lake: Location, progress: Progress) -> bool:

@@ -10,7 +10,8 @@ What only its writer can know is left to the gateway, which cuts unreadable file
     divergent               rows whose ξ `elements` does not have any more, because it was restored to an
                             earlier version. A ξ that is there stays: what came first was read
 
-Nothing is taken out of the quarantine: it is the record of what was refused. Doing it twice does no harm.
+Nothing is taken out of the quarantine: it is the record of what was refused, and only an erasure takes from
+it. Doing it twice does no harm.
 """
 
 from __future__ import annotations

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from . import catalog, jvm, lock, maintenance, recovery, session, tables
+from . import catalog, erasure, jvm, lock, maintenance, recovery, session, tables
 from .errors import LakeError, LakeLocked
 from .files import Files
 from .lake import Lake
@@ -122,6 +124,61 @@ def register(
     for name, about in done.items():
         say("%s: %s" % (name, about))
     return 0, {"registered": done}
+
+
+def erase(
+    args: argparse.Namespace, master: str, jars: Iterable[Path], say: Callable[[str], None]
+) -> tuple[int, dict[str, Any]]:
+    """One erasure, by the sink that runs on the lake or by one that is started for it."""
+    options = pairs(args.storage, "--storage")
+    landing, lake = Location.of(args.landing, options), Location.of(args.lake, options)
+    tables.must_be_lake(lake)
+    asked = erasure.Asked(args.stream, args.where, args.by, args.reason, args.also_later)
+    erasure.check(lake, asked, erasure.lasts(lake, asked.stream))
+    if landing.local is not None and not landing.local.is_dir():
+        raise LakeError(
+            "there is no landing zone %s: name the folder that the sink takes segments from" % landing
+        )
+    spark = session.start(master, jars, pairs(args.conf, "--conf"), "hw lake erase", brief=True)
+    with jvm.told_when_it_dies(), _stopping(spark):
+        files = Files(spark)
+        if args.dry_run:
+            would = erasure.would(spark, files, lake, landing, asked)
+            say(
+                "would erase %(rows)d rows, and %(quarantined_rows)d rows and the bytes of "
+                "%(quarantined_files)d files in quarantine; %(segments)d segments of the landing zone may "
+                "have more" % would
+            )
+            return 0, would
+        name = uuid.uuid4().hex
+        erasure.request(files, lake, asked, name)
+        try:
+            with Sink(spark, landing, lake, Settings(shared=args.shared), say) as running:
+                running.run(once=True)
+            args.wait = 0
+        except LakeLocked:
+            say("a sink runs on the lake: it is asked to do it")
+        done = _answered(files, lake, name, args.wait)
+    say("erased: %(rows)d elements, under the id %(id)s" % done)
+    return 0, done
+
+
+def _answered(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, Any]:
+    """What a sink did for a request; LakeError where it has not finished."""
+    until = time.monotonic() + wait_s
+    while (done := erasure.answer(files, lake, name)) is None:
+        if time.monotonic() >= until:
+            if erasure.withdraw(files, lake, name):
+                raise LakeError(
+                    "no sink on %s has taken it up within %.0f s: nothing is erased" % (lake, wait_s)
+                )
+            raise LakeError(
+                "the erasure is declared, and not finished: segments of the landing zone wait for the sink, "
+                "or its last attempt failed; a sink that runs on %s finishes it, and `hw audit` tells when"
+                % lake
+            )
+        time.sleep(0.2)
+    return done
 
 
 @contextlib.contextmanager

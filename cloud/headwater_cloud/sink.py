@@ -33,7 +33,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -48,6 +48,7 @@ from . import (
     apart,
     commits,
     compare,
+    erasure,
     landing_zone,
     lock,
     log_retention,
@@ -71,7 +72,7 @@ from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, se
 from .files import Files
 from .landing_zone import lies_in
 from .location import Location
-from .metrics import Listener, Metrics
+from .metrics import Listener, Metrics, Report
 from .patience import Patience
 from .progress import Progress
 from .proof import Appended, hash_of, sums_of
@@ -89,23 +90,6 @@ PASSING = (*STORE, AppendedElse, TakenBack, ValueError, TypeError, LookupError, 
 APART = 2  # so many failures of a batch, and it is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
-
-
-@dataclass
-class Report:
-    """What a sink did since it was started."""
-
-    batches: int = 0
-    files: int = 0
-    unreadable: int = 0
-    rows_kept: int = 0
-    rows_duplicate: int = 0
-    rows_quarantined: int = 0
-    seconds: float = 0.0
-    maintained: list[dict[str, Any]] = field(default_factory=list)
-
-    def plain(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
@@ -214,6 +198,9 @@ class Sink:
         self._lock.check()
         self.progress = progress = Progress.load(self.lake)
         self._settled = Settled.load(self.lake)
+        self._erasures = erasure.Erasures(self._files, self.lake, self.landing, self._say)
+        self._settled.activate(progress, self._erasures.keys())
+        self._erasures.apply(progress)
         new = progress.elements < 0
         if new:
             progress.elements = 0  # the table made, and empty
@@ -223,8 +210,10 @@ class Sink:
             or any(commit.operation in recovery.TAKEN_BACK for commit in behind)
             or (new and not self._cut_off_at_first(behind))
             or not self._settled.agrees(progress)
+            or not self._erasures.knows(behind)
         ):
             self._rebuild()
+        self._erasures.settle(self.progress, self._save)
         if self._seen.too_many():
             self._say("Spark's checkpoint has the names of too many files: a new one begins")
             self._files.remove(self.lake / "checkpoint")
@@ -252,6 +241,7 @@ class Sink:
         self._settled.activate(self.progress, self._settled.keys)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
         # Before progress is saved: a kill in between does it all again.
+        self._erasures.reopen()
         self._files.remove(self.lake / "checkpoint")
         # And `settled` after it: until it is as new as this number says, the next start does it all again.
         self.progress.settled = max(self.progress.settled, self._settled.number) + 1
@@ -265,6 +255,7 @@ class Sink:
         progress.batch = -1
         progress.files = 0
         progress.elements = elements
+        self._erasures.apply(progress)
         self._save()
 
     def _absorb(self, behind: list[Commit]) -> None:
@@ -393,8 +384,13 @@ class Sink:
             return  # a batch failed half-way: nothing may be said of what it left in memory
         try:
             self._look()
+            self._erasures.settle(self.progress, self._save)
             if recovery.unaccounted(self._files, self.lake, self.progress):
                 return  # a batch was cut off, and comes again at once: its files must stay as they are
+            if self._erasures.wanted():
+                self._lock.check()
+                self._settled.activate(self.progress, self._settled.keys)
+                self._erasures.work(self.spark, self.progress, self._refused, self._save)
             self._shorten_logs()
             maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
             every = self.settings.maintain_s
@@ -434,7 +430,9 @@ class Sink:
 
     def _settle(self) -> None:
         """Move what has been quiet for long out of progress, which each batch rewrites."""
-        keys = settled.quiet(self.progress, time.time_ns() // 1000, self.settings.settle_s)
+        named = self._erasures.keys()  # each start lets progress know what they erased
+        quiet = settled.quiet(self.progress, time.time_ns() // 1000, self.settings.settle_s)
+        keys = [key for key in quiet if key not in named]
         if keys:
             self._lock.check()
             settled.settle(keys, self.progress, self._settled, self._acks, self._sync)
@@ -491,6 +489,8 @@ class Sink:
             self._acks.write(self.progress, bad)
             return
         self._settled.activate(self.progress, {one.key for one in good.values()})
+        self._erasures.settle(self.progress, self._save)
+        good = self._erasures.mark(spark, good)
         behind = self._behind()
         stamp = Stamp(self.progress.generation, batch, files)
         if batch <= self.progress.batch or any(c.added and c.stamp != stamp for c in behind):
@@ -502,6 +502,8 @@ class Sink:
         commits.sync(self._elements, behind)
         if decision.within:
             added.divergent, added.came = self._compare(spark, good, decision, decision.overlaps)
+        for file, sum_of in compare.dropped(spark, good, decision).items():
+            added.came[file] = added.came.get(file, 0) ^ sum_of
         self._check_claims(spark, good, added)
         if false := proof.prove(spark, self._elements, good, added):
             self._take_back(spark, good, added, false, landed_us)
@@ -729,7 +731,7 @@ class Sink:
                 self._say("not a segment: %s (%s: %s)" % (file, item.reason, detail))
         if new:
             with self._synced("quarantine"):
-                quarantine.put(self._files, self.lake, new, landed_us)
+                quarantine.put(self._files, self.lake, new, landed_us, self._erasures.spares)
             self._refused.update((quarantine.printable(item.file), item.reason) for item in new)
 
     @contextlib.contextmanager
@@ -745,6 +747,7 @@ class Sink:
         if decision.gaps:
             rows = [{**gap, "landed": landed_us} for gap in decision.gaps]
             self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
+        self._erasures.note(decision.erased)
         version = self._streams.add(good, landed_us)
         if version is not None:
             self._sync("streams", version)
@@ -772,6 +775,7 @@ class Sink:
         metrics.rows.labels("kept").inc(decision.rows_kept)
         metrics.rows.labels("duplicate").inc(decision.rows_duplicate)
         metrics.rows.labels("divergent").inc(decision.rows_divergent)
+        metrics.rows.labels("erased").inc(decision.rows_erased)
         metrics.files.labels("taken").inc(files)
         metrics.files.labels("unreadable").inc(bad)
         metrics.batch_seconds.observe(seconds)
@@ -785,6 +789,7 @@ class Sink:
             for number, what in (
                 (decision.rows_duplicate, "duplicates"),
                 (decision.rows_divergent, "divergent"),
+                (decision.rows_erased, "left out as erased"),
                 (len(decision.gaps), "gaps and holes"),
                 (bad, "files refused"),
             )

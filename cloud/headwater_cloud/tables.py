@@ -1,6 +1,6 @@
-"""The six tables of a lake: their columns, their properties, how they are made and opened.
+"""The seven tables of a lake: their columns, their properties, how they are made and opened.
 
-`elements` is Spark's: it grows by whole segments. The five small ones are delta-rs's: a commit of fifty
+`elements` is Spark's: it grows by whole segments. The small ones are delta-rs's: a commit of fifty
 rows costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any
 of them.
 """
@@ -48,10 +48,14 @@ ELEMENTS_PROPERTIES = {
 }
 
 _TIME = pa.timestamp("us", "UTC")
-SUMS = pa.list_(
-    pa.struct([("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()), ("sum", pa.int64())])
-)
-RANGES = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
+
+
+def _struct(*names: str) -> pa.DataType:
+    return pa.struct([(name, pa.int64()) for name in names])
+
+
+SUMS = pa.list_(_struct("first", "last", "rows", "sum"))
+RANGES = pa.list_(_struct("first", "last"))
 
 _NUMBERINGS = pa.schema(
     [
@@ -88,6 +92,20 @@ SCHEMAS = {
     ),
     "progress": _NUMBERINGS,
     "settled": _NUMBERINGS,
+    "erasures": pa.schema(
+        [
+            ("id", pa.string()),
+            ("stream", pa.string()),
+            ("filter", pa.string()),
+            ("by", pa.string()),
+            ("reason", pa.string()),
+            ("status", pa.string()),
+            ("declared", _TIME),
+            ("finished", _TIME),
+            ("ranges", pa.list_(_struct("incarnation", "first", "last"))),
+            ("taken", pa.list_(_struct("incarnation", "first", "last", "rows", "sum"))),
+        ]
+    ),
     "quarantine": pa.schema(
         [
             ("process", pa.string()),
@@ -120,6 +138,7 @@ SCHEMAS = {
 REWRITTEN = ("progress", "settled")
 
 PROPERTIES: dict[str, dict[str, str | None]] = {
+    "erasures": {"delta.checkpointInterval": "100"},
     "gaps": {"delta.checkpointInterval": "100"},
     "progress": {
         "delta.checkpointInterval": "50",

@@ -15,7 +15,7 @@ from .dialect import SPARK, Dialect
 from .errors import LakeError
 
 COMMON = ("incarnation", "xi", "ts", "unsync", "arrived", "landed")
-TABLES = ("elements", "erasures", "gaps", "progress", "quarantine", "streams")  # names that no view takes
+TABLES = ("elements", "erasures", "gaps", "progress", "quarantine", "settled", "streams")  # no view has these
 SQL_TYPES = {
     "i8": "tinyint",
     "i16": "smallint",

@@ -601,3 +601,76 @@ def test_neither_spark_nor_a_jvm_is_touched() -> None:
         "assert not [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'matplotlib')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def erased_lake(path: Path, status: str = "done", gone: bool = True) -> LakeOf:
+    """A healthy lake of which ξ 500 to 520 were erased, or are about to be."""
+    lake = healthy(path)
+    before = lake.truth()[ECG]
+    if gone:
+        lake.elements = [
+            row for row in lake.elements if row["stream"] != "cardio/ecg" or not 500 <= row["xi"] <= 520
+        ]
+    if status == "deleting":
+        lake.progress[ECG] = before
+    else:
+        lake.progress[ECG] = {"high": 1000, "ranges": []}
+    lake.erasures.append(
+        dict(
+            id="0123456789ab",
+            stream="cardio/ecg",
+            filter="xi between 500 and 520",
+            by="A. Name",
+            reason="asked for",
+            status=status,
+            declared=at(3600),
+            finished=at(3601) if status == "done" else None,
+            ranges=[{"incarnation": INCARNATION, "first": 500, "last": 520}],
+            taken=[],
+        )
+    )
+    return lake
+
+
+def page_of(lake: LakeOf, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", str(lake.path)])
+    return int(ended.value.code or 0), capsys.readouterr().out
+
+
+def test_what_was_erased_on_demand_is_told_and_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = erased_lake(tmp_path)
+    answer = told(lake)
+    assert (answer["ok"], answer["erased"], answer["lost"], answer["erased_returned"]) == (True, 21, 0, 0)
+    assert [(e["id"], e["by"], e["status"]) for e in answer["erasures"]] == [
+        ("0123456789ab", "A. Name", "done")
+    ]
+    ecg = of(answer)
+    assert ecg["levels"]["LILO"]["LF"] == 878 / 978
+    assert ("by A. Name, 2026-03-01 09:00 UTC (asked for): xi between 500 and 520") in [
+        m["reason"] for m in ecg["missing"] if (m["first"], m["last"], m["kind"]) == (500, 520, "erased")
+    ]
+    code, page = page_of(lake, capsys)
+    assert code == 0 and "the promise holds" in page and ", 21 erased" in page
+    assert "ξ 500 to 520: erased by A. Name, 2026-03-01 09:00 UTC (asked for): xi between 500 and 520" in page
+
+
+def test_erased_rows_that_are_there_again_break_the_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = erased_lake(tmp_path, gone=False)
+    assert told(lake)["erased_returned"] == 21
+    code, page = page_of(lake, capsys)
+    assert code == 1 and "21 erased and there again" in page
+
+
+@pytest.mark.parametrize("gone", (False, True))
+def test_an_erasure_that_was_cut_off_is_no_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: bool
+) -> None:
+    lake = erased_lake(tmp_path, "deleting", gone)
+    assert told(lake)["ok"]
+    code, page = page_of(lake, capsys)
+    assert code == 0 and "erasure 0123456789ab of cardio/ecg is not finished" in page

@@ -204,3 +204,55 @@ def test_each_claim_of_a_batch_has_a_rotation_of_its_own() -> None:
     assert len(decision.overlaps) == 100 - CLAIMS_MAX
     # The same error in two files does not cancel itself.
     assert turned(9, 3) ^ turned(9, 5) != 0 and turned(turned(-9, 3), 61) == -9
+
+
+lives = st.lists(
+    st.lists(st.tuples(st.integers(1, 12), st.text("rrrhg", min_size=1, max_size=8)), max_size=4),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(lives, st.sets(st.integers(1, 20)), st.integers(0, 4))
+def test_what_is_erased_never_lands_and_all_else_lands_once(
+    batches: list[list[tuple[int, str]]], meant: set[int], declared: int
+) -> None:
+    """An erasure of these ξ is declared before the batch of this number; until then they land."""
+    there: list[int] = []
+    erased: set[int] = set()
+    holes: set[int] = set()
+    numberings: dict[tuple[str, int], Numbering] = {}
+    for n, pieces in enumerate(batches):
+        if n == declared and numberings:
+            now = numberings[KEY].copy()
+            gone = [xi for xi in there if xi in meant]
+            there = [xi for xi in there if xi not in meant]
+            erased |= set(gone)
+            now.erased = ranges.normal((xi, xi) for xi in gone)
+            now.rows_kept -= len(gone)
+            now.rows_landed -= len(gone)
+            numberings[KEY] = now
+        segments = []
+        for i, (first, kinds) in enumerate(pieces):
+            one = seg("%d.%d" % (n, i), kinds, first)
+            here = ranges.intersect(one.row_ranges(), ranges.normal((xi, xi) for xi in meant))
+            segments.append(replace(one, erased=(("e", here),)) if here and n >= declared else one)
+        decision = decide(segments, numberings)
+        numberings.update(decision.changed)
+        there += [xi for _, xi in taken(decision)]
+        erased |= {xi for _, _, a, b in decision.erased for xi in range(a, b + 1)}
+        holes |= {x for s in segments for g in s.gaps if g.kind == "hole" for x in range(g.first, g.last + 1)}
+        dropped = {(p.file, xi) for p in decision.dropped for xi in range(p.first, p.last + 1)}
+        overlaps = {(p.file, xi) for p in decision.overlaps for xi in range(p.first, p.last + 1)}
+        rows = {(s.file, xi) for s in segments for a, b in s.row_ranges() for xi in range(a, b + 1)}
+        # Each row that came is taken, compared with what is known, or left out.
+        assert rows <= dropped | overlaps | set(taken(decision))
+        assert not dropped & (overlaps | set(taken(decision)))
+        assert decision.rows_landed == decision.rows_kept + decision.rows_duplicate
+    if not numberings:
+        return
+    now = numberings[KEY]
+    assert len(there) == len(set(there)) and not erased & set(there)
+    assert now.erased == ranges.normal((xi, xi) for xi in erased)
+    assert now.known == ranges.normal((xi, xi) for xi in {*there, *erased, *holes})
+    assert now.rows_kept == len(there)
