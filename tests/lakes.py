@@ -29,7 +29,7 @@ LEFT_OUT: dict[str, Any] = {"left out": True}  # of progress
 
 
 class LakeOf:
-    """Collects rows and gaps; `write` makes the five tables, with the progress of a true sink."""
+    """Collects rows and gaps; `write` makes the six tables, with the progress of a true sink."""
 
     def __init__(self, path: Path, process: str = "cardio") -> None:
         self.path = path
@@ -192,6 +192,7 @@ class LakeOf:
             self._written[name] = len(rows)
         known = {ELEMENTS: DeltaTable(str(self.path / "elements")).version() - self.behind}
         self._put("progress", progress, "overwrite", known)
+        self._put("settled", [], "append")
         return self.path
 
     def _put(
