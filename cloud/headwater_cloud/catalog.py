@@ -67,6 +67,8 @@ def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: boo
     """
     from pyspark.errors import PySparkException
 
+    if lake.is_of_earlier_moment:
+        raise LakeError("%r cannot be registered: it is the lake of an earlier moment" % lake)
     spark = lake.spark
     catalog = catalog or spark.catalog.currentCatalog()
     schema = schema or "default"
@@ -75,8 +77,6 @@ def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: boo
             "this session keeps its catalog in memory, so what is registered would be gone with it: start it "
             "with a metastore (spark.sql.catalogImplementation=hive; `hw lake register --metastore FOLDER`)"
         )
-    if lake.is_of_earlier_moment:
-        raise LakeError("%r cannot be registered: it is the lake of an earlier moment" % lake)
     place = "%s.%s" % (SPARK.named(catalog), SPARK.named(schema))
     try:
         return _Schema(spark, lake, place).register(drop_gone)

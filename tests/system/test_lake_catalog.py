@@ -14,7 +14,7 @@ from headwater_cloud import Lake
 from headwater_cloud.errors import LakeError
 from headwater_tools import house
 from headwater_tools.house import ROOT
-from lakes import LakeOf, healthy
+from lakes import healthy
 from pyspark.sql import SparkSession
 
 # The second process: it queries what the first one registered, then registers a lake that has changed.
@@ -145,9 +145,8 @@ def test_a_name_that_is_taken_stops_the_registration_before_it_changes_anything(
 
 
 def test_a_catalog_that_would_not_last_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    made: LakeOf = healthy(tmp_path)
+    lake = Lake(spark, healthy(tmp_path).write())
     with pytest.raises(LakeError, match="keeps its catalog in memory"):
-        Lake(spark, made.write()).register(schema="site")
+        lake.register(schema="site")
     with pytest.raises(LakeError, match="is the lake of an earlier moment"):
-        spark.catalog.setCurrentCatalog("spark_catalog")
-        Lake(spark, tmp_path).as_of(0).read_stream("cardio/ecg")
+        lake.as_of(0).register(schema="site")
