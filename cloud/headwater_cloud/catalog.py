@@ -48,6 +48,7 @@ def metastore(folder: str | Path) -> dict[str, str]:
     """Settings of a session for a catalog that lasts, kept by an embedded Derby in a folder of this machine:
     `session.start(more=metastore("/data/catalog"))`. One session at a time can have it open."""
     place = Path(folder).absolute()
+    place.mkdir(parents=True, exist_ok=True)  # Derby opens its log before it makes a folder
     return {
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": (place / "warehouse").as_uri(),
@@ -77,22 +78,24 @@ def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: boo
             "this session keeps its catalog in memory, so what is registered would be gone with it: start it "
             "with a metastore (spark.sql.catalogImplementation=hive; `hw lake register --metastore FOLDER`)"
         )
-    place = "%s.%s" % (SPARK.named(catalog), SPARK.named(schema))
+    target = _Schema(lake, catalog, schema)
     try:
-        return _Schema(spark, lake, place).register(drop_gone)
+        return target.register(drop_gone)
     except PySparkException as error:
         raise LakeError(
-            "%s cannot be registered in %s: %s" % (lake.location, place, sentence(error))
+            "%s cannot be registered in %s: %s" % (lake.location, target.place, sentence(error))
         ) from error
 
 
 class _Schema:
     """One schema of a catalog, and what of it is of one lake."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, place: str) -> None:
-        self.spark = spark
+    def __init__(self, lake: Lake, catalog: str, schema: str) -> None:
+        self.spark: SparkSession = lake.spark
         self.lake = lake
-        self.place = place
+        self.catalog = catalog
+        self.schema = schema
+        self.place = "%s.%s" % (SPARK.named(catalog), SPARK.named(schema))
 
     def register(self, drop_gone: bool) -> dict[str, str]:
         lake = self.lake
@@ -102,7 +105,9 @@ class _Schema:
         ]
         # Views of what the lake does not have yet would fail only when they are queried.
         here = [name for name in views.TABLES if tables.exists(lake.location / name)]
-        if not self.spark.catalog.databaseExists(self.place):
+        # A schema that is there may be one that this user could not have made.
+        rows = self.spark.sql("SHOW SCHEMAS IN %s" % SPARK.named(self.catalog)).collect()
+        if self.schema.lower() not in {str(row[0]).lower() for row in rows}:
             self.spark.sql("CREATE SCHEMA IF NOT EXISTS %s" % self.place)
         there = self._there()
         mine = self._check(here, wanted, there)
