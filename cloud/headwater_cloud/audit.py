@@ -40,6 +40,7 @@ import json
 import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +49,7 @@ from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from . import settled, tables
+from . import settled, store, tables
 from .checksum import Span
 from .errors import LakeError
 from .location import Location
@@ -188,15 +189,22 @@ class Report:
 
 
 def audit(
-    lake: str, stream: str | None = None, landing: str | None = None, overdue_s: float = OVERDUE_S
+    lake: str,
+    stream: str | None = None,
+    landing: str | None = None,
+    overdue_s: float = OVERDUE_S,
+    storage: Mapping[str, str] | None = None,
 ) -> Report:
-    """Audit a lake, or one stream of it. `landing`: its landing zone, to see what waits there."""
+    """Audit a lake, or one stream of it. `landing`: its landing zone, to see what waits there. `storage`:
+    options of delta-rs for an object store."""
     began = time.monotonic()
-    place = Location.of(lake)
+    options = dict(storage or {})
+    place = Location.of(lake, options)
+    zone = None if landing is None else Location.of(landing, options)
     try:
         for _ in range(ATTEMPTS):
             before = _version_of(place, "erasures")
-            report = _audit(place, stream, landing, overdue_s, began)
+            report = _audit(place, stream, zone, overdue_s, began)
             if _version_of(place, "erasures") == before:
                 break  # else rows went while they were counted
         return report
@@ -210,7 +218,9 @@ def audit(
         ) from error
 
 
-def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: float, began: float) -> Report:
+def _audit(
+    lake: Location, name: str | None, landing: Location | None, overdue_s: float, began: float
+) -> Report:
     # Before the tables: a segment that the sink takes meanwhile is counted twice rather than not at all.
     segments = _segments(landing) if landing is not None else []
     acknowledged = _acknowledged(lake)
@@ -460,16 +470,15 @@ def _others(elements: DeltaTable) -> str:
 
 
 def _acknowledged(lake: Location) -> dict[Key, Ranges]:
-    """What the gateways were told, where the lake is a local folder."""
+    """What the gateways were told."""
     out: dict[Key, Ranges] = {}
-    if lake.local is None:
-        return out
-    for path in sorted((lake.local / "acks").glob("*.json")):
-        only_marks = path.name.startswith(settled.PREFIX)
-        if path.name[0] in "._" and not only_marks:
+    folder = lake / "acks"
+    for name in store.names(folder):
+        only_marks = name.startswith(settled.PREFIX)
+        if (name[0] in "._" and not only_marks) or not name.endswith(".json"):
             continue
         try:
-            streams = json.loads(path.read_text())["streams"]
+            streams = json.loads(store.read(folder / name))["streams"]
             for stream, incarnations in streams.items():
                 for digits, said in incarnations.items():
                     mark = int(said if only_marks else said["high"])
@@ -481,7 +490,8 @@ def _acknowledged(lake: Location) -> dict[Key, Ranges]:
             continue  # replaced at this moment
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(
-                "%s is no acknowledgement (%s): start `hw sink`, which writes it again" % (path, error)
+                "%s is no acknowledgement (%s): start `hw sink`, which writes it again"
+                % (folder / name, error)
             )
     return out
 
@@ -537,19 +547,18 @@ def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
     return rows
 
 
-def _segments(landing: str) -> list[Name]:
+def _segments(landing: Location) -> list[Name]:
     """What the names of the segments in a landing zone say; other files are the sink's concern."""
-    folder = Location.of(landing).local
-    if folder is None or not folder.is_dir():
+    if landing.local is not None and not landing.local.is_dir():
         raise LakeError(
-            "there is no folder %s: name the landing zone, the folder into which the gateway puts segments "
-            "(on an object store it cannot be looked at here)" % landing
+            "there is no folder %s: name the landing zone, the folder into which the gateway puts segments"
+            % landing
         )
-    names = []
-    for path in folder.iterdir():
+    found = []
+    for name in store.names(landing):
         with contextlib.suppress(SegmentError):
-            names.append(read_name(path.name))
-    return names
+            found.append(read_name(name))
+    return found
 
 
 # Tables

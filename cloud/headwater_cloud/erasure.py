@@ -250,7 +250,7 @@ class Erasures:
         points.reach("deleting")
         sql = meant.condition(spark, self._lake, rule.stream, rule.where)
         elements = "delta.`%s`" % (self._lake / "elements").spark
-        with points.during("erasing", (self._lake / "elements").local), _configured(spark, rule.id):
+        with points.during("erasing", self._lake / "elements"), _configured(spark, rule.id):
             spark.sql("DELETE FROM %s WHERE %s" % (elements, sql))
         points.reach("erased")
         commits.sync(
@@ -268,7 +268,7 @@ class Erasures:
         if meant.follow(spark, self._lake, rule.stream, progress):
             save()
         elements = "delta.`%s`" % (self._lake / "elements").spark
-        with points.during("sweeping", (self._lake / "elements").local), _configured(spark):
+        with points.during("sweeping", self._lake / "elements"), _configured(spark):
             if "deletionVectors" in _features(self._lake):
                 spark.sql("REORG TABLE %s APPLY (PURGE)" % elements)
             spark.sql("VACUUM %s RETAIN 0 HOURS" % elements)

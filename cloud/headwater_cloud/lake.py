@@ -12,15 +12,14 @@ audit, which need none, can be imported without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import moments, queries, views
+from . import access, moments, queries, views
 from .dialect import SPARK
 from .errors import LakeError
-from .location import Location
 from .tables import exists
 
 if TYPE_CHECKING:
@@ -39,10 +38,16 @@ class Lake:
     """What lies in the folder `path`, now or (see `as_of`) at an earlier moment."""
 
     def __init__(
-        self, spark: SparkSession, path: str | Path, *, at: Moment | None = None
+        self,
+        spark: SparkSession,
+        path: str | Path,
+        *,
+        storage: Mapping[str, str] | None = None,
+        at: Moment | None = None,
     ) -> None:
+        """`storage`: options of delta-rs, where the session's `fs.s3a.*` do not say how to reach a store."""
         self.spark = spark
-        self.location = Location.of(path)
+        self.location = access.locate(spark, path, storage)
         self._at = at
 
     @property
@@ -201,7 +206,7 @@ class Lake:
         not kept, the rows are those that had landed by then and that nobody has removed since.
         """
         at = moments.moment_of(self.location, TABLES, when, self._history)
-        return Lake(self.spark, self.location.spark, at=at)
+        return Lake(self.spark, self.location.spark, storage=self.location.options, at=at)
 
     def _history(self, name: str) -> History:
         """(version, time in µs) of a table, oldest first."""

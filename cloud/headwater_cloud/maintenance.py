@@ -34,9 +34,9 @@ def maintain(spark: SparkSession, lake: Location, keep_hours: float = KEEP_HOURS
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     comments.put(spark, lake)
-    with points.during("optimizing", (lake / "elements").local):
+    with points.during("optimizing", lake / "elements"):
         spark.sql("OPTIMIZE %s" % elements)
-    with points.during("vacuuming", (lake / "elements").local):
+    with points.during("vacuuming", lake / "elements"):
         spark.sql("VACUUM %s RETAIN %s HOURS" % (elements, ("%f" % keep_hours).rstrip("0").rstrip(".")))
     for name in tables.SCHEMAS:
         table = tables.open_table(lake / name)

@@ -65,7 +65,7 @@ from . import (
 )
 from .acks import Acknowledgements
 from .appending import Rows
-from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
+from .arguments import FILES_PER_TRIGGER, LEASE_S, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, Part, decide
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
@@ -100,6 +100,7 @@ class Settings:
     shared: bool = False  # a lease, as on object stores, on a local path too
     patience_s: float = PATIENCE_S  # how long what fails is tried again
     sign_s: float = sign.EVERY_S  # between two signs of life
+    lease_s: float = LEASE_S  # without a sign of its holder, until another one takes the lake over
     settle_s: float = SETTLE_S  # without news, and a numbering is settled
 
 
@@ -147,7 +148,7 @@ class Sink:
                 "there is no landing zone %s: it is the folder that the gateway puts its segments into"
                 % self.landing
             )
-        self._lock = lock.take(self.spark, self.lake, self.settings.shared)
+        self._lock = lock.take(self.spark, self.lake, self.settings.shared, self._say, self.settings.lease_s)
         try:
             tables.create(self.spark, self.lake)
             self._recover()
@@ -625,7 +626,7 @@ class Sink:
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
                     rows = Rows(spark, good, decision, landed_us)
-                    with points.during("writing", self._elements.local):
+                    with points.during("writing", self._elements):
                         self._write(rows.frame, stamp)
                 divergent, came = comparing.result() if comparing else (None, {})
                 added = Appended(decision, divergent, came, summing.result() if summing else {}, stamp)

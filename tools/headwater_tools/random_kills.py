@@ -38,6 +38,11 @@ JVM, PYTHON, BOTH = "JVM alone", "Python alone", "both"
 VICTIMS = (JVM, PYTHON, BOTH)
 
 
+def _lose(loss: str) -> Callable[[Path, Path], None]:
+    """A loss that `hw crash` knows, of folders on this disk."""
+    return lambda lake, landing: LOSSES[loss](Location.of(lake), Location.of(landing))
+
+
 def _lose_acknowledgements(lake: Path, landing: Path) -> None:
     shutil.rmtree(lake / "acks", ignore_errors=True)
 
@@ -48,7 +53,7 @@ def _lose_settled(lake: Path, landing: Path) -> None:
 
 def _lose_newest(lake: Path, landing: Path) -> None:
     """The newest entry of each of the three logs of Spark's checkpoint."""
-    LOSSES["newest offsets lost"](lake, landing)
+    _lose("newest offsets lost")(lake, landing)
     entries = [path for path in (lake / "checkpoint" / "sources" / "0").glob("[0-9]*") if path.is_file()]
     newest = max(entries, key=lambda path: path.stat().st_mtime_ns, default=None)
     if newest is not None:
@@ -58,10 +63,10 @@ def _lose_newest(lake: Path, landing: Path) -> None:
 
 NOTHING_LOST = "nothing"
 BETWEEN: dict[str, Callable[[Path, Path], None]] = {
-    "checkpoint": LOSSES["checkpoint lost"],
+    "checkpoint": _lose("checkpoint lost"),
     "newest entries": _lose_newest,
     "acknowledgements": _lose_acknowledgements,
-    "progress": LOSSES["progress lost"],
+    "progress": _lose("progress lost"),
     "settled": _lose_settled,
 }
 # What happens between two lives: each of it equally often, in an order that the seed decides.

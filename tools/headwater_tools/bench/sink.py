@@ -105,7 +105,7 @@ class _Bench:
         settings = dict(SPARK)
         if self.size.partitions:
             settings["spark.sql.shuffle.partitions"] = str(self.size.partitions)
-        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink")
+        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink", "OFF")
         self.times: Times = Times()
         self.spark.streams.addListener(self.times)
         sections = {

@@ -19,12 +19,14 @@ SHOWN_MAX = 12  # missing ranges of a stream on the page; --json has more
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from headwater_cloud.arguments import store
+
     parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
     parser.add_argument("--stream", metavar="S", help="only this stream, like cardio/ecg")
     parser.add_argument(
         "--landing",
         metavar="LANDING",
-        help="folder of the landing zone: what waits there is on its way, however old it is",
+        help="folder or URL of the landing zone: what waits there is on its way, however old it is",
     )
     parser.add_argument(
         "--overdue",
@@ -33,17 +35,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds after which an element that is missing below newer ones counts as lost (900)",
     )
+    store(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if not 0 <= args.overdue <= 10**9:
         raise Trouble("--overdue %g: give 0 to 1000000000 seconds" % args.overdue)
     house.ensure("lake")
-    from headwater_cloud import audit
+    from headwater_cloud import access, audit, service
     from headwater_cloud.errors import LakeError
 
     try:
-        report = audit.audit(args.lake, args.stream, args.landing, args.overdue)
+        storage = access.for_delta_rs(*service.store(args))
+        report = audit.audit(args.lake, args.stream, args.landing, args.overdue, storage)
     except LakeError as error:
         raise Trouble(str(error))
     for line in page(report):

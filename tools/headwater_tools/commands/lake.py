@@ -50,6 +50,8 @@ SHOWN_MAX = 100  # lines of the page; --json has all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from headwater_cloud.arguments import store
+
     which = parser.add_subparsers(
         dest="do", metavar="quarantine|requeue|erase|register|maintain", required=True
     )
@@ -62,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "does not have their ξ any more"
     )
     back = which.add_parser("requeue", help="bring some of it back", description=about)
-    back.add_argument("landing", metavar="LANDING", help="folder that the sink takes segments from")
+    back.add_argument("landing", metavar="LANDING", help="folder or URL that the sink takes segments from")
     back.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
     back.add_argument(
         "ids", metavar="ID", nargs="+", help="as `hw lake quarantine` lists them; all: everything"
@@ -91,11 +93,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
     )
     named.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
-    named.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`")
     for one in (listing, back, named, erase):
-        one.add_argument(
-            "--storage", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`"
-        )
+        store(one)
     for one in (listing, back, erase, named, keep):
         one.add_argument(
             "--json",
@@ -123,7 +122,6 @@ def _erase_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shared", action="store_true", help="as in `hw sink`")
     parser.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
-    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`")
 
 
 def _user() -> str:
@@ -142,7 +140,7 @@ def _erase(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     try:
-        return service.erase(args, args.master, house.jars(), say)
+        return service.erase(args, args.master, house.jars(args.landing, args.lake), say)
     except LakeFailed as error:
         raise Failed(str(error))
     except LakeError as error:
@@ -155,18 +153,18 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.do == "erase":
         return _erase(args)
     house.ensure("lake")
-    from headwater_cloud import location, requeue, service
+    from headwater_cloud import requeue, service
     from headwater_cloud.errors import LakeError
 
     try:
         if args.do == "register":
-            return service.register(args, args.master, house.jars(), _say(args))
-        lake = location.Location.of(args.lake, service.pairs(args.storage, "--storage"))
+            return service.register(args, args.master, house.jars(args.lake), _say(args))
+        lake = service.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":
             return 0, _list(known)
         ids = [entry.id for entry in known] if args.ids == ["all"] else args.ids
-        outcomes = requeue.requeue(lake, location.Location.of(args.landing), ids)
+        outcomes = requeue.requeue(lake, service.location(args, args.landing), ids)
     except LakeError as error:
         raise Trouble(str(error))
     for outcome in outcomes:

@@ -18,6 +18,10 @@ WORKERS_MAX = 2
 
 ROOTS = ("tests", "tools", "gateway", "cloud")
 
+# Tests with an S3 server: heavy, so they run only where they are asked for.
+S3 = "--s3"
+S3_TESTS = ROOT / "tests" / "s3"
+
 # What tests import of each group of packages.
 PACKAGES = {
     "judge": {"neurokit2"},
@@ -59,17 +63,26 @@ class Counter:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "hw test [--json] [pytest arguments: -q, -x, -k WORDS, FILE, FILE::TEST ...]"
+    parser.usage = (
+        "hw test [--json] [--s3: those with an S3 server] "
+        "[pytest arguments: -q, -x, -k WORDS, FILE, FILE::TEST ...]"
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     import pytest
 
     words = [_absolute(word) for word in args.rest]
+    selected = any(os.path.isabs(word) for word in words) or S3 in words or "-n" in words
     os.chdir(ROOT)
+    if S3 in words:
+        words.remove(S3)
+        if not any(os.path.isabs(word) for word in words):
+            words.append(str(S3_TESTS))
+    if not any(word.startswith(str(S3_TESTS)) for word in words):
+        words += ["--ignore", str(S3_TESTS)]
     for group in groups(words):
         house.ensure(group)
-    selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
         words = ["-n", str(workers), "--dist", "worksteal", *words]
@@ -82,7 +95,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def groups(words: list[str]) -> list[str]:
     """The groups of packages that the named tests need; all of them where no file is named."""
-    paths = [Path(word.partition("::")[0]) for word in words if os.path.isabs(word)]
+    paths = [Path(w.partition("::")[0]) for w in words if os.path.isabs(w) and w != str(S3_TESTS)]
     if not paths or not all(path.is_file() for path in paths):
         return list(PACKAGES)
     seen: set[Path] = set()
