@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headwater_cloud.location import Location
+
 from . import Trouble
 from .crash import LOSSES, Life
 from .foreign_gateway import ForeignGateway, Verdict
