@@ -3,6 +3,7 @@
     spark-submit --master spark://host:7077 --packages io.delta:delta-spark_4.2_2.13:4.4.0 \
         cloud/headwater_sink.py LANDING LAKE --forever
 
+For a lake on S3 add org.apache.hadoop:hadoop-aws:3.5.0 to the packages, and its fs.s3a.* by --conf.
 Only the driver runs Python, and needs the package headwater_cloud (beside this file, or in --py-files) and
 the libraries of requirements-lake.lock; executors need Delta's jars alone.
 """

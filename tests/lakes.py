@@ -29,7 +29,7 @@ LEFT_OUT: dict[str, Any] = {"left out": True}  # of progress
 
 
 class LakeOf:
-    """Collects rows and gaps; `write` makes the five tables, with the progress of a true sink."""
+    """Collects rows and gaps; `write` makes the six tables, with the progress of a true sink."""
 
     def __init__(self, path: Path, process: str = "cardio") -> None:
         self.path = path
@@ -38,6 +38,7 @@ class LakeOf:
         self.gaps: list[dict[str, Any]] = []
         self.quarantine: list[dict[str, Any]] = []
         self.streams: list[dict[str, Any]] = []
+        self.erasures: list[dict[str, Any]] = []  # without any, the lake is of an earlier version
         self.progress: dict[Key, dict[str, Any]] = {}  # what a test says instead of what is true
         self.stamped = True  # whether a sink made the next commits
         self.behind = 0  # commits of `elements` that progress does not know
@@ -185,12 +186,13 @@ class LakeOf:
             for name in ("ranges", "gaps"):
                 row[name] = [dict(first=first, last=last) for first, last in row[name]]
             progress.append(row)
-        for name in ("elements", "quarantine", "gaps", "streams"):
+        for name in ("elements", "quarantine", "gaps", "streams", *["erasures"] * bool(self.erasures)):
             rows = getattr(self, name)
             self._put(name, rows[self._written.get(name, 0) :], "append")
             self._written[name] = len(rows)
         known = {ELEMENTS: DeltaTable(str(self.path / "elements")).version() - self.behind}
         self._put("progress", progress, "overwrite", known)
+        self._put("settled", [], "append")
         return self.path
 
     def _put(

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from headwater_cloud.segment import Gap, write_segment
 
 if TYPE_CHECKING:
-    from headwater_cloud.sink import Report
+    from headwater_cloud.metrics import Report
     from pyspark.sql import SparkSession
 
 ALPHABET = "n:i32 w:u64"

@@ -1,5 +1,19 @@
-"""The lake: reading it from notebooks (`Lake`), auditing it, and the sink that fills it."""
+"""The lake: reading it with Spark (`Lake`) or without a JVM (`ArrowLake`), auditing it, and its sink."""
+
+from typing import TYPE_CHECKING, Any
 
 from .lake import Lake
 
-__all__ = ["Lake"]
+if TYPE_CHECKING:
+    from .arrow import ArrowLake
+
+__all__ = ["ArrowLake", "Lake"]
+
+
+def __getattr__(name: str) -> Any:
+    """`ArrowLake` needs pyarrow and delta-rs, which the arguments of a command (`--help`) do without."""
+    if name == "ArrowLake":
+        from .arrow import ArrowLake
+
+        return ArrowLake
+    raise AttributeError("module %r has no attribute %r" % (__name__, name))

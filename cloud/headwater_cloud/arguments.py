@@ -8,6 +8,9 @@ FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
 MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
 PATIENCE_S = 600.0
+# A day: most boards are out of reach for less. What comes later costs one read of `settled`.
+SETTLE_S = 86_400.0
+LEASE_S = 60.0
 
 DESCRIPTION = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
@@ -44,6 +47,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="hours between rounds of maintenance (1; 0: only when `hw maintain` asks)",
     )
     parser.add_argument(
+        "--settle-after",
+        type=float,
+        default=SETTLE_S / 3600,
+        metavar="H",
+        help="hours without news after which a numbering moves from the table `progress`, which every batch "
+        "rewrites, to `settled` (24)",
+    )
+    parser.add_argument(
         "--patience",
         type=_positive,
         default=PATIENCE_S,
@@ -56,12 +67,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the lake is a folder that several machines share: a lease instead of an OS lock",
     )
     parser.add_argument(
-        "--storage",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option for delta-rs on an object store, where its environment variables do not have it",
+        "--lease",
+        type=_lease,
+        default=LEASE_S,
+        metavar="S",
+        help="on an object store, and with --shared: seconds without a sign of the sink that has the lake "
+        "after which another one takes it over (60)",
     )
+    store(parser)
     parser.add_argument(
         "--spark-log",
         default="OFF",
@@ -69,12 +82,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         choices=("OFF", "ERROR", "WARN", "INFO"),
         help="what Spark logs to standard error: OFF (its failures are reported anyway), ERROR, WARN, INFO",
     )
+
+
+def store(parser: argparse.ArgumentParser) -> None:
+    """How a lake on an object store is reached: the same arguments for all commands that open one."""
+    parser.add_argument(
+        "--storage",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="how an object store is reached, as delta-rs names it: AWS_ENDPOINT_URL=https://..., "
+        "AWS_REGION, AWS_ACCESS_KEY_ID, ...; Spark is told the same. Environment variables of these names "
+        "do as well",
+    )
     parser.add_argument(
         "--conf",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting for Spark, as in spark-submit",
+        help="a setting for Spark, as in spark-submit; what spark.hadoop.fs.s3a.* says of a store is told to "
+        "delta-rs too",
     )
 
 
@@ -82,4 +109,11 @@ def _positive(text: str) -> float:
     value = float(text)
     if not 0 <= value <= 86_400:
         raise argparse.ArgumentTypeError("%s is not between 0 and 86400" % text)
+    return value
+
+
+def _lease(text: str) -> float:
+    value = float(text)
+    if not 1 <= value <= 3600:
+        raise argparse.ArgumentTypeError("%s is not between 1 and 3600" % text)
     return value

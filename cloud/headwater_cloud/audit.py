@@ -5,6 +5,9 @@ none of the sink's own words: rows are counted in `elements`, and what `progress
 Acknowledgements are read first, then `progress`, and `elements` last, so a sink that runs meanwhile only adds
 to what was promised.
 
+What was erased on demand (`hw lake erase`) is not lost: the ideal run has it as little as a hole. Where the
+rows of an erasure that is done are there nevertheless, the promise is broken.
+
 How each reliability level follows from the tables, per stream and incarnation:
 
 - LOLE (nothing lost, nothing false): every ξ up to the highest one that any table names is a row or a hole,
@@ -37,6 +40,7 @@ import json
 import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,11 +49,11 @@ from deltalake import DeltaTable
 from deltalake import __version__ as delta_version
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from . import tables
+from . import settled, store, tables
 from .checksum import Span
 from .errors import LakeError
 from .location import Location
-from .progress import ELEMENTS
+from .progress import ELEMENTS, SETTLED
 from .ranges import Ranges, intersect, normal, size, subtract
 from .scan import Delay, Key, Scan, Seen, Unreadable, quoted, rows_of, scan, twice
 from .segment import Name, SegmentError, hexadecimal, name_part, read_name, signed
@@ -63,6 +67,8 @@ OVERDUE = "not acknowledged, and overdue"
 ON_ITS_WAY = "not acknowledged yet"
 IN_LANDING = "in the landing zone"
 OVERDUE_S = 900.0
+LATER = {"erasures"}  # tables that a lake of an earlier version does not have
+ATTEMPTS = 3  # where something is erased meanwhile
 LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
 
 UNKNOWN = (
@@ -80,7 +86,7 @@ class Missing:
 
     first: int
     last: int
-    kind: str  # hole, gap, quarantined, in flight, lost
+    kind: str  # erased, hole, gap, quarantined, in flight, lost
     reason: str
     from_us: int | None = None
     to_us: int | None = None
@@ -114,6 +120,8 @@ class Stream:
     unfit: Ranges = field(default_factory=list)  # ξ of rows that are not as their alphabet says
     strange: Ranges = field(default_factory=list)  # ξ of rows with an alphabet that `streams` does not have
     beyond: int = 0  # ξ that were acknowledged and that progress does not have
+    returned: Ranges = field(default_factory=list)  # ξ of rows that are there though they were erased
+    erasing: bool = False  # whether an erasure was cut off between its deletion and the account of it
 
     def of_kind(self, kind: str) -> int:
         return sum(m.last - m.first + 1 for m in self.missing if m.kind == kind)
@@ -125,7 +133,7 @@ class Stream:
     @property
     def ideal(self) -> int:
         """How many elements there are in an ideal run by now."""
-        return self.last - self.of_kind("hole") - self.of_kind("in flight")
+        return self.last - self.of_kind("hole") - self.of_kind("in flight") - self.of_kind("erased")
 
     @property
     def lf(self) -> float:
@@ -142,7 +150,7 @@ class Stream:
     @property
     def conserved(self) -> bool | None:
         """Landed = elements + duplicates + quarantined, elements and quarantined as the tables hold them."""
-        if self.counts is None:
+        if self.counts is None or self.erasing:
             return None
         c = self.counts
         kept = self.rows - self.unacknowledged
@@ -156,7 +164,7 @@ class Stream:
     def ok(self) -> bool:
         wrong = (
             *(self.of_kind("lost"), self.duplicates, self.divergent, self.out_of_order, self.beyond),
-            *(self.changed, self.unfit, self.strange),
+            *(self.changed, self.unfit, self.strange, self.returned),
         )
         return not any(wrong) and self.conserved is not False
 
@@ -173,6 +181,7 @@ class Report:
     waiting: int | None = None  # elements in segments of the landing zone, where that was looked at
     tables_missing: list[str] = field(default_factory=list)  # though there are rows
     unaccounted: int = 0  # rows that no batch of a sink can have brought
+    erasures: list[dict[str, Any]] = field(default_factory=list)  # rows of the table, times in µs
 
     @property
     def ok(self) -> bool:
@@ -180,12 +189,25 @@ class Report:
 
 
 def audit(
-    lake: str, stream: str | None = None, landing: str | None = None, overdue_s: float = OVERDUE_S
+    lake: str,
+    stream: str | None = None,
+    landing: str | None = None,
+    overdue_s: float = OVERDUE_S,
+    storage: Mapping[str, str] | None = None,
 ) -> Report:
-    """Audit a lake, or one stream of it. `landing`: its landing zone, to see what waits there."""
+    """Audit a lake, or one stream of it. `landing`: its landing zone, to see what waits there. `storage`:
+    options of delta-rs for an object store."""
     began = time.monotonic()
+    options = dict(storage or {})
+    place = Location.of(lake, options)
+    zone = None if landing is None else Location.of(landing, options)
     try:
-        return _audit(Location.of(lake), stream, landing, overdue_s, began)
+        for _ in range(ATTEMPTS):
+            before = _version_of(place, "erasures")
+            report = _audit(place, stream, zone, overdue_s, began)
+            if _version_of(place, "erasures") == before:
+                break  # else rows went while they were counted
+        return report
     except Unreadable as error:
         raise LakeError("%s: %s" % (lake, error)) from error
     except (DeltaError, pa.ArrowException, OSError) as error:
@@ -196,15 +218,18 @@ def audit(
         ) from error
 
 
-def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: float, began: float) -> Report:
+def _audit(
+    lake: Location, name: str | None, landing: Location | None, overdue_s: float, began: float
+) -> Report:
     # Before the tables: a segment that the sink takes meanwhile is counted twice rather than not at all.
     segments = _segments(landing) if landing is not None else []
     acknowledged = _acknowledged(lake)
     there = {table for table in SCHEMAS if _table(lake, table) is not None}
     known_version = _known_version(lake)
-    progress = _rows(lake, "progress", name)
+    progress = _numberings(lake, name)
     versions = _rows(lake, "streams", name)
     gaps = _rows(lake, "gaps", name)
+    erasures = _rows(lake, "erasures", name)
     refused = _rows(lake, "quarantine", name, "stream, incarnation, first, last, rows, reason")
     elements = _table(lake, "elements")
     if elements is None:
@@ -228,6 +253,8 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
             sums.line(key).told = high
     for row in gaps:
         sums.gap(row)
+    for row in erasures:
+        sums.erased(row)
     files = [row for row in refused if row["reason"] != "divergent"]
     for row in refused:
         if row["reason"] == "divergent":
@@ -240,7 +267,7 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
     if name is not None and not sums.lines:
         raise LakeError("no stream '%s' in %s%s" % (name, lake, _others(elements)))
     streams = [sums.lines[key].stream for key in sorted(sums.lines)]
-    missing = sorted(set(SCHEMAS) - there) if any(stream.rows for stream in streams) else []
+    missing = sorted(_wanted(lake) - there - LATER) if any(stream.rows for stream in streams) else []
     ahead = sum(stream.unacknowledged for stream in streams)
     on_their_way = _rows_behind(elements, known_version) if ahead else 0
     return Report(
@@ -257,6 +284,7 @@ def _audit(lake: Location, name: str | None, landing: str | None, overdue_s: flo
         else None,
         missing,
         max(0, ahead - on_their_way) if on_their_way is not None else 0,
+        erasures,
     )
 
 
@@ -297,6 +325,16 @@ class _Sums:
         gap = Missing(int(row["first"]), int(row["last"]), str(row["kind"]), str(row["reason"]), *times)
         self.line(_key(row)).declared.append(gap)
 
+    def erased(self, row: dict[str, Any]) -> None:
+        """What an erasure has taken: it is not there, and is not lost."""
+        why = erased_because(row)
+        for run in row["ranges"] or ():
+            line = self.line((str(row["stream"]), int(run["incarnation"])))
+            line.erased.append(Missing(int(run["first"]), int(run["last"]), "erased", why))
+            line.stream.erasing |= row["status"] == "deleting"
+            if row["status"] == "done":
+                line.gone = normal([*line.gone, (int(run["first"]), int(run["last"]))])
+
     def divergent(self, row: dict[str, Any]) -> None:
         line = self.line(_key(row))
         line.refused.append(Missing(int(row["first"]), int(row["last"]), "quarantined", "divergent"))
@@ -333,6 +371,8 @@ class _Line:
     accounted: Ranges = field(default_factory=list)  # what progress says
     told: Ranges = field(default_factory=list)  # what was acknowledged
     known: Ranges = field(default_factory=list)  # of that, what no declared gap is open for
+    erased: list[Missing] = field(default_factory=list)
+    gone: Ranges = field(default_factory=list)  # erased, and the erasure is done
     declared: list[Missing] = field(default_factory=list)
     refused: list[Missing] = field(default_factory=list)
     waiting: Ranges = field(default_factory=list)  # in segments of the landing zone
@@ -341,7 +381,8 @@ class _Line:
     def settle(self, overdue_us: int) -> None:
         """Sort every ξ from 1 to the highest one into rows, holes, gaps, quarantined, in flight and lost."""
         stream = self.stream
-        ends = [r[1] for r in self.rows + self.accounted] + [m.last for m in self.declared + self.refused]
+        named = [*self.erased, *self.declared, *self.refused]
+        ends = [r[1] for r in self.rows + self.accounted] + [m.last for m in named]
         stream.last = max(ends, default=0)
         stream.acknowledged = size(self.accounted)
         stream.unacknowledged = size(subtract(self.rows, self.known))
@@ -351,10 +392,13 @@ class _Line:
             stream.strange = intersect(self.seen.strange, self.known)
             changed = size(intersect(self.rows, stream.changed))
             stream.unproven = max(0, stream.rows - stream.unacknowledged - self.seen.proven - changed)
+        stream.returned = intersect(self.rows, self.gone)
+        if stream.erasing:
+            stream.changed = []  # its spans are not those that progress has
         disputed = normal((m.first, m.last) for m in self.refused)
         stream.disputed += size(intersect(disputed, self.rows))
         left = subtract([(1, stream.last)] if stream.last else [], self.rows)
-        for reasons in (self.declared, self.refused):
+        for reasons in (self.erased, self.declared, self.refused):
             left = _explain(left, reasons, stream.missing)
         gone = intersect(left, self.accounted)
         stream.missing += [Missing(first, last, "lost", ACKNOWLEDGED) for first, last in gone]
@@ -374,7 +418,7 @@ def _joined(missing: list[Missing]) -> list[Missing]:
     out: list[Missing] = []
     for one in missing:
         before = out[-1] if out else one
-        if one.kind == "gap" and (before.kind, before.reason, before.last) == (
+        if one.kind in ("gap", "erased") and (before.kind, before.reason, before.last) == (
             one.kind,
             one.reason,
             one.first - 1,
@@ -426,34 +470,63 @@ def _others(elements: DeltaTable) -> str:
 
 
 def _acknowledged(lake: Location) -> dict[Key, Ranges]:
-    """What the gateways were told, where the lake is a local folder."""
+    """What the gateways were told."""
     out: dict[Key, Ranges] = {}
-    if lake.local is None:
-        return out
-    for path in sorted((lake.local / "acks").glob("*.json")):
-        if path.name[0] in "._":
+    folder = lake / "acks"
+    for name in store.names(folder):
+        only_marks = name.startswith(settled.PREFIX)
+        if (name[0] in "._" and not only_marks) or not name.endswith(".json"):
             continue
         try:
-            streams = json.loads(path.read_text())["streams"]
+            streams = json.loads(store.read(folder / name))["streams"]
             for stream, incarnations in streams.items():
                 for digits, said in incarnations.items():
-                    high = [(1, int(said["high"]))] if said["high"] else []
+                    mark = int(said if only_marks else said["high"])
+                    high = [(1, mark)] if mark else []
                     key = stream, signed(int(digits, 16))
-                    told = [(int(first), int(last)) for first, last in said["ranges"]]
+                    told = [] if only_marks else [(int(first), int(last)) for first, last in said["ranges"]]
                     out[key] = normal([*out.get(key, []), *high, *told])
         except FileNotFoundError:
             continue  # replaced at this moment
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(
-                "%s is no acknowledgement (%s): start `hw sink`, which writes it again" % (path, error)
+                "%s is no acknowledgement (%s): start `hw sink`, which writes it again"
+                % (folder / name, error)
             )
     return out
+
+
+def _numberings(lake: Location, name: str | None) -> list[dict[str, Any]]:
+    """What the sink says of each numbering. `progress` counts, and is read first: then what is settled
+    meanwhile is found twice, and not missed."""
+    active = _rows(lake, "progress", name)
+    have = {_key(row) for row in active}
+    return active + [row for row in _rows(lake, settled.NAME, name) if _key(row) not in have]
+
+
+def _wanted(lake: Location) -> set[str]:
+    """The small tables that a lake with rows has: `settled` not before something was settled."""
+    progress = _table(lake, "progress")
+    ever = progress is not None and progress.transaction_version(SETTLED)
+    return set(SCHEMAS) - (set() if ever else {settled.NAME})
 
 
 def _known_version(lake: Location) -> int | None:
     """The version of `elements` up to which progress accounts for all rows."""
     table = _table(lake, "progress")
     return None if table is None else table.transaction_version(ELEMENTS)
+
+
+def _version_of(lake: Location, name: str) -> int | None:
+    table = _table(lake, name)
+    return None if table is None else table.version()
+
+
+def erased_because(row: dict[str, Any]) -> str:
+    """Who erased something, when and why."""
+    day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(row["declared"] // 1_000_000))
+    why = " (%s)" % row["reason"] if row["reason"] else ""
+    return "by %s, %s UTC%s: %s" % (row["by"], day, why, row["filter"])
 
 
 def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
@@ -474,19 +547,18 @@ def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
     return rows
 
 
-def _segments(landing: str) -> list[Name]:
+def _segments(landing: Location) -> list[Name]:
     """What the names of the segments in a landing zone say; other files are the sink's concern."""
-    folder = Location.of(landing).local
-    if folder is None or not folder.is_dir():
+    if landing.local is not None and not landing.local.is_dir():
         raise LakeError(
-            "there is no folder %s: name the landing zone, the folder into which the gateway puts segments "
-            "(on an object store it cannot be looked at here)" % landing
+            "there is no folder %s: name the landing zone, the folder into which the gateway puts segments"
+            % landing
         )
-    names = []
-    for path in folder.iterdir():
+    found = []
+    for name in store.names(landing):
         with contextlib.suppress(SegmentError):
-            names.append(read_name(path.name))
-    return names
+            found.append(read_name(name))
+    return found
 
 
 # Tables
@@ -550,6 +622,15 @@ def as_json(report: Report) -> dict[str, Any]:
         "gaps_declared": sum(1 for s in streams for m in s.missing if m.kind == "gap"),
         "holes": sum(s.of_kind("hole") for s in streams),
         "dropped": sum(s.of_kind("gap") for s in streams),
+        "erased": sum(s.of_kind("erased") for s in streams),
+        "erased_returned": sum(size(s.returned) for s in streams),
+        "erasures": [
+            {
+                name: row[name]
+                for name in ("id", "stream", "filter", "by", "reason", "status", "declared", "finished")
+            }
+            for row in report.erasures
+        ],
         "changed": sum(len(s.changed) for s in streams),
         "unproven": sum(s.unproven for s in streams),
         "unfit": sum(size(s.unfit) for s in streams),
@@ -588,6 +669,8 @@ def _stream_json(s: Stream) -> dict[str, Any]:
         "in_flight": s.of_kind("in flight"),
         "holes": s.of_kind("hole"),
         "dropped": s.of_kind("gap"),
+        "erased": s.of_kind("erased"),
+        "erased_returned": s.returned[:LISTED_MAX],
         "quarantined": s.of_kind("quarantined"),
         "duplicates": s.duplicates,
         "divergent": s.divergent,

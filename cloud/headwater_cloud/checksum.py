@@ -125,6 +125,13 @@ def _turn(word: int, by: int) -> int:
     return (word << by | word >> (64 - by)) & _BITS
 
 
+def turned(value: int, turn: int) -> int:
+    """A hash or checksum, rotated to the left by so many bits."""
+    bits = value & _BITS
+    bits = (bits << turn | bits >> (64 - turn)) & _BITS
+    return bits - (1 << 64) if bits >> 63 else bits
+
+
 # By Spark
 
 # Spark's own hash takes -0.0 for 0.0. A list with a -0.0 is hashed as structs, of which the hash leaves out
@@ -140,6 +147,10 @@ PLAIN = _HASH % "floats"  # of rows without floats
 # To `array_contains` the zeros are one; it is quick, and few rows have any.
 _ODD = "array_contains(floats, 0D) AND exists(floats, x -> %s)" % _NEGATIVE
 SQL = "IF(%s, %s, %s)" % (_ODD, _HASH % FLOATS, PLAIN)
+
+
+# Of rows with their hash, rotated to the left by `turn` bits.
+TURNED = "shiftleft(hash, turn) | shiftrightunsigned(hash, 64 - turn)"
 
 
 def sql(texts: Iterable[str]) -> str:

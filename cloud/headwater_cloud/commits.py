@@ -42,6 +42,7 @@ class Commit:
     added: tuple[str, ...]  # files with new rows: paths within the table, or whole ones
     transactions: dict[str, int]
     rows: int | None = 0  # new rows, by the statistics of their files; None where one has none
+    erasure: str | None = None  # the erasure whose rows it deleted: what it wrote anew is not new
 
 
 def version(table: Location) -> int:
@@ -75,7 +76,7 @@ def sync(table: Location, behind: Iterable[Commit]) -> None:
 
 def _commit(version: int, text: str) -> Commit:
     operation = ""
-    stamp = None
+    stamp = erasure = None
     added = []
     transactions = {}
     rows: int | None = 0
@@ -84,12 +85,15 @@ def _commit(version: int, text: str) -> Commit:
         if "commitInfo" in action:
             operation = action["commitInfo"].get("operation", "")
             stamp = _stamp(action["commitInfo"].get("userMetadata"))
+            erasure = _erasure(action["commitInfo"].get("userMetadata")) if operation == "DELETE" else None
         elif "add" in action and action["add"].get("dataChange", True):
             added.append(unquote(action["add"]["path"]))
             number = json.loads(action["add"].get("stats") or "{}").get("numRecords")
             rows = None if rows is None or number is None else rows + int(number)
         elif "txn" in action:
             transactions[action["txn"]["appId"]] = action["txn"]["version"]
+    if erasure is not None:
+        return Commit(version, operation, None, (), transactions, 0, erasure)
     return Commit(version, operation, stamp, tuple(added), transactions, rows)
 
 
@@ -97,5 +101,18 @@ def _stamp(text: str | None) -> Stamp | None:
     try:
         said = json.loads(text or "null")
         return Stamp(said["generation"], said["batch"], said["files"]) if said["headwater"] == 1 else None
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def erasing(name: str) -> str:
+    """What a commit says that deletes the rows of an erasure, as userMetadata."""
+    return json.dumps({"headwater": 1, "erasure": name})
+
+
+def _erasure(text: str | None) -> str | None:
+    try:
+        said = json.loads(text or "null")
+        return str(said["erasure"]) if said["headwater"] == 1 else None
     except (ValueError, TypeError, KeyError):
         return None

@@ -1,6 +1,7 @@
 """Rows that come again: equal ones are duplicates, others are divergent.
 
-A run that comes again whole is known by its checksum, and is not seen here. `elements` holds every ξ that is
+A run that comes again whole is known by its checksum, and so is one that comes again with new rows behind it;
+neither is seen here unless its checksum is another. `elements` holds every ξ that is
 in question, whether it came a minute ago or a year ago; of files that overlap each other in one batch it does
 behind the append. One job reads both sides and compares a count and the checksum of each range; rows are
 joined only in ranges where these differ, and that join alone decides.
@@ -8,15 +9,16 @@ joined only in ranges where these differ, and that join alone decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import checksum
 from .apart import reading
-from .decide import Part
+from .decide import Decision, Part
 from .location import Location
+from .segment import Segment
 from .views import quoted
 
 PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
@@ -29,11 +31,11 @@ _EXACT = "struct(ts, alphabet, ints, %s AS floats)" % checksum.FLOATS
 def parts_frame(spark: SparkSession, parts: Sequence[Part]) -> DataFrame:
     """Parts as a small table without a job."""
     values = ", ".join(
-        "(%d, %s, %s, %s, %dL, %dL, %dL)"
-        % (i, quoted(p.file), quoted(p.process), quoted(p.stream), p.incarnation, p.first, p.last)
+        "(%d, %s, %s, %s, %dL, %dL, %dL, %d)"
+        % (i, quoted(p.file), quoted(p.process), quoted(p.stream), p.incarnation, p.first, p.last, p.turn)
         for i, p in enumerate(parts)
     ).replace("-9223372036854775808L", "(-9223372036854775807L - 1L)")
-    names = "part, file_name, part_process, part_stream, part_incarnation, first, last"
+    names = "part, file_name, part_process, part_stream, part_incarnation, first, last, turn"
     return spark.sql("SELECT * FROM VALUES %s AS t(%s)" % (values, names))
 
 
@@ -76,6 +78,20 @@ def divergent(
 def sums(spark: SparkSession, paths: Iterable[str], hashed: str) -> dict[str, int]:
     """The checksum of all rows of each of these files, by file."""
     rows = reading(spark, paths).select("*", "_metadata.file_name")
+    return _by_file(rows, hashed)
+
+
+def dropped(spark: SparkSession, good: Mapping[str, Segment], decision: Decision) -> dict[str, int]:
+    """By file, the checksum of the rows that are left out of it because they are erased."""
+    parts = [part for part in decision.dropped if part.file in decision.partly]
+    if not parts:
+        return {}
+    files = {part.file for part in parts}
+    hashed = checksum.sql({decision.partly[file].alphabet for file in files})
+    return _by_file(rows_of(spark, [path for path, s in good.items() if s.file in files], parts), hashed)
+
+
+def _by_file(rows: DataFrame, hashed: str) -> dict[str, int]:
     summed = rows.groupBy("file_name").agg(F.expr("bit_xor(%s)" % hashed).alias("sum"))
     return {row["file_name"]: row["sum"] for row in summed.collect()}
 
@@ -117,7 +133,7 @@ def _differences(spark: SparkSession, lake: Location, paths: list[str], parts: S
         ).alias("json"),
     )
     have = _known(spark, lake, parts).select(F.col("part"), F.col("xi"), F.expr(_EXACT).alias("have"))
-    names = parts_frame(spark, parts).drop("first", "last")
+    names = parts_frame(spark, parts).drop("first", "last", "turn")
     both = came.join(have, ["part", "xi"], "full_outer").where("NOT (came <=> have)")
     return both.join(F.broadcast(names), "part").select(
         F.col("part_process").alias("process"),

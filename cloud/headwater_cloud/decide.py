@@ -2,6 +2,11 @@
 
 Pure: the same segments and the same progress give the same decision, so a batch that is done again does the
 same. Rows are looked at only where a segment says a ξ that is known: those may be duplicates or divergent.
+
+A segment that is known in part, as a gateway cuts it that was not acknowledged in time, mostly repeats whole
+runs of which progress has a checksum. Then a claim can be made: its known rows are duplicates. If that is
+true, its new rows must have the checksum that it declares without that of the known ones, and the append
+shows what they have. So a claim needs no look at any row; where it fails, rows are compared as ever.
 """
 
 from __future__ import annotations
@@ -26,6 +31,10 @@ class Part:
     incarnation: int
     first: int
     last: int
+    turn: int = 0  # of the file's claim; 0: none
+
+
+CLAIMS_MAX = 63  # of a batch: so many rotations of 64 bits differ from none, and from each other
 
 
 @dataclass
@@ -35,7 +44,12 @@ class Decision:
     partly: dict[str, Segment] = field(default_factory=dict)  # the files that these are of
     overlaps: list[Part] = field(default_factory=list)  # these are known: to be compared
     within: bool = False  # some of them with what this very batch brings
+    claimed: list[Part] = field(default_factory=list)  # these are known, and duplicates if a claim is true
+    claims: dict[str, int] = field(default_factory=dict)  # by file: the checksum of the known rows
+    turns: dict[str, int] = field(default_factory=dict)  # by file that has or had a claim
     gaps: list[dict[str, Any]] = field(default_factory=list)  # for the table, without `landed`
+    dropped: list[Part] = field(default_factory=list)  # these are erased: no table may have them
+    erased: list[tuple[str, int, int, int]] = field(default_factory=list)  # erasure, incarnation, first, last
     changed: dict[Key, Numbering] = field(default_factory=dict)
     rows_landed: int = 0
     rows_divergent: int = 0  # found by comparing, afterwards
@@ -43,6 +57,10 @@ class Decision:
     @property
     def rows_kept(self) -> int:
         return sum(s.rows for s in self.whole) + sum(p.last - p.first + 1 for p in self.parts)
+
+    @property
+    def rows_erased(self) -> int:
+        return sum(p.last - p.first + 1 for p in self.dropped)
 
     @property
     def rows_duplicate(self) -> int:
@@ -58,10 +76,24 @@ class Decision:
         """The segments of which rows are new, each once."""
         return [*self.whole, *self.partly.values()]
 
+    def total(self, sums: Mapping[str, Span]) -> int:
+        """What an append of these rows shows as their checksum."""
+        total = 0
+        for file, span in sums.items():
+            total ^= checksum.turned(span.sum, self.turns.get(file, 0))
+        return total
+
+    def distrust(self) -> list[Part]:
+        """Take all claims back: their parts are to be compared."""
+        parts, self.claimed, self.claims = self.claimed, [], {}
+        self.overlaps += parts
+        return parts
+
     def sums(self, declared: Mapping[str, int], came: Mapping[str, int]) -> dict[str, Span]:
         """By file, the rows that the batch appends and their checksum.
 
-        `declared`: by file, of all its rows; `came`: by file, of those in `overlaps`, which are not appended.
+        `declared`: by file, of all its rows; `came`: by file, of those in `overlaps` and `dropped`, which are
+        not appended.
         """
         out = {s.file: Span(s.first, s.last, s.rows, declared[s.file]) for s in self.whole}
         for file, segment in self.partly.items():
@@ -89,47 +121,82 @@ def decide(segments: Iterable[Segment], numberings: Mapping[Key, Numbering]) -> 
 
 
 def _take(decision: Decision, segment: Segment, numbering: Numbering, before: Numbering) -> None:
-    rows = segment.row_ranges()
+    erased = _drop(decision, segment, numbering)
+    rows = ranges.subtract(segment.row_ranges(), erased)
     holes = [(gap.first, gap.last) for gap in segment.gaps if gap.kind == "hole"]
     gaps = ranges.normal((gap.first, gap.last) for gap in segment.gaps if gap.kind == "gap")
     entries = ranges.normal([*rows, *holes])
     new = ranges.subtract(rows, numbering.known)
-    if new and new == rows:
+    if new and new == segment.row_ranges():
         decision.whole.append(segment)
     elif new:
         decision.partly[segment.file] = segment
-        decision.parts += _parts(segment, new)
-    if not _same(segment, entries, before):
-        known = ranges.intersect(entries, numbering.known)
+    known = ranges.intersect(entries, numbering.known)
+    turn = 0
+    if new and new != rows and not erased and len(decision.claims) < CLAIMS_MAX:
+        claim = _claim(segment, rows, known, before)
+        if claim is not None:
+            turn = decision.turns[segment.file] = len(decision.claims) + 1
+            decision.claims[segment.file] = claim
+            decision.claimed += _parts(segment, known)
+    if new != segment.row_ranges():
+        decision.parts += _parts(segment, new, turn)
+    if not turn and not _same(segment, entries, before):
         decision.overlaps += _parts(segment, known)
         decision.within = decision.within or bool(ranges.subtract(known, before.known))
     for gap in segment.gaps:
         _declare(decision, segment, gap, numbering)
     numbering.known = ranges.union(numbering.known, entries)
     numbering.gaps = ranges.subtract(ranges.union(numbering.gaps, gaps), numbering.known)
-    kept = ranges.size(new)
-    decision.rows_landed += segment.rows
-    numbering.rows_landed += segment.rows
+    landed, kept = ranges.size(rows), ranges.size(new)
+    decision.rows_landed += landed
+    numbering.rows_landed += landed
     numbering.rows_kept += kept
-    numbering.rows_duplicate += segment.rows - kept
-    if segment.last_ts_us is not None:
+    numbering.rows_duplicate += landed - kept
+    if segment.last_ts_us is not None and not erased:
         numbering.last_ts_us = max(segment.last_ts_us, numbering.last_ts_us or 0)
     if segment.process not in numbering.processes:
         numbering.processes.append(segment.process)
 
 
+def _drop(decision: Decision, segment: Segment, numbering: Numbering) -> ranges.Ranges:
+    """The ξ of rows that are erased: those of an erasure's filter, and those that were erased before."""
+    for erasure, meant in segment.erased:
+        fresh = ranges.subtract(meant, numbering.known)
+        decision.erased += [(erasure, segment.incarnation, first, last) for first, last in fresh]
+        numbering.known = ranges.union(numbering.known, fresh)
+        numbering.erased = ranges.union(numbering.erased, fresh)
+    runs = [pair for _, meant in segment.erased for pair in meant]
+    erased = ranges.normal([*runs, *ranges.intersect(segment.row_ranges(), numbering.erased)])
+    decision.dropped += _parts(segment, erased)
+    return erased
+
+
 def _same(segment: Segment, entries: ranges.Ranges, before: Numbering) -> bool:
     """Whether its rows are known, one by one, by the checksum of those that landed there."""
-    if segment.sum is None or ranges.subtract(entries, before.known):
+    if segment.sum is None or ranges.subtract(entries, before.known) or not _all_summed(before):
         return False
-    if checksum.total(before.sums)[0] != before.rows_kept:
-        return False  # some rows landed before there were checksums
     return checksum.within(before.sums, segment.first, segment.last) == (segment.rows, segment.sum)
 
 
-def _parts(segment: Segment, pieces: ranges.Ranges) -> list[Part]:
+def _claim(segment: Segment, rows: ranges.Ranges, known: ranges.Ranges, before: Numbering) -> int | None:
+    """The checksum of the known rows of a segment, if progress has it; None where it does not."""
+    if segment.sum is None or ranges.subtract(known, before.known) or not _all_summed(before):
+        return None
+    # From the first known row to the last: what lies between is new, and no span has anything of it.
+    there = checksum.within(before.sums, known[0][0], known[-1][1])
+    mine = ranges.size(ranges.intersect(rows, known))
+    return there[1] if there is not None and there[0] == mine else None
+
+
+def _all_summed(numbering: Numbering) -> bool:
+    """Whether no row landed before there were checksums."""
+    return checksum.total(numbering.sums)[0] == numbering.rows_kept
+
+
+def _parts(segment: Segment, pieces: ranges.Ranges, turn: int = 0) -> list[Part]:
     return [
-        Part(segment.file, segment.process, segment.stream, segment.incarnation, first, last)
+        Part(segment.file, segment.process, segment.stream, segment.incarnation, first, last, turn)
         for first, last in pieces
     ]
 

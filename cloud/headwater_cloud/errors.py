@@ -27,6 +27,10 @@ class AppendedElse(Exception):
     """The commit of a batch has not as many rows as the batch: readers of its files disagree about them."""
 
 
+class TakenBack(Exception):
+    """A batch had files whose rows are not those declared: its append was undone, and it is to come again."""
+
+
 def sentence(error: BaseException) -> str:
     """What matters of what Java or Spark says: the innermost cause, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from . import logstore
 from .location import Location, sync_files
 
 
 class Files:
-    def __init__(self, spark: SparkSession) -> None:
-        assert spark._jvm is not None
-        self._jvm: Any = spark._jvm
-        self._configuration = spark._jsc.hadoopConfiguration()
+    def __init__(self, spark: SparkSession | None) -> None:
+        """Without Spark: of local paths alone."""
+        self._jvm: Any = None if spark is None else spark._jvm
+        self._configuration = None if spark is None else spark._jsc.hadoopConfiguration()
 
     def _open(self, at: Location) -> tuple[Any, Any]:
         path = self._jvm.org.apache.hadoop.fs.Path(at.spark)
@@ -65,8 +70,36 @@ class Files:
         stream.write(text.encode())
         stream.close()
 
+    def create(self, at: Location, text: str) -> bool:
+        """Write a file that is not there yet; False where there is one. Of several that do it at the same
+        moment, on any machine, one succeeds. On a file system, others may see the file before its text."""
+        if at.local is not None:
+            return create_new(at.local, text)
+        system, path = self._open(at)
+        builder = system.createFile(path).overwrite(False).recursive()
+        if at.spark.partition("://")[0] in logstore.SCHEMES:
+            # Without it, S3 is asked for the file, and then it is written. `must`: or refused.
+            builder = builder.must("fs.option.create.conditional.overwrite", "true")
+        try:
+            stream = builder.build()
+            stream.write(text.encode())
+            stream.close()
+        except Py4JJavaError as error:
+            said = str(error.java_exception)
+            # 412: it is there. 409: another one writes it at this moment.
+            if "FileAlreadyExists" in said or re.search("Status Code: (409|412)", said):
+                return False
+            raise
+        return True
+
     def remove(self, at: Location) -> None:
         """A file, or a folder with all that is in it; nothing where there is none."""
+        if at.local is not None:
+            if at.local.is_dir() and not at.local.is_symlink():
+                shutil.rmtree(at.local)
+            else:
+                at.local.unlink(missing_ok=True)
+            return
         system, path = self._open(at)
         system.delete(path, True)
 
@@ -135,3 +168,16 @@ class Files:
     def sizes(self, folder: Location) -> dict[str, int]:
         """Name and length of the files that lie directly in a folder."""
         return {name: size for name, size in self.entries(folder).items() if size is not None}
+
+
+def create_new(path: Path, text: str) -> bool:
+    """`Files.create` on a file system."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    except FileExistsError:
+        return False
+    with open(handle, "w") as file:
+        file.write(text)
+    sync_files([path])
+    return True

@@ -5,47 +5,57 @@
     lake.stream("cardio/ecg").where("mV > 900").show()
     lake.gaps().show()
 
-Reads only, and starts nothing: every method gives a DataFrame of the session that it was made with. What
-is computed stands below as functions from DataFrames to DataFrames. Spark is imported when rows are asked
-for, so that the audit, which needs none, can be imported without it.
+Reads only, and starts nothing: every method gives a DataFrame of the session that it was made with. Only
+`register` writes, into a catalog. Spark is imported when rows are asked for, so that `ArrowLake` and the
+audit, which need none, can be imported without it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from . import access, moments, queries, views
+from .dialect import SPARK
 from .errors import LakeError
-from .location import Location
+from .tables import exists
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pyspark.sql import DataFrame, SparkSession
 
+    from .moments import History, Moment
     from .views import Version
 
 TABLES = ("elements", "gaps", "quarantine", "streams")
 POINTS = 2000  # across the width of a plot; where there are more, each is the span of several
-GAP = ("stream", "incarnation", "first", "last", "kind", "reason")
+METHODS = ("gaps", "quality", "latency", "quarantine", "streams")  # that have a view, lake_gaps and so on
 
 
 class Lake:
     """What lies in the folder `path`, now or (see `as_of`) at an earlier moment."""
 
     def __init__(
-        self, spark: SparkSession, path: str | Path, *, at: dict[str, int | None] | None = None
+        self,
+        spark: SparkSession,
+        path: str | Path,
+        *,
+        storage: Mapping[str, str] | None = None,
+        at: Moment | None = None,
     ) -> None:
+        """`storage`: options of delta-rs, where the session's `fs.s3a.*` do not say how to reach a store."""
         self.spark = spark
-        self.location = Location.of(path)
-        self._at = at  # table -> version; None where it did not exist yet
-        self._gone = {name for name, version in (at or {}).items() if version is None}
+        self.location = access.locate(spark, path, storage)
+        self._at = at
+
+    @property
+    def is_of_earlier_moment(self) -> bool:
+        return self._at is not None
 
     def __repr__(self) -> str:
-        at = "" if self._at is None else ", as of version %s of elements" % self._at["elements"]
-        return "Lake(%s%s)" % (self.location, at)
+        return "Lake(%s%s)" % (self.location, moments.said(self._at))
 
     # Streams
 
@@ -60,55 +70,110 @@ class Lake:
         are null in older rows. Where it changed so that old and new rows do not fit one table it has
         versions; this gives the newest one unless another is named.
         """
-        from .views import view_sql
+        return self.spark.sql(self.view_sql(name, version))
 
-        return self.spark.sql(view_sql(self._source("elements"), name, self._version(name, version)))
+    def view_sql(self, name: str, version: int | None = None) -> str:
+        """The query of the typed rows of a stream, as `stream` runs it: for a view of your own."""
+        return views.view_sql(self._source("elements"), name, self._version(name, version))
 
-    def register(self) -> dict[str, str]:
-        """Temporary views for plain SQL: each stream as cardio_ecg, and lake_gaps, lake_quality,
-        lake_latency, lake_quarantine, lake_streams. Returns {view: stream or method}."""
-        out: dict[str, str] = {}
-        names = [str(row["stream"]) for row in self.table("streams").select("stream").distinct().collect()]
-        for name in sorted(names):
-            view = re.sub(r"[^a-z0-9_]", "_", name.lower())
-            view = "_" + view if view[:1].isdigit() else view
-            while view in out:
-                view += "_"
-            self.stream(name).createOrReplaceTempView(view)
-            out[view] = name
-        for method in ("gaps", "quality", "latency", "quarantine", "streams"):
-            view = "lake_" + method
-            while view in out:
-                view += "_"
-            getattr(self, method)().createOrReplaceTempView(view)
-            out[view] = method
+    def read_stream(self, name: str, version: int | None = None, **options: str | int) -> DataFrame:
+        """The typed rows of a stream as a streaming DataFrame: those that are there, then each that lands.
+
+        With a checkpoint, a query gets each row once, across restarts of its own and of the sink, and
+        whatever maintenance does. Commits that erase or rewrite rows are passed over (`skipChangeCommits`):
+        rows that were read before stay read. `options` are those of Delta's source, as maxFilesPerTrigger=100
+        or startingVersion=7. A query may rest for a week, as long as old versions are kept; then it fails.
+
+        Nothing is left out silently. A row of an alphabet that came after the query was made fails it: make
+        it again, with the same checkpoint. Of a stream with several versions, name the one to follow.
+        """
+        if self._at is not None:
+            raise LakeError("%r cannot be followed: it is the lake of an earlier moment" % self)
+        known = self._known()
+        chosen = views.find(known, name, version, self.location)
+        there = views.versions((v, alphabet) for stream, v, alphabet in known if stream == name)
+        if version is None and len(there) > 1:
+            raise LakeError(
+                "stream '%s' has %s: name the one to follow, as read_stream(%r, version=%d)"
+                % (name, views.numbered(there), name, chosen.number)
+            )
+        reader = self.spark.readStream.format("delta").option("skipChangeCommits", "true").options(**options)
+        rows = reader.load((self.location / "elements").spark).where("stream = %s" % SPARK.quoted(name))
+        return rows.where(views.follows_sql(name, chosen, there)).selectExpr(*views.expressions(chosen))
+
+    def register(
+        self, catalog: str | None = None, schema: str | None = None, drop_gone: bool = False
+    ) -> dict[str, str]:
+        """Views for plain SQL: each stream as cardio_ecg (an older version of it as cardio_ecg___v1), and
+        lake_gaps, lake_quality, lake_latency, lake_quarantine, lake_streams. Returns {view: stream or
+        method}.
+
+        Without arguments they are temporary views of this session. With the name of a catalog, a schema or
+        both, they and the tables are registered there, for every session that uses the catalog: see
+        `catalog.register`. A name follows from that of the stream alone: `views.view_name`.
+        """
+        if catalog is not None or schema is not None:
+            from . import catalog as persistent
+
+            return persistent.register(self, catalog, schema, drop_gone)
+        out = {}
+        for view, stream, query in self.view_queries():
+            self.spark.sql(query).createOrReplaceTempView(SPARK.named(view))
+            out[view] = stream
         return out
+
+    def view_queries(self, source: Callable[[str], str] | None = None) -> list[tuple[str, str, str]]:
+        """(view, stream or method, query) of every view of the lake; `source` names a table for a query."""
+        source = source or self._source
+        known = self._known()
+        out = []
+        for stream in sorted({stream for stream, _, _ in known}):
+            there = views.versions((v, alphabet) for name, v, alphabet in known if name == stream)
+            for version in there:
+                older = "" if version == there[-1] else "___v%d" % version.number
+                query = views.view_sql(source("elements"), stream, version)
+                out.append((views.view_name(stream) + older, stream, query))
+        return out + [("lake_" + name, name, self._query(name, source)) for name in METHODS]
 
     # What is to be known about them
 
     def gaps(self) -> DataFrame:
-        """Holes and declared gaps, without what came nevertheless: stream, incarnation, first, last,
-        missing, kind, reason, from_ts, to_ts, process, landed. A time that nobody declared is that of the
-        neighbouring row."""
-        return open_gaps(self.table("gaps"), self.table("elements")).orderBy("stream", "incarnation", "first")
+        """Holes and declared gaps, without what came nevertheless, and what was erased: stream, incarnation,
+        first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that
+        nobody declared is that of the neighbouring row."""
+        return self._sql(self._query("gaps")).orderBy("stream", "incarnation", "first")
 
     def quality(self) -> DataFrame:
-        """One row per stream and incarnation: rows, last (ξ), holes, dropped, lost, completeness, refused,
-        unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
-        return quality(self.table("elements"), self.table("gaps"), self.table("quarantine")).orderBy(
-            "stream", "incarnation"
-        )
+        """One row per stream and incarnation: rows, last (ξ), holes, dropped, erased, lost, completeness,
+        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
+        return self._sql(self._query("quality")).orderBy("stream", "incarnation")
 
     def latency(self) -> DataFrame:
         """One row per stream and incarnation: milliseconds from ts until rows landed and arrived, at 50, 90,
         99 and 100 %, and how many landed later than `within_ms` asks."""
-        return latency(self.table("elements"), self.table("streams")).orderBy("stream", "incarnation")
+        return self._sql(self._query("latency")).orderBy("stream", "incarnation")
 
     def quarantine(self) -> DataFrame:
         """What was refused, newest first."""
         from pyspark.sql import functions as F
 
         return self.table("quarantine").orderBy(F.desc("landed"))
+
+    def erasures(self) -> DataFrame:
+        """What was erased on demand, oldest first: id, stream, filter, by, reason, status, declared,
+        finished, ranges (of ξ, by incarnation). As it is now, also of an earlier version of the lake."""
+        from pyspark.sql import functions as F
+
+        if not exists(self.location / "erasures"):
+            none = "id string, stream string, filter string, by string, reason string, status string, "
+            times = "declared timestamp, finished timestamp, "
+            runs = "ranges array<struct<incarnation: bigint, first: bigint, last: bigint>>"
+            return self.spark.createDataFrame([], none + times + runs)
+        return (
+            self.spark.sql("SELECT * FROM %s" % self._path("erasures"))
+            .drop("taken")
+            .orderBy(F.col("declared"))
+        )
 
     def plot(
         self,
@@ -122,42 +187,28 @@ class Lake:
         from . import plots
 
         rows = self.stream(stream, version)
-        names = [name for name in rows.columns if name not in _common()]
+        names = [name for name in rows.columns if name not in views.COMMON]
         unknown = sorted(set(fields or ()) - set(names))
         if unknown:
             raise LakeError("stream '%s' has no field %s: it has %s" % (stream, unknown[0], ", ".join(names)))
-        span = (_micros(start), _micros(end))
+        span = (moments.micros(start), moments.micros(end))
         curve = plots.curve(rows, list(fields or names), span, POINTS)
-        gaps = open_gaps(self.table("gaps").where(_is(stream)), self.table("elements").where(_is(stream)))
+        only = " WHERE stream = %s)" % SPARK.quoted(stream)
+        gaps = self._sql(self._query("gaps", lambda name: "(SELECT * FROM " + self._source(name) + only))
         return plots.figure(stream, curve, plots.shades(gaps, span), span)
 
     # Earlier moments
 
     def as_of(self, when: int | datetime | str) -> Lake:
-        """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC)."""
-        moment = None if isinstance(when, int) else _micros(when)
-        elements = self._history("elements")
-        if isinstance(when, int):
-            if when not in [version for version, _ in elements]:
-                raise LakeError(
-                    "%s: `elements` has versions %d to %d, not %d"
-                    % (self.location, elements[0][0], elements[-1][0], when)
-                )
-            # What belongs to a version of `elements` is written after it, and before the next one.
-            later = [time for version, time in elements if version > when]
-            moment = later[0] - 1 if later else None
-            version: int | None = when
-        else:
-            version = self._newest("elements", elements, moment)
-        if version is None:
-            oldest = datetime.fromtimestamp(elements[0][1] / 1e6, UTC)
-            raise LakeError("%s did not exist at %s: it begins at %s" % (self.location, when, oldest))
-        others = [name for name in TABLES if name != "elements"]
-        at = {name: self._newest(name, self._history(name), moment) for name in others}
-        at["elements"] = version
-        return Lake(self.spark, self.location.spark, at=at)
+        """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC).
 
-    def _history(self, name: str) -> list[tuple[int, int]]:
+        The log keeps the newest versions, and of older ones a few. A moment may be any: where its version is
+        not kept, the rows are those that had landed by then and that nobody has removed since.
+        """
+        at = moments.moment_of(self.location, TABLES, when, self._history)
+        return Lake(self.spark, self.location.spark, storage=self.location.options, at=at)
+
+    def _history(self, name: str) -> History:
         """(version, time in µs) of a table, oldest first."""
         from pyspark.sql import functions as F
 
@@ -166,202 +217,56 @@ class Lake:
         rows = history.select("version", F.unix_micros("timestamp").alias("time")).collect()
         return sorted((int(row["version"]), int(row["time"])) for row in rows)
 
-    def _newest(self, name: str, history: list[tuple[int, int]], moment: int | None) -> int | None:
-        """The version of a table at a moment; None where there was no such table yet."""
-        known = [version for version, time in history if moment is None or time <= moment]
-        if not known and history[0][0] > 0:
-            oldest = datetime.fromtimestamp(history[0][1] / 1e6, UTC)
-            raise LakeError("%s: the history of `%s` begins only at %s" % (self.location, name, oldest))
-        return known[-1] if known else None
-
     # Tables
 
     def table(self, name: str) -> DataFrame:
         """One of the tables as it is: elements, gaps, quarantine, streams."""
+        return self._sql("SELECT * FROM %s" % self._source(name), name)
+
+    def _sql(self, query: str, name: str = "elements") -> DataFrame:
         from pyspark.errors import AnalysisException
 
         try:
-            rows = self.spark.sql("SELECT * FROM %s" % self._source(name))
+            return self.spark.sql(query)
         except AnalysisException as error:
             first = str(error).splitlines()[0]
             raise LakeError(
                 "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
-        return rows.limit(0) if name in self._gone else rows
+
+    def _query(self, method: str, source: Callable[[str], str] | None = None) -> str:
+        """What a method asks; `source` names a table for a query."""
+        source = source or self._source
+        if method == "gaps":
+            return queries.gaps(self._missing(source), source("elements"))
+        if method == "quality":
+            return queries.quality(source("elements"), self._missing(source), source("quarantine"))
+        if method == "latency":
+            return queries.latency(source("elements"), source("streams"), SPARK)
+        return "SELECT * FROM %s" % source(method)
+
+    def _missing(self, source: Callable[[str], str]) -> str:
+        """What was declared missing, or was erased, also since an earlier moment."""
+        erased = source("erasures") if exists(self.location / "erasures") else None
+        return queries.missing(source("gaps"), erased, SPARK)
 
     def _path(self, name: str) -> str:
-        return "delta.`%s`" % (self.location / name).spark.replace("`", "``")
+        return "delta.%s" % SPARK.named((self.location / name).spark)
 
     def _source(self, name: str) -> str:
-        version = (self._at or {}).get(name)
-        return self._path(name) + ("" if version is None else " VERSION AS OF %d" % version)
+        """A table as a query names it; without rows where it did not exist yet."""
+        if self._at is None or name == "erasures":  # what is erased now was erased at every moment
+            return self._path(name)
+        there = self._at.get(name)
+        if there is None:
+            return "(SELECT * FROM %s LIMIT 0)" % self._path(name)
+        source = "%s VERSION AS OF %d" % (self._path(name), there.version)
+        return moments.only(source, name, there, SPARK)
+
+    def _known(self) -> list[tuple[str, int, str]]:
+        """(stream, version, alphabet) of every row of the table `streams`."""
+        rows = self.table("streams").select("stream", "version", "alphabet").collect()
+        return [(str(row["stream"]), int(row["version"]), str(row["alphabet"])) for row in rows]
 
     def _version(self, stream: str, number: int | None) -> Version:
-        from .views import versions
-
-        rows = self.table("streams").select("stream", "version", "alphabet").collect()
-        known = versions((int(r["version"]), str(r["alphabet"])) for r in rows if r["stream"] == stream)
-        if not known:
-            names = sorted({str(row["stream"]) for row in rows})
-            raise LakeError(
-                "no stream '%s' in %s: it has %s" % (stream, self.location, ", ".join(names) or "none")
-            )
-        for version in known:
-            if version.number == (known[-1].number if number is None else number):
-                return version
-        raise LakeError(
-            "stream '%s' has version%s %s, not %s"
-            % (stream, "s" if len(known) > 1 else "", ", ".join(str(v.number) for v in known), number)
-        )
-
-
-# From DataFrames to DataFrames
-
-
-def open_gaps(gaps: DataFrame, elements: DataFrame) -> DataFrame:
-    """Runs of ξ that were declared missing and that no row has filled since."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    # A segment that was written twice declared its gaps twice.
-    declared = gaps.groupBy(*GAP).agg(
-        F.min("process").alias("process"),
-        F.min("from_ts").alias("from_ts"),
-        F.max("to_ts").alias("to_ts"),
-        F.min("landed").alias("landed"),
-    )
-    # Rows inside it cut a gap; those beside it say when it was where nobody did.
-    rows = elements.select("stream", "incarnation", "xi", "ts")
-    inside = (
-        (F.col("e.stream") == F.col("g.stream"))
-        & (F.col("e.incarnation") == F.col("g.incarnation"))
-        & F.col("e.xi").between(F.col("g.first") - 1, F.col("g.last") + 1)
-    )
-    near = rows.alias("e").join(F.broadcast(declared.alias("g")), inside).select("g.*", "e.xi", "e.ts")
-    unknown = F.lit(None).cast("timestamp").alias("ts")
-    ends = declared.select(
-        "*", F.explode(F.array(F.col("first") - 1, F.col("last") + 1)).alias("xi"), unknown
-    )
-    points = near.unionByName(ends).groupBy(*declared.columns, "xi").agg(F.max("ts").alias("ts"))
-    along = Window.partitionBy(*GAP).orderBy("xi")
-    runs = points.select(
-        "*", F.lag("xi").over(along).alias("before"), F.lag("ts").over(along).alias("ts_before")
-    ).where("xi > before + 1")
-    begins = F.when(F.col("before") < F.col("first"), F.coalesce("from_ts", "ts_before")).otherwise(
-        F.col("ts_before")
-    )
-    finishes = F.when(F.col("xi") > F.col("last"), F.coalesce("to_ts", "ts")).otherwise(F.col("ts"))
-    return runs.select(
-        "stream",
-        "incarnation",
-        (F.col("before") + 1).alias("first"),
-        (F.col("xi") - 1).alias("last"),
-        (F.col("xi") - F.col("before") - 1).alias("missing"),
-        "kind",
-        "reason",
-        begins.alias("from_ts"),
-        finishes.alias("to_ts"),
-        "process",
-        "landed",
-    )
-
-
-def quality(elements: DataFrame, gaps: DataFrame, quarantine: DataFrame) -> DataFrame:
-    """How much of each stream and incarnation is there, and what became of the rest."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    key = ["stream", "incarnation"]
-    rows = elements.groupBy(*key).agg(
-        F.count("*").alias("rows"),
-        F.max("xi").alias("last_row"),
-        F.count_if("unsync").alias("unsync"),
-        F.min("ts").alias("first_ts"),
-        F.max("ts").alias("last_ts"),
-    )
-    # Declarations may overlap where a run was cut anew: each ξ counts once.
-    before = Window.partitionBy(*key).orderBy("first", "last").rowsBetween(Window.unboundedPreceding, -1)
-    reach = F.coalesce(F.max("last").over(before), F.lit(0))
-    own = F.greatest(F.lit(0), F.col("last") - F.greatest(F.col("first") - 1, reach))
-    missing = open_gaps(gaps, elements).select(*key, "kind", "last", own.alias("own"))
-    declared = missing.groupBy(*key).agg(
-        F.sum(F.when(F.col("kind") == "hole", F.col("own")).otherwise(0)).alias("holes"),
-        F.sum(F.when(F.col("kind") == "gap", F.col("own")).otherwise(0)).alias("dropped"),
-        F.max("last").alias("last_gap"),
-    )
-    refused = quarantine.where("reason = 'divergent'").groupBy(*key).agg(F.sum("rows").alias("refused"))
-    both = rows.join(declared, key, "full").join(refused, key, "left")
-    counted = both.select(
-        *key,
-        F.coalesce("rows", F.lit(0)).alias("rows"),
-        F.greatest("last_row", "last_gap").alias("last"),
-        F.coalesce("holes", F.lit(0)).alias("holes"),
-        F.coalesce("dropped", F.lit(0)).alias("dropped"),
-        F.coalesce("refused", F.lit(0)).alias("refused"),
-        F.coalesce("unsync", F.lit(0)).alias("unsync"),
-        "first_ts",
-        "last_ts",
-    )
-    accepted = F.col("last") - F.col("holes")
-    return counted.select(
-        *key,
-        "rows",
-        "last",
-        "holes",
-        "dropped",
-        (accepted - F.col("rows") - F.col("dropped")).alias("lost"),
-        F.when(accepted > 0, F.col("rows") / accepted).alias("completeness"),
-        "refused",
-        "unsync",
-        "first_ts",
-        "last_ts",
-    )
-
-
-def latency(elements: DataFrame, streams: DataFrame) -> DataFrame:
-    """From ts until rows landed and arrived, in ms; rows stamped before a clock was set are left out."""
-    from pyspark.sql import functions as F
-
-    def since_ts(column: str) -> Any:
-        return (F.unix_micros(column) - F.unix_micros("ts")) / 1000
-
-    asked = streams.groupBy("stream").agg(
-        F.max_by("within_ms", F.struct("version", "since")).alias("within_ms")
-    )
-    rows = elements.where("NOT unsync").join(F.broadcast(asked), "stream", "left")
-    columns = [
-        F.count("*").alias("rows"),
-        F.first("within_ms").alias("within_ms"),
-        F.count_if((F.col("within_ms") > 0) & (since_ts("landed") > F.col("within_ms"))).alias("late"),
-    ]
-    for name in ("landed", "arrived"):
-        for share in (50, 90, 99):
-            alias = "%s_p%d_ms" % (name, share)
-            columns.append(F.percentile_approx(since_ts(name), share / 100).alias(alias))
-        columns.append(F.max(since_ts(name)).alias(name + "_max_ms"))
-    return rows.groupBy("stream", "incarnation").agg(*columns)
-
-
-def _is(stream: str) -> Any:
-    from pyspark.sql import functions as F
-
-    return F.col("stream") == F.lit(stream)
-
-
-def _common() -> tuple[str, ...]:
-    from .views import COMMON
-
-    return COMMON
-
-
-def _micros(when: datetime | str | None) -> int | None:
-    if when is None:
-        return None
-    if isinstance(when, str):
-        try:
-            when = datetime.fromisoformat(when)
-        except ValueError:
-            raise LakeError("'%s' is no time: write it like 2026-11-18 15:30:00" % when)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    since = when - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        return views.find(self._known(), stream, number, self.location)

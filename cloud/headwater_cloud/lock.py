@@ -18,19 +18,21 @@ import os
 import socket
 import threading
 import time
-import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from . import logstore
+from .arguments import LEASE_S  # a holder that writes nothing for so long is believed dead
 from .errors import Fenced, LakeError, LakeLocked
 from .files import Files
 from .location import Location
 
-LEASE_S = 60.0  # a holder that says nothing for so long is believed dead
 RENEW_S = 15.0
-SETTLE_S = 1.0  # after writing a lease: whoever else wrote one at the same moment has done so by then
+LOOK_S = 1.0  # between two looks at a lease that another one has
 
 
 class Lock(Protocol):
@@ -135,66 +137,156 @@ def who_am_i(spark: SparkSession) -> str:
     )
 
 
+@dataclass(frozen=True)
+class _Held:
+    """The newest lease of a lake, as its file says."""
+
+    number: int
+    text: str
+    who: str = "another sink"
+    until: float = float("inf")  # of a file that cannot be read
+    lease_s: float = LEASE_S
+
+    def left_s(self) -> float:
+        """How long it may still hold. Its holder's clock may be wrong, but it is never longer than this."""
+        return max(0.0, min(self.until - time.time(), self.lease_s))
+
+
 class Lease:
-    """A file that names its holder and when it runs out; renewed in the background."""
+    """A numbered file that names its holder and when it runs out; renewed in the background.
+
+    Whoever takes the lake over creates the file of the next number. The store makes sure that only one does:
+    a file is created where there is none, or not at all. So nobody ever writes into the file of another one,
+    and a lease is ours as long as there is no file of a higher number, whatever our clock says.
+    """
 
     fenced = True
 
-    def __init__(self, spark: SparkSession, lake: Location, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Location,
+        lease_s: float = LEASE_S,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._files = Files(spark)
         self._lake = lake
-        self._at = lake / "lease.json"
-        self._id = uuid.uuid4().hex
+        self._folder = lake / "lease"
         self._who = who_am_i(spark)
         self._lease_s = lease_s
-        held = self._read()
-        if held is not None and held["until"] > time.time():
-            raise LakeLocked(
-                "%s is in use by %s: one writer per lake (its lease runs out in %.0f s, unless renewed)"
-                % (lake, held["who"], held["until"] - time.time())
+        before = self._wait_out(say)
+        self._number = before.number + 1 if before else 1
+        text = self._text(lease_s)
+        if not self._files.create(self._at(self._number), text) and not self._wrote(text):
+            raise LakeLocked("%s was taken by another sink at this moment: a lake has one writer" % lake)
+        if self._files.create(self._at(self._number), text):
+            raise LakeError(
+                "the store of %s writes over files that are there: it cannot keep two sinks apart" % lake
             )
-        self._write(lease_s)
-        time.sleep(SETTLE_S)
-        self.check()
+        self._written = time.monotonic()
+        if not self._is_newest():
+            raise self._fenced(self._newest())
+        for number in self._numbers():
+            if number < self._number:
+                self._files.remove(self._at(number))
         self._stop = threading.Event()
-        self._renewer = threading.Thread(target=self._renew, daemon=True)
+        self._renewer = threading.Thread(target=self._renew, name="lease", daemon=True)
         self._renewer.start()
 
-    def _read(self) -> dict[str, Any] | None:
-        text = self._files.read(self._at)
-        try:
-            held = json.loads(text or "null")
-            return held if isinstance(held, dict) and {"id", "who", "until"} <= held.keys() else None
-        except ValueError:
-            return None
+    def _wrote(self, text: str) -> bool:
+        """Whether the file is ours after all: a client that got no answer sends its request again."""
+        return self._files.read(self._at(self._number)) == text
+
+    def _wait_out(self, say: Callable[[str], None]) -> _Held | None:
+        """The lease before ours, once it has run out; LakeLocked where its holder renews it."""
+        held = self._newest()
+        if held is None or (left_s := held.left_s()) <= 0:
+            return held
+        say(
+            "%s is in use by %s: waiting up to %.0f s for a sign of it, then its lease has run out"
+            % (self._lake, held.who, left_s)
+        )
+        until = time.monotonic() + left_s
+        while (left_s := until - time.monotonic()) > 0:
+            time.sleep(min(LOOK_S, left_s))
+            now = self._newest()
+            if now is None or now.left_s() <= 0:
+                return now or held
+            if now != held:
+                raise LakeLocked(
+                    "%s is in use by %s: a lake has one writer; stop that one first, or name another lake"
+                    % (self._lake, now.who)
+                )
+        return held
+
+    def _at(self, number: int) -> Location:
+        return self._folder / ("%010d.json" % number)
+
+    def _numbers(self) -> list[int]:
+        names = (name.partition(".json") for name in self._files.entries(self._folder))
+        return sorted(int(stem) for stem, end, rest in names if stem.isdigit() and end and not rest)
+
+    def _newest(self) -> _Held | None:
+        for number in reversed(self._numbers()):
+            text = self._files.read(self._at(number))
+            if text is None:
+                continue  # removed by its successor at this moment
+            try:
+                said = json.loads(text)
+                return _Held(number, text, str(said["who"]), float(said["until"]), float(said["lease_s"]))
+            except (ValueError, TypeError, KeyError):
+                return _Held(number, text)
+        return None
+
+    def _text(self, lease_s: float) -> str:
+        said = {"who": self._who, "until": time.time() + lease_s, "lease_s": self._lease_s}
+        return json.dumps(said)
 
     def _write(self, lease_s: float) -> None:
-        said = {"id": self._id, "who": self._who, "until": time.time() + lease_s}
-        self._files.write(self._at, json.dumps(said))
+        began = time.monotonic()
+        self._files.write(self._at(self._number), self._text(lease_s))
+        self._written = began
 
     def _renew(self) -> None:
-        while not self._stop.wait(min(RENEW_S, self._lease_s / 4)):
-            held = self._read()
-            if held is None or held["id"] != self._id:
-                return  # the next batch finds it out
-            self._write(self._lease_s)
+        every_s = min(RENEW_S, self._lease_s / 4)
+        wait_s = every_s
+        while not self._stop.wait(wait_s):
+            try:
+                if not self._is_newest():
+                    return  # `check` finds it out
+                self._write(self._lease_s)
+                wait_s = every_s
+            except Exception:  # a store that does not answer; as long as the lease holds, that is no matter
+                wait_s = every_s / 4
 
     def check(self) -> None:
-        held = self._read()
-        if held is None or held["id"] != self._id:
-            raise Fenced(
-                "%s was taken over by %s; this sink has stopped"
-                % (self._lake, "somebody" if held is None else held["who"])
-            )
+        """Raise where another one has taken the lake over; a lease that has run out is renewed first."""
+        if not self._is_newest():
+            raise self._fenced(self._newest())
+        if time.monotonic() - self._written >= self._lease_s:
+            self._write(self._lease_s)
+
+    def _is_newest(self) -> bool:
+        return self._numbers()[-1:] == [self._number]
+
+    def _fenced(self, by: _Held | None) -> Fenced:
+        who = "another sink" if by is None else by.who
+        return Fenced("%s was taken over by %s; this sink has stopped" % (self._lake, who))
 
     def release(self) -> None:
         self._stop.set()
         self._renewer.join()
-        held = self._read()
-        if held is not None and held["id"] == self._id:
+        if self._is_newest():
             self._write(0.0)
 
 
-def take(spark: SparkSession, lake: Location, shared: bool) -> Lock:
+def take(
+    spark: SparkSession,
+    lake: Location,
+    shared: bool,
+    say: Callable[[str], None] = lambda text: None,
+    lease_s: float = LEASE_S,
+) -> Lock:
     """The lock of a lake; LakeLocked says who has it."""
-    return Lease(spark, lake) if shared or lake.local is None else LocalLock(spark, lake)
+    logstore.use(spark, lake)
+    return Lease(spark, lake, lease_s, say) if shared or lake.local is None else LocalLock(spark, lake)

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from . import points, tables
+from . import comments, points, tables
 from .errors import LakeError, sentence
 from .files import Files
 from .location import Location
@@ -22,7 +22,7 @@ from .location import Location
 # Delta clusters in cubes and rewrites a cube until it has this size; its own default, 100 GB, would rewrite a
 # small lake as a whole at every run.
 CUBE_BYTES = 1 << 30
-PROGRESS_KEEP_HOURS = 1
+REWRITTEN_KEEP_HOURS = 1  # of tables that are rewritten whole
 KEEP_HOURS = 7 * 24
 
 
@@ -33,14 +33,15 @@ def maintain(spark: SparkSession, lake: Location, keep_hours: float = KEEP_HOURS
     before = _files(spark, elements)
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
-    with points.during("optimizing", (lake / "elements").local):
+    comments.put(spark, lake)
+    with points.during("optimizing", lake / "elements"):
         spark.sql("OPTIMIZE %s" % elements)
-    with points.during("vacuuming", (lake / "elements").local):
+    with points.during("vacuuming", lake / "elements"):
         spark.sql("VACUUM %s RETAIN %s HOURS" % (elements, ("%f" % keep_hours).rstrip("0").rstrip(".")))
     for name in tables.SCHEMAS:
         table = tables.open_table(lake / name)
-        keep = PROGRESS_KEEP_HOURS if name == "progress" else KEEP_HOURS
-        if name != "progress":
+        keep = REWRITTEN_KEEP_HOURS if name in tables.REWRITTEN else KEEP_HOURS
+        if name not in tables.REWRITTEN:
             table.optimize.compact()
         table.vacuum(retention_hours=keep, dry_run=False, enforce_retention_duration=False)
         table.create_checkpoint()

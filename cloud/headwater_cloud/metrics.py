@@ -6,6 +6,7 @@ The listener is asynchronous and may miss the end: it feeds metrics, and nothing
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -18,6 +19,23 @@ from pyspark.sql.streaming.listener import (
 )
 
 SECONDS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+@dataclass
+class Report:
+    """What a sink did since it was started."""
+
+    batches: int = 0
+    files: int = 0
+    unreadable: int = 0
+    rows_kept: int = 0
+    rows_duplicate: int = 0
+    rows_quarantined: int = 0
+    seconds: float = 0.0
+    maintained: list[dict[str, Any]] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        return dict(self.__dict__)
 
 
 class Metrics:
@@ -49,7 +67,8 @@ class Metrics:
         )
         self.generation = Gauge("headwater_sink_generation", "generation of the progress", **more)
         self.batch = Gauge("headwater_sink_batch", "newest batch that is done", **more)
-        self.numberings = Gauge("headwater_sink_numberings", "streams, each incarnation counted", **more)
+        self.numberings = Gauge("headwater_sink_numberings", "streams of `progress`, by incarnation", **more)
+        self.settled = Gauge("headwater_sink_settled", "streams of the table `settled`, likewise", **more)
         self.maintained = Gauge("headwater_sink_maintained_timestamp_seconds", "last maintenance", **more)
 
     def serve(self, port: int, host: str) -> None:

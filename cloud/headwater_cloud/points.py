@@ -13,7 +13,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
+
+from . import store
+from .location import Location
 
 VARIABLE = "HEADWATER_CRASH_AT"
 
@@ -26,8 +28,23 @@ POINTS = (
     "recorded",  # before progress
     "progressed",  # before the acknowledgement
     "acknowledged",  # before Spark notes that the batch is done
+    "settled",  # quiet numberings are in `settled`, before the gateways are told and progress forgets them
+    "forgotten",  # progress has forgotten them, before the acknowledgements
     "optimizing",
     "vacuuming",
+)
+
+# Of an erasure: no life of a sink that nobody asks for one comes here.
+ERASING = (
+    "declared",  # the rule is stored, nothing is gone
+    "deleting",  # what goes is noted, no row is deleted
+    "erasing",  # data files without the rows exist, no commit yet
+    "erased",  # the rows are deleted, and progress does not know
+    "settled",  # before the quarantine
+    "emptied",  # before old data files
+    "sweeping",
+    "swept",  # before the logs
+    "forgotten",  # before the landing zone
 )
 
 _counts: dict[str, int] = {}
@@ -46,13 +63,13 @@ def reach(point: str) -> None:
 
 
 @contextlib.contextmanager
-def during(point: str, folder: Path | None) -> Iterator[None]:
+def during(point: str, table: Location) -> Iterator[None]:
     """Die within, when the files of a folder change, if that is wanted."""
-    if folder is None or not _wanted(point):
+    if not _wanted(point):
         yield
         return
     done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(folder, done), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(table, done), daemon=True)
     watcher.start()
     yield
     done.set()
@@ -60,7 +77,7 @@ def during(point: str, folder: Path | None) -> Iterator[None]:
 
 
 def _wanted(point: str) -> bool:
-    assert point in POINTS
+    assert point in POINTS + ERASING
     name, _, at = os.environ.get(VARIABLE, "").partition(":")
     if name != point:
         return False
@@ -68,12 +85,16 @@ def _wanted(point: str) -> bool:
     return _counts[point] == int(at or 1)
 
 
-def _watch(folder: Path, done: threading.Event) -> None:
-    before = set(folder.glob("*.parquet"))
+def _watch(table: Location, done: threading.Event) -> None:
+    before = _files(table)
     while not done.is_set():
-        if set(folder.glob("*.parquet")) != before:
+        if _files(table) != before:
             _die()
         time.sleep(0.001)
+
+
+def _files(table: Location) -> set[str]:
+    return {name for name in store.names(table) if name.endswith(".parquet")}
 
 
 def _die() -> None:

@@ -4,6 +4,8 @@ The truth of the sink: Spark's checkpoint may be lost, this may not be wrong. It
 was before the batch, saved in one commit with the batch's number and a hash of its files, and only after
 the rows are in `elements`. Where it is behind `elements` (killed in between), the sink sees that by the
 version it names.
+
+It has the numberings that are active; what has been quiet for long is in `settled` (settled.py).
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ GENERATION = "headwater.generation"
 BATCH = "headwater.batch"
 FILES = "headwater.files"
 ELEMENTS = "headwater.elements"
+SETTLED = "headwater.settled"
 
 
 @dataclass
@@ -44,6 +47,7 @@ class Numbering:
     rows_quarantined: int = 0
     last_ts_us: int | None = None
     sums: Spans = field(default_factory=list)  # of the rows that were kept since there are checksums
+    erased: Ranges = field(default_factory=list)  # of known: what `erasures` names, which is not stored here
 
     def accounted(self) -> Ranges:
         return ranges.union(self.known, self.gaps)
@@ -60,6 +64,7 @@ class Progress:
     batch: int = -1  # of this generation: the newest that is done
     files: int = 0  # hash of its list of files
     elements: int = -1  # version of `elements` up to which this accounts for all rows
+    settled: int = 0  # number of the table `settled` without which this would not be complete
     updated: dict[Key, int] = field(default_factory=dict)  # µs
     _table: DeltaTable | None = None  # as this knows it: a commit of somebody else makes `save` fail
 
@@ -72,24 +77,11 @@ class Progress:
             batch=_or(table.transaction_version(BATCH), -1),
             files=table.transaction_version(FILES) or 0,
             elements=_or(table.transaction_version(ELEMENTS), -1),
+            settled=table.transaction_version(SETTLED) or 0,
         )
         for row in tables.plain(table.to_pyarrow_table()):
-            accounted = _pairs(row["ranges"])
-            if row["high"]:
-                accounted = [(1, row["high"]), *accounted]
-            gaps = _pairs(row["gaps"])
             key = (row["stream"], row["incarnation"])
-            progress.numberings[key] = Numbering(
-                processes=row["processes"],
-                known=ranges.subtract(accounted, gaps),
-                gaps=gaps,
-                rows_landed=row["rows_landed"],
-                rows_kept=row["rows_kept"],
-                rows_duplicate=row["rows_duplicate"],
-                rows_quarantined=row["rows_quarantined"],
-                last_ts_us=row["last_ts"],
-                sums=[Span(**span) for span in row["sums"] or ()],
-            )
+            progress.numberings[key] = numbering_of(row)
             progress.updated[key] = row["updated"]
         return progress
 
@@ -100,8 +92,9 @@ class Progress:
     def save(self) -> int:
         """One commit, of the version that this gives; Fenced where somebody else has written since."""
         assert self._table is not None
-        rows = [self._row(key, numbering) for key, numbering in sorted(self.numberings.items())]
+        rows = [row_of(key, one, self.updated[key]) for key, one in sorted(self.numberings.items())]
         stand = {GENERATION: self.generation, BATCH: self.batch, FILES: self.files, ELEMENTS: self.elements}
+        stand[SETTLED] = self.settled
         data = pa.Table.from_pylist(rows, schema=tables.SCHEMAS["progress"])
         try:
             tables.write(self._table, data, "overwrite", stand)
@@ -109,27 +102,53 @@ class Progress:
             raise Fenced("another process has written the table `progress`; this one has stopped")
         return self._table.version()
 
-    def _row(self, key: Key, numbering: Numbering) -> dict[str, Any]:
-        accounted = numbering.accounted()
-        return {
-            "stream": key[0],
-            "incarnation": key[1],
-            "processes": numbering.processes,
-            "high": ranges.high(accounted),
-            "ranges": _structs(ranges.above(accounted)),
-            "gaps": _structs(numbering.gaps),
-            "rows_landed": numbering.rows_landed,
-            "rows_kept": numbering.rows_kept,
-            "rows_duplicate": numbering.rows_duplicate,
-            "rows_quarantined": numbering.rows_quarantined,
-            "last_ts": numbering.last_ts_us,
-            "updated": self.updated[key],
-            "sums": [vars(span) for span in numbering.sums],
-        }
-
     def change(self, changed: dict[Key, Numbering], now_us: int) -> None:
         self.numberings.update(changed)
         self.updated.update(dict.fromkeys(changed, now_us))
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """Leave out numberings that `settled` has."""
+        for key in keys:
+            del self.numberings[key], self.updated[key]
+
+
+def row_of(key: Key, numbering: Numbering, updated_us: int) -> dict[str, Any]:
+    """As a row of `progress` and `settled`."""
+    accounted = numbering.accounted()
+    return {
+        "stream": key[0],
+        "incarnation": key[1],
+        "processes": numbering.processes,
+        "high": ranges.high(accounted),
+        "ranges": _structs(ranges.above(accounted)),
+        "gaps": _structs(numbering.gaps),
+        "rows_landed": numbering.rows_landed,
+        "rows_kept": numbering.rows_kept,
+        "rows_duplicate": numbering.rows_duplicate,
+        "rows_quarantined": numbering.rows_quarantined,
+        "last_ts": numbering.last_ts_us,
+        "updated": updated_us,
+        "sums": [vars(span) for span in numbering.sums],
+    }
+
+
+def numbering_of(row: dict[str, Any]) -> Numbering:
+    """Out of such a row, its times in µs."""
+    accounted = _pairs(row["ranges"])
+    if row["high"]:
+        accounted = [(1, row["high"]), *accounted]
+    gaps = _pairs(row["gaps"])
+    return Numbering(
+        processes=row["processes"],
+        known=ranges.subtract(accounted, gaps),
+        gaps=gaps,
+        rows_landed=row["rows_landed"],
+        rows_kept=row["rows_kept"],
+        rows_duplicate=row["rows_duplicate"],
+        rows_quarantined=row["rows_quarantined"],
+        last_ts_us=row["last_ts"],
+        sums=[Span(**span) for span in row["sums"] or ()],
+    )
 
 
 def _or(value: int | None, default: int) -> int:

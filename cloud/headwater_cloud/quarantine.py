@@ -6,7 +6,7 @@ a batch was cut into other files after a crash, is not written again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,8 +68,14 @@ def refused(lake: Location) -> list[dict[str, Any]]:
     return tables.rows(lake / "quarantine", columns, [("reason", "!=", "divergent")])
 
 
-def put(files: Files, lake: Location, bad: Sequence[Unreadable], landed_us: int) -> None:
-    """Add unreadable files with their bytes, but for those that are there."""
+def put(
+    files: Files,
+    lake: Location,
+    bad: Sequence[Unreadable],
+    landed_us: int,
+    spares: Callable[[str, bytes], bool] = lambda file, raw: True,
+) -> None:
+    """Add unreadable files, but for those that are there, with the bytes that an erasure `spares`."""
     key = ("file", "first", "last", "reason")
     there = {
         tuple(row[k] for k in key)
@@ -82,6 +88,8 @@ def put(files: Files, lake: Location, bad: Sequence[Unreadable], landed_us: int)
         if tuple(row.get(k) for k in key) in there:
             continue
         raw = _raw(files, item)
+        if raw is not None and not spares(item.file, raw):
+            raw = None
         size += len(raw or b"")
         rows.append({**row, "raw": raw, "landed": landed_us})
         if size > COMMIT_BYTES:

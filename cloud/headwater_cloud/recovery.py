@@ -20,23 +20,26 @@ from .commits import Commit
 from .files import Files
 from .location import Location
 from .progress import Key, Numbering, Progress
+from .settled import Settled
 
 # What other commits of `elements` mean for progress: only these take rows away that it must forget.
 TAKEN_BACK = ("RESTORE",)
 
 
-def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iterable[Commit]) -> None:
+def absorb(
+    spark: SparkSession, lake: Location, progress: Progress, settled: Settled, behind: Iterable[Commit]
+) -> None:
     """Count the rows of these commits as landed and kept; take up gaps that were recorded with them."""
     paths = [path for commit in behind for path in commits.paths(lake / "elements", commit)]
     if not paths:
         return
     rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
     changed: dict[Key, Numbering] = {}
+    before = settled.others(progress) | progress.numberings
 
     def of(key: Key) -> Numbering:
         if key not in changed:
-            before = progress.numberings.get(key)
-            changed[key] = Numbering() if before is None else before.copy()
+            changed[key] = before[key].copy() if key in before else Numbering()
         return changed[key]
 
     for key, runs, count, last_ts_us, sums in _runs(rows):
@@ -51,12 +54,16 @@ def absorb(spark: SparkSession, lake: Location, progress: Progress, behind: Iter
         for span in sums:
             numbering.sums = checksum.put(numbering.sums, span)
     _take_gaps(lake, of)
+    changed = {key: one for key, one in changed.items() if one != before.get(key)}
     _take_names(lake, changed)
     progress.change(changed, time.time_ns() // 1000)
 
 
 def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
-    """Progress from `elements` and `gaps` alone; of the one before, generation, counts and names remain."""
+    """Progress from `elements` and `gaps` alone; of the one before, generation, counts and names remain.
+
+    `before` has all numberings, and afterwards nothing may be in `settled`.
+    """
     progress = replace(before, numberings={}, updated={})
     found: dict[Key, Numbering] = {}
     rows = spark.read.format("delta").load((lake / "elements").spark)
@@ -71,6 +78,9 @@ def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
         numbering.rows_landed = numbering.rows_kept + was.rows_duplicate + was.rows_quarantined
     _take_names(lake, found)
     progress.change(found, time.time_ns() // 1000)
+    for key, numbering in before.numberings.items():
+        if key in found and found[key].accounted() == numbering.accounted():
+            progress.updated[key] = before.updated[key]  # nothing new: it is as quiet as it was
     return progress
 
 
@@ -98,9 +108,9 @@ def _take_names(lake: Location, numberings: Mapping[Key, Numbering]) -> None:
 
 
 def unaccounted(files: Files, lake: Location, progress: Progress) -> bool:
-    """Whether rows came, or the table was taken back, since the version that progress names."""
+    """Whether rows came or were erased, or the table was taken back, since the version of progress."""
     behind = commits.since(files, lake / "elements", progress.elements)
-    return any(commit.added or commit.operation in TAKEN_BACK for commit in behind)
+    return any(c.added or c.erasure or c.operation in TAKEN_BACK for c in behind)
 
 
 def advance(files: Files, lake: Location, progress: Progress) -> bool:

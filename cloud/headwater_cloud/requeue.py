@@ -10,7 +10,8 @@ What only its writer can know is left to the gateway, which cuts unreadable file
     divergent               rows whose ξ `elements` does not have any more, because it was restored to an
                             earlier version. A ξ that is there stays: what came first was read
 
-Nothing is taken out of the quarantine: it is the record of what was refused. Doing it twice does no harm.
+Nothing is taken out of the quarantine: it is the record of what was refused, and only an erasure takes from
+it. Doing it twice does no harm.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import json
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from . import alphabet as alphabets
-from . import checksum, segment, tables
+from . import checksum, segment, store, tables
 from .errors import LakeError
 from .location import Location
 from .scan import quoted, rows_of
@@ -79,21 +79,18 @@ def entries(lake: Location) -> list[Entry]:
 
 def requeue(lake: Location, landing: Location, ids: Sequence[str]) -> list[Outcome]:
     """Put what these ids name into the landing zone, as far as it can be brought back."""
-    if landing.local is None or not landing.local.is_dir():
-        raise LakeError(
-            "there is no folder %s: name the landing zone of the sink (on an object store, a folder to copy "
-            "the segments from)" % landing
-        )
+    if landing.local is not None and not landing.local.is_dir():
+        raise LakeError("there is no folder %s: name the landing zone of the sink" % landing)
     known = {entry.id: entry for entry in entries(lake)}
     unknown = [name for name in ids if name not in known]
     if unknown:
         raise LakeError(
             "nothing in quarantine has the id %s: `hw lake quarantine %s` lists the ids" % (unknown[0], lake)
         )
-    return [_requeue(lake, landing.local, known[name]) for name in dict.fromkeys(ids)]
+    return [_requeue(lake, landing, known[name]) for name in dict.fromkeys(ids)]
 
 
-def _requeue(lake: Location, landing: Path, entry: Entry) -> Outcome:
+def _requeue(lake: Location, landing: Location, entry: Entry) -> Outcome:
     outcome = Outcome(entry)
     wanted = [("file", "=", entry.file), ("reason", "=", entry.reason)]
     rows = tables.rows(lake / "quarantine", ["process", "file", "first", "rows", "raw"], wanted)
@@ -106,7 +103,7 @@ def _requeue(lake: Location, landing: Path, entry: Entry) -> Outcome:
         outcome.why = str(stays)
         return outcome
     for name, data, count in made:
-        segment.place(landing, name, data)
+        store.write(landing / name, data)
         outcome.put.append(name)
         outcome.rows += count
     return outcome
@@ -115,11 +112,11 @@ def _requeue(lake: Location, landing: Path, entry: Entry) -> Outcome:
 # Files
 
 
-def _bytes(landing: Path, row: dict[str, Any]) -> bytes:
+def _bytes(landing: Location, row: dict[str, Any]) -> bytes:
     if row["raw"] is not None:
         return bytes(row["raw"])
     try:
-        return (landing / row["file"]).read_bytes()
+        return store.read(landing / row["file"])
     except OSError as error:
         raise _Stays("its bytes were not kept, and it cannot be read: %s" % (error.strerror or error))
 

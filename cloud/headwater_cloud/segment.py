@@ -123,6 +123,8 @@ class Segment:
     gaps: tuple[Gap, ...]
     last_ts_us: int | None  # None where there are no rows
     sum: int | None = None  # checksum of its rows; None where its writer declared none
+    first_ts_us: int | None = None
+    erased: tuple[tuple[str, Ranges], ...] = ()  # ξ of rows that an erasure means, with its id
     unproven: tuple[Piece, ...] = field(default=(), compare=False)  # what `prove` has to see
 
     @property
@@ -226,8 +228,8 @@ def read(file: str, length: int, crc: int, footer: bytes) -> Segment:
     if found.rows != segment.rows:
         detail = "it has %d rows, its footer says %d" % (found.rows, segment.rows)
         raise SegmentError("disagrees", detail)
-    last_ts_us, unproven = _check_statistics(segment, found.groups)
-    return replace(segment, last_ts_us=last_ts_us, unproven=unproven)
+    first_ts_us, last_ts_us, unproven = _check_statistics(segment, found.groups)
+    return replace(segment, first_ts_us=first_ts_us, last_ts_us=last_ts_us, unproven=unproven)
 
 
 def _declared(name: Name, entries: Mapping[bytes, bytes]) -> Segment:
@@ -347,11 +349,13 @@ def _check_declared(name: Name, segment: Segment) -> None:
         )
 
 
-def _check_statistics(segment: Segment, groups: Sequence[Group]) -> tuple[int | None, tuple[Piece, ...]]:
-    """Whether the rows are those that were declared, as far as statistics tell; the time of the last, and
-    what only the pages can prove."""
+def _check_statistics(
+    segment: Segment, groups: Sequence[Group]
+) -> tuple[int | None, int | None, tuple[Piece, ...]]:
+    """Whether the rows are those that were declared, as far as statistics tell; the least and the greatest
+    of their times, and what only the pages can prove."""
     if not segment.rows:
-        return None, ()
+        return None, None, ()
     widths = dict(zip(footers.LISTS, alphabets.counts(segment.alphabet)))
     constants = {
         "stream": segment.stream.encode(),
@@ -360,7 +364,7 @@ def _check_statistics(segment: Segment, groups: Sequence[Group]) -> tuple[int | 
     }
     runs = segment.row_ranges()
     at = 0
-    last_ts_us = TIME_MIN
+    first_ts_us, last_ts_us = TIME_MAX, TIME_MIN
     columns = {"xi"}
     for group in groups:
         if not group.rows:
@@ -378,6 +382,7 @@ def _check_statistics(segment: Segment, groups: Sequence[Group]) -> tuple[int | 
                 raise SegmentError("disagrees", "column %s is not what its footer says" % name)
             if name in ("ts", "arrived") and not TIME_MIN <= chunk.least <= chunk.most <= TIME_MAX:  # type: ignore[operator]
                 raise SegmentError("layout", "column %s has times outside the years 1 to 9999" % name)
+        first_ts_us = min(first_ts_us, cast(int, group.chunks["ts"].least))
         last_ts_us = max(last_ts_us, cast(int, group.chunks["ts"].most))
         least, most = group.chunks["xi"].least, group.chunks["xi"].most
         if (least, most) != (_place(runs, at), _place(runs, at + group.rows - 1)):
@@ -388,7 +393,7 @@ def _check_statistics(segment: Segment, groups: Sequence[Group]) -> tuple[int | 
         for group in groups
         for name in columns & group.chunks.keys()
     ]
-    return last_ts_us, tuple(sorted(pieces, key=lambda piece: piece[1]))
+    return first_ts_us, last_ts_us, tuple(sorted(pieces, key=lambda piece: piece[1]))
 
 
 def _check_lists(name: str, chunk: Chunk, rows: int, width: int) -> bool:

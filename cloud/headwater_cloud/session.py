@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from . import jvm
@@ -42,6 +44,11 @@ SETTINGS = {
 }
 
 
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+CLASS_PATH = "spark.driver.extraClassPath"
+# Settings that are lists: ours are appended to what is there, and replace nothing.
+LISTS = {"spark.sql.extensions": ",", CLASS_PATH: os.pathsep, "spark.jars": ","}
+
 # What a task holds of a file that it reads whole, times its bytes: these, a row of them, and parts of that.
 COPIES = 8
 BASE_BYTES = 640 << 20  # of a heap, beside such tasks: Spark itself, and what writes the tables
@@ -63,26 +70,45 @@ def start(
     jars: Iterable[Path] = (),
     more: Mapping[str, str] | None = None,
     name: str = "headwater",
-    log: str = "OFF",
+    log: str | None = None,
     brief: bool = False,
 ) -> SparkSession:
-    """A session for lakes; where one runs already (spark-submit, a notebook), that one, configured for us.
+    """A session for lakes. Where one runs already (a notebook's), that one: only what it has not set is set.
 
-    `brief` for one that does little: it starts in half the time, and is slower when warm.
+    `master` and `more` beat what `spark-submit --conf` and spark-defaults.conf set, and these beat our
+    settings. `log` is the level of Spark's log, for programs of our own; None leaves it as it is. `brief` is
+    for a session that does little: it starts in half the time, and is slower when warm.
     """
     submitted = bool(os.environ.get("PYSPARK_GATEWAY_PORT"))
-    if SparkSession.getActiveSession() is None and not submitted:
+    running = SparkSession.getActiveSession()
+    if running is None and not submitted:
         jvm.which_java()
-    settings = {"spark.app.name": name, **({"spark.master": master} if master else {}), **SETTINGS}
-    if not submitted:
-        settings["spark.sql.warehouse.dir"] = _warehouse()
+    settings = {"spark.app.name": name, **SETTINGS}
     paths = [str(jar) for jar in jars]
-    local = master.startswith("local")
-    if paths and local:
-        settings["spark.driver.extraClassPath"] = os.pathsep.join(paths)  # read where they lie, not copied
+    if not submitted and running is None:
+        settings |= _own_jvm(master, brief)
+    if paths and master.startswith("local"):
+        settings[CLASS_PATH] = os.pathsep.join(paths)  # read where they are, not copied
     elif paths:
         settings["spark.jars"] = ",".join(paths)
-    if local:
+    asked = {**({"spark.master": master} if master else {}), **(more or {})}
+    settings = _merged(settings, _defaults(running, submitted), asked)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with jvm.started(settings):
+        spark = builder.getOrCreate()
+    if log is not None:
+        spark.sparkContext.setLogLevel(log)
+        # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    return spark
+
+
+def _own_jvm(master: str, brief: bool) -> dict[str, str]:
+    """What only a JVM needs that this process starts."""
+    settings = {"spark.sql.warehouse.dir": _warehouse()}
+    if master.startswith("local"):
         # A laptop's name may resolve to an address that it does not have.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         # Functions of a user run in Pythons that Spark starts: this one, which has the packages.
@@ -92,17 +118,41 @@ def start(
         settings["spark.driver.memory"] = "%dm" % (heap_bytes(_cores(master), memory) >> 20)
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         options = "-Dlog4j2.configurationFile=%s" % LOGGING.as_uri()
-        settings["spark.driver.extraJavaOptions"] = options + (QUICK_START if brief else "")
-    settings.update(more or {})
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    with jvm.started(settings):
-        spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(log)
-    # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return spark
+        settings[JAVA_OPTIONS] = options + (QUICK_START if brief else "")
+    return settings
+
+
+def _defaults(running: SparkSession | None, submitted: bool) -> dict[str, str]:
+    """What is set before us: by a session that runs, by `spark-submit`, or by spark-defaults.conf."""
+    if running is not None:
+        return {**dict(running.sparkContext.getConf().getAll()), **running.conf.getAll}
+    if submitted:
+        # spark-submit hands its settings to the JVM as system properties, which a new SparkConf reads.
+        SparkContext._ensure_initialized()
+        return dict(SparkConf().getAll())
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = (Path(folder) / "spark-defaults.conf").read_text().splitlines()
+    except OSError:
+        return {}
+    # As java.util.Properties reads them: the key ends at a blank, `=` or `:`.
+    found = (re.match(r"\s*(spark\.[^\s=:]+)[\s=:]\s*(.*?)\s*$", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def _merged(ours: Mapping[str, str], given: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
+    """Our settings where nothing else is given, and those that are asked for; lists are joined."""
+    merged = {**{key: value for key, value in ours.items() if key not in given}, **asked}
+    for key, separator in LISTS.items():
+        parts = [where[key] for where in (given, asked, ours) if where.get(key)]
+        words = dict.fromkeys(word for part in parts for word in part.split(separator))
+        if words:
+            merged[key] = separator.join(words)
+    # Of Java's options that contradict each other the last one counts.
+    java = [where[JAVA_OPTIONS] for where in (ours, given, asked) if where.get(JAVA_OPTIONS)]
+    if java:
+        merged[JAVA_OPTIONS] = " ".join(java)
+    return merged
 
 
 def _cores(master: str) -> int:

@@ -29,12 +29,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from deltalake.exceptions import DeltaError
@@ -42,65 +41,55 @@ from py4j.protocol import Py4JError
 from pyarrow import ArrowException
 from pyspark import inheritable_thread_target
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from . import (
     apart,
-    checksum,
     commits,
     compare,
+    erasure,
+    landing_zone,
     lock,
+    log_retention,
     maintenance,
     points,
+    proof,
     quarantine,
     recovery,
     segment,
     session,
+    settled,
     sign,
     tables,
 )
 from .acks import Acknowledgements
-from .arguments import FILES_PER_TRIGGER, MAINTAIN_S, PATIENCE_S, TRIGGER_S
+from .appending import Rows
+from .arguments import FILES_PER_TRIGGER, LEASE_S, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
-from .decide import Decision, decide
-from .errors import AppendedElse, Fenced, LakeError, LakeRestored, sentence
+from .decide import Decision, Part, decide
+from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
 from .files import Files
+from .landing_zone import lies_in
 from .location import Location
-from .metrics import Listener, Metrics
+from .metrics import Listener, Metrics, Report
 from .patience import Patience
 from .progress import Progress
+from .proof import Appended, hash_of, sums_of
 from .quarantine import Unreadable
+from .seen_files import SeenFiles
 from .segment import Segment, SegmentError
+from .settled import Settled
 from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two looks for files that no batch gives
-OBSERVED_S = 10.0  # how long what an append saw may take to be told, before its rows are read again
 # What one batch may raise for a reason that lies in its files, or that passes.
 STORE = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)  # of one that does not answer
-PASSING = (*STORE, AppendedElse, ValueError, TypeError, LookupError, ArithmeticError)
+PASSING = (*STORE, AppendedElse, TakenBack, ValueError, TypeError, LookupError, ArithmeticError)
 APART = 2  # so many failures of a batch, and it is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
 WATCH_S = 1  # between two looks for requests
-CHECKPOINT_BYTES_MAX = 64 << 20  # Spark keeps the name of every file it has seen, for ever: then begin anew
-
-
-@dataclass
-class Report:
-    """What a sink did since it was started."""
-
-    batches: int = 0
-    files: int = 0
-    unreadable: int = 0
-    rows_kept: int = 0
-    rows_duplicate: int = 0
-    rows_quarantined: int = 0
-    seconds: float = 0.0
-    maintained: list[dict[str, Any]] = field(default_factory=list)
-
-    def plain(self) -> dict[str, Any]:
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
@@ -111,19 +100,8 @@ class Settings:
     shared: bool = False  # a lease, as on object stores, on a local path too
     patience_s: float = PATIENCE_S  # how long what fails is tried again
     sign_s: float = sign.EVERY_S  # between two signs of life
-
-
-@dataclass
-class Appended:
-    """What an append did, and what is known of it."""
-
-    decision: Decision
-    divergent: DataFrame | None  # of what was known before the batch
-    came: dict[str, int]  # by file: the checksum of what was compared
-    summed: dict[str, int]  # by file: the checksum of rows for which none was declared
-    stamp: Stamp
-    behind: list[Commit] = field(default_factory=list)  # commits that progress lacks
-    observed: Observation | None = None  # None: the append was there already, or of nothing
+    lease_s: float = LEASE_S  # without a sign of its holder, until another one takes the lake over
+    settle_s: float = SETTLE_S  # without news, and a numbering is settled
 
 
 class Sink:
@@ -155,8 +133,9 @@ class Sink:
         self._renewed = False  # whether a checkpoint was given up, and no batch done since
         self._failures = 0  # batches that failed, since one was done
         self._looked_at = -LOOK_S
-        self._refused: dict[str, str] = {}  # files in quarantine, as the table has their names, and why
-        self._weighed_at = time.monotonic()  # the checkpoint
+        self._shortened_at = -LOOK_S
+        self._refused: dict[str, str] = {}  # files here that are in quarantine, as the table has their names
+        self._seen = SeenFiles(self._files, lake / "checkpoint")
         self._ending = False  # whether the query is being ended: no batch begins
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
@@ -169,7 +148,7 @@ class Sink:
                 "there is no landing zone %s: it is the folder that the gateway puts its segments into"
                 % self.landing
             )
-        self._lock = lock.take(self.spark, self.lake, self.settings.shared)
+        self._lock = lock.take(self.spark, self.lake, self.settings.shared, self._say, self.settings.lease_s)
         try:
             tables.create(self.spark, self.lake)
             self._recover()
@@ -219,6 +198,10 @@ class Sink:
         """Read where the lake stands, and make it agree with itself, if it is ours still."""
         self._lock.check()
         self.progress = progress = Progress.load(self.lake)
+        self._settled = Settled.load(self.lake)
+        self._erasures = erasure.Erasures(self._files, self.lake, self.landing, self._say)
+        self._settled.activate(progress, self._erasures.keys())
+        self._erasures.apply(progress)
         new = progress.elements < 0
         if new:
             progress.elements = 0  # the table made, and empty
@@ -227,9 +210,12 @@ class Sink:
             progress.elements + len(behind) != commits.version(self._elements)
             or any(commit.operation in recovery.TAKEN_BACK for commit in behind)
             or (new and not self._cut_off_at_first(behind))
+            or not self._settled.agrees(progress)
+            or not self._erasures.knows(behind)
         ):
             self._rebuild()
-        if self._seen_bytes() > CHECKPOINT_BYTES_MAX:
+        self._erasures.settle(self.progress, self._save)
+        if self._seen.too_many():
             self._say("Spark's checkpoint has the names of too many files: a new one begins")
             self._files.remove(self.lake / "checkpoint")
         if self._lock.fenced:
@@ -238,7 +224,9 @@ class Sink:
         refused = quarantine.refused(self.lake)
         self._refused = {row["file"]: row["reason"] for row in refused}
         self._acks = Acknowledgements(self._files, self.lake, refused)
+        self._acks.settle(self._settled.told())
         self._acks.write(self.progress, [])
+        self._settle()
 
     def _cut_off_at_first(self, behind: list[Commit]) -> bool:
         """Whether there are rows only because the very first batch was cut off before its progress."""
@@ -251,10 +239,15 @@ class Sink:
         """The tables do not follow from what progress names: take what is there; all else comes again."""
         self._say("progress does not agree with the lake: making it anew from its rows")
         newest = commits.version(self._elements)
+        self._settled.activate(self.progress, self._settled.keys)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
         # Before progress is saved: a kill in between does it all again.
+        self._erasures.reopen()
         self._files.remove(self.lake / "checkpoint")
+        # And `settled` after it: until it is as new as this number says, the next start does it all again.
+        self.progress.settled = max(self.progress.settled, self._settled.number) + 1
         self._begin_generation(newest)
+        self._sync(settled.NAME, self._settled.clear(self.progress))
 
     def _begin_generation(self, elements: int) -> None:
         """What comes now is new to Delta, whatever numbers its batches have."""
@@ -263,18 +256,19 @@ class Sink:
         progress.batch = -1
         progress.files = 0
         progress.elements = elements
+        self._erasures.apply(progress)
         self._save()
 
     def _absorb(self, behind: list[Commit]) -> None:
         """Take up what commits behind progress brought, and begin a generation."""
         commits.sync(self._elements, behind)  # who wrote them may have died before this
-        recovery.absorb(self.spark, self.lake, self.progress, behind)
+        recovery.absorb(self.spark, self.lake, self.progress, self._settled, behind)
         self._begin_generation(behind[-1].version if behind else self.progress.elements)
 
     def _fence(self) -> None:
         """Shut out a former holder that may wake up: its transactions are older than this one."""
         stamp = Stamp(self.progress.generation + 1, -1, 0)
-        self._write(self.spark.createDataFrame([], tables.SEGMENT_DDL), stamp)
+        self._write(self.spark.createDataFrame([], tables.ELEMENTS_DDL), stamp)
         behind = commits.since(self._files, self._elements, self.progress.elements)
         if not any(commit.stamp == stamp for commit in behind):
             raise Fenced("%s was taken over by another sink at the same moment" % self.lake)
@@ -282,16 +276,10 @@ class Sink:
 
     def _overgrown(self) -> bool:
         """Whether the checkpoint has grown until a new one is to begin, as a start does it."""
-        if time.monotonic() - self._weighed_at < LOOK_S:
-            return False
-        self._weighed_at = time.monotonic()
         try:
-            return self._seen_bytes() > CHECKPOINT_BYTES_MAX
+            return self._seen.too_many_now()
         except PASSING:
             return False  # it is looked at again
-
-    def _seen_bytes(self) -> int:
-        return sum(self._files.sizes(self.lake / "checkpoint" / "sources" / "0").values())
 
     # One round: a query, and what goes on beside it
 
@@ -330,7 +318,7 @@ class Sink:
             query.stop()
             raise
         with self._busy:
-            self._looked_at = -LOOK_S
+            self._looked_at = self._shortened_at = -LOOK_S
             self._housekeeping()
         return True
 
@@ -397,8 +385,14 @@ class Sink:
             return  # a batch failed half-way: nothing may be said of what it left in memory
         try:
             self._look()
+            self._erasures.settle(self.progress, self._save)
             if recovery.unaccounted(self._files, self.lake, self.progress):
                 return  # a batch was cut off, and comes again at once: its files must stay as they are
+            if self._erasures.wanted():
+                self._lock.check()
+                self._settled.activate(self.progress, self._settled.keys)
+                self._erasures.work(self.spark, self.progress, self._refused, self._save)
+            self._shorten_logs()
             maintenance.serve_requests(self._files, self.lake, self._maintain, self._say)
             every = self.settings.maintain_s
             if every and self._written_since and time.monotonic() - self._maintained_at > every:
@@ -408,6 +402,16 @@ class Sink:
         except Exception as error:
             self._say("housekeeping failed (%s): it is tried again later" % sentence(error))
 
+    def _shorten_logs(self) -> None:
+        """Remove what the logs of the tables need not keep; that of `progress` is always short."""
+        if time.monotonic() - self._shortened_at < LOOK_S:
+            return
+        self._shortened_at = time.monotonic()
+        self._lock.check()
+        log_retention.shorten(self._elements, self.progress.elements)
+        for name in tables.SCHEMAS.keys() - {"progress"}:
+            log_retention.shorten(self.lake / name)
+
     def _maintain(self, keep_hours: float) -> dict[str, Any]:
         self._lock.check()
         self._maintained_at = time.monotonic()  # also of one that fails: it is tried again in its time
@@ -415,13 +419,24 @@ class Sink:
             done = maintenance.maintain(self.spark, self.lake, keep_hours)
         finally:
             self.progress.reopen(self.lake)  # what was done of it are commits of our own
+            self._settled.reopen()
         if recovery.advance(self._files, self.lake, self.progress):
             self._save()
+        self._settle()
         self._written_since = False
         self._say("maintained: %(files_before)d files, now %(files_after)d, in %(seconds).1f s" % done)
         self.report.maintained.append(done)
         self._metrics.maintained.set(time.time())
         return done
+
+    def _settle(self) -> None:
+        """Move what has been quiet for long out of progress, which each batch rewrites."""
+        named = self._erasures.keys()  # each start lets progress know what they erased
+        quiet = settled.quiet(self.progress, time.time_ns() // 1000, self.settings.settle_s)
+        keys = [key for key in quiet if key not in named]
+        if keys:
+            self._lock.check()
+            settled.settle(keys, self.progress, self._settled, self._acks, self._sync)
 
     def _look(self) -> None:
         """Refuse what lies in the landing zone and what no batch gives."""
@@ -429,7 +444,10 @@ class Sink:
             return
         self._looked_at = time.monotonic()
         found = []
-        for name, size in sorted(self._files.entries(self.landing).items()):
+        there = self._files.entries(self.landing)
+        present = {quarantine.printable(name) for name in there}
+        self._refused = {file: why for file, why in self._refused.items() if file in present}
+        for name, size in sorted(there.items()):
             if name[0] in "._" or quarantine.printable(name) in self._refused:
                 continue
             try:
@@ -471,22 +489,29 @@ class Sink:
         if (batch, files) == (self.progress.batch, self.progress.files):
             self._acks.write(self.progress, bad)
             return
+        self._settled.activate(self.progress, {one.key for one in good.values()})
+        self._erasures.settle(self.progress, self._save)
+        good = self._erasures.mark(spark, good)
         behind = self._behind()
         stamp = Stamp(self.progress.generation, batch, files)
         if batch <= self.progress.batch or any(c.added and c.stamp != stamp for c in behind):
             self._lock.check()
             self._absorb(behind)
         added = self._append(spark, good, batch, files, landed_us)
-        decision, divergent, behind, stamp = added.decision, added.divergent, added.behind, added.stamp
+        decision, behind, stamp = added.decision, added.behind, added.stamp
         points.reach("appended")
         commits.sync(self._elements, behind)
         if decision.within:
-            divergent, added.came = self._compare(spark, good, decision)
-        self._prove(spark, good, added)
+            added.divergent, added.came = self._compare(spark, good, decision, decision.overlaps)
+        for file, sum_of in compare.dropped(spark, good, decision).items():
+            added.came[file] = added.came.get(file, 0) ^ sum_of
+        self._check_claims(spark, good, added)
+        if false := proof.prove(spark, self._elements, good, added):
+            self._take_back(spark, good, added, false, landed_us)
         self._refuse(bad, landed_us)
-        if divergent is not None:
+        if added.divergent is not None:
             with self._synced("quarantine"):
-                quarantine.append(spark, self.lake, divergent, landed_us)
+                quarantine.append(spark, self.lake, added.divergent, landed_us)
         points.reach("quarantined")
         self._record(decision, good.values(), stamp, landed_us)
         points.reach("recorded")
@@ -509,14 +534,15 @@ class Sink:
         paths = apart.given(self._files, self.lake / "checkpoint", batch)
         if self._failures >= APART and paths:
             rows = apart.files_of(frame.sparkSession, self._files, self.landing, paths)
+        elif self.landing.local is not None and paths:
+            rows = landing_zone.files_of(self.landing, paths)
         else:
             rows = frame.collect()
         # One batch may hold two entries of the source's log, and then a file twice. What lies in a folder of
         # the landing zone is left to `_look`.
-        here = _plain(self.landing.spark)
-        found = sorted({row["path"]: row for row in rows if _folder(row["path"]) == here}.items())
+        found = sorted({row["path"]: row for row in rows if lies_in(self.landing, row["path"])}.items())
         told = {path.rpartition("/")[2] for path, _ in found}
-        for file in sorted({path.rpartition("/")[2] for path in paths if _folder(path) == here} - told):
+        for file in sorted({path.rpartition("/")[2] for path in paths if lies_in(self.landing, path)} - told):
             if (size := self._files.size(self.landing / file)) is not None:
                 bad.append(self._not_given(file, size))
         local = self.landing.local is not None
@@ -585,32 +611,27 @@ class Sink:
             there = any(commit.stamp == stamp for commit in self._behind())  # then Delta skips the append
             decision = decide(good.values(), self.progress.numberings)
             points.reach("appending")
-            watch = Observation()
+            rows = None
             with ThreadPoolExecutor(2) as beside:
                 comparing = summing = None
                 if decision.overlaps and not decision.within:
                     look = inheritable_thread_target(spark)(self._compare)
-                    comparing = beside.submit(look, spark, good, decision)
+                    comparing = beside.submit(look, spark, good, decision, decision.overlaps)
                 if any(s.sum is None for s in decision.landing()):
-                    look = inheritable_thread_target(spark)(self._sums)
+                    look = inheritable_thread_target(spark)(sums_of)
                     summing = beside.submit(
                         look, spark, good, [s for s in decision.landing() if s.sum is None]
                     )
                 # With a lease, an append even of nothing shows that nobody has raised the fence.
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
-                    rows = self._new_rows(spark, good, decision)
-                    if decision.rows_kept:
-                        rows = rows.observe(
-                            watch, F.expr("bit_xor(%s)" % _hash(decision.landing())).alias("sum")
-                        )
-                    with points.during("writing", self._elements.local):
-                        self._write(rows, stamp, landed_us)
+                    rows = Rows(spark, good, decision, landed_us)
+                    with points.during("writing", self._elements):
+                        self._write(rows.frame, stamp)
                 divergent, came = comparing.result() if comparing else (None, {})
                 added = Appended(decision, divergent, came, summing.result() if summing else {}, stamp)
             added.behind = self._behind()
-            if decision.rows_kept and not there:
-                added.observed = watch
+            added.rows = rows if decision.rows_kept and not there else None
             if not append:
                 return added
             ours = [commit for commit in added.behind if commit.stamp == stamp]
@@ -633,23 +654,9 @@ class Sink:
             rows = [self.spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths).count()]
         return sum(number or 0 for number in rows) == decision.rows_kept
 
-    def _new_rows(self, spark: SparkSession, good: dict[str, Segment], decision: Decision) -> DataFrame:
-        path_of = {s.file: path for path, s in good.items()}
-        frames = []
-        if decision.whole:
-            frames.append(apart.reading(spark, [path_of[s.file] for s in decision.whole]))
-        if decision.parts:
-            paths = sorted({path_of[part.file] for part in decision.parts})
-            columns = [name for name in segment.ARROW_SCHEMA.names]
-            frames.append(compare.rows_of(spark, paths, decision.parts).select(*columns))
-        if not frames:
-            frames.append(spark.createDataFrame([], tables.SEGMENT_DDL))
-        return frames[0] if len(frames) == 1 else frames[0].unionAll(frames[1])
-
-    def _write(self, rows: DataFrame, stamp: Stamp, landed_us: int = 0) -> None:
+    def _write(self, rows: DataFrame, stamp: Stamp) -> None:
         (
-            rows.withColumn("landed", F.expr("timestamp_micros(%d)" % landed_us))
-            .write.format("delta")
+            rows.write.format("delta")
             .mode("append")
             .option("txnAppId", TRANSACTION)
             .option("txnVersion", stamp.transaction)
@@ -657,54 +664,62 @@ class Sink:
             .save(self._elements.spark)
         )
 
-    def _sums(self, spark: SparkSession, good: dict[str, Segment], of: Sequence[Segment]) -> dict[str, int]:
-        """The checksums of segments, by file, from their rows."""
-        files = {s.file for s in of}
-        return compare.sums(spark, sorted(path for path, s in good.items() if s.file in files), _hash(of))
-
     def _compare(
-        self, spark: SparkSession, good: dict[str, Segment], decision: Decision
+        self, spark: SparkSession, good: dict[str, Segment], decision: Decision, parts: Sequence[Part]
     ) -> tuple[DataFrame | None, dict[str, int]]:
         """Divergent rows, and their number moved from the duplicates in what the batch changes; and by file
         the checksum of what was compared."""
-        if not decision.overlaps:
-            return None, {}
-        files = {part.file for part in decision.overlaps}
+        files = {part.file for part in parts}
         compared = {path: s for path, s in good.items() if s.file in files}
         divergent, came = compare.divergent(
-            spark, self.lake, sorted(compared), decision.overlaps, _hash(compared.values())
+            spark, self.lake, sorted(compared), parts, hash_of(compared.values())
         )
         if divergent is not None:
             for row in divergent.groupBy("stream", "incarnation").agg(F.sum("rows").alias("n")).collect():
                 decision.set_divergent((row["stream"], row["incarnation"]), row["n"])
         return divergent, came
 
-    def _prove(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
-        """Note checksums of what landed, once those that the segments declare are found to be true."""
-        landing = added.decision.landing()
-        if not landing:
+    def _check_claims(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
+        """Hold the claims of a batch against what the append saw; where they fail, compare their rows."""
+        decision = added.decision
+        if not decision.claims:
             return
-        declared = {s.file: s.sum for s in landing if s.sum is not None} | added.summed
-        sums = added.decision.sums(declared, added.came)
-        if self._landed_sum(spark, added) != checksum.total(sums.values())[1]:
-            true = self._sums(spark, good, landing)
-            for file in sorted(file for file, said in declared.items() if said != true[file]):
-                self._say("%s declares a checksum that its rows do not have: its writer is wrong" % file)
-            sums = added.decision.sums(true, added.came)
-        added.decision.prove(sums)
+        declared = {s.file: s.sum for s in decision.landing() if s.sum is not None} | added.summed
+        came = added.came | decision.claims
+        told = None if added.rows is None else added.rows.sum()
+        if told == decision.total(decision.sums(declared, came)):
+            added.came = came
+            return
+        more, came = self._compare(spark, good, decision, decision.distrust())
+        added.came = added.came | came
+        if added.divergent is None or more is None:
+            added.divergent = more if added.divergent is None else added.divergent
+        else:
+            added.divergent = added.divergent.unionAll(more)
 
-    def _landed_sum(self, spark: SparkSession, added: Appended) -> int:
-        """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
-        # `get` would wait for ever where Spark has dropped the event that tells it.
-        until = time.monotonic() + OBSERVED_S
-        while added.observed is not None and time.monotonic() < until:
-            observation: Any = added.observed._jo
-            if observation.future().isCompleted():
-                return int(added.observed.get["sum"])
-            time.sleep(0.002)
-        paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(self._elements, c)]
-        rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
-        return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]
+    def _take_back(
+        self,
+        spark: SparkSession,
+        good: dict[str, Segment],
+        added: Appended,
+        false: dict[str, int],
+        landed_us: int,
+    ) -> None:
+        """Undo the append of a batch of which some files declare false checksums, and refuse these files."""
+        bad = proof.refuse(self._files, self.landing, good.values(), false)
+        alone = [commit.stamp for commit in added.behind] == [added.stamp]
+        if not bad or not alone or self._lock.fenced:
+            # Two readers disagree about the rows; or the append is not the only commit that progress lacks;
+            # or a lease may run out just now: RESTORE would undo what the next holder has appended.
+            for file in sorted(false):
+                self._say("%s declares a checksum that its rows do not have; they are kept" % file)
+            return
+        self._lock.check()
+        proof.take_back(spark, self._elements, added.behind[0])
+        commits.sync(self._elements, commits.since(self._files, self._elements, added.behind[0].version))
+        self._begin_generation(commits.version(self._elements))
+        self._refuse(bad, landed_us)
+        raise TakenBack("the checksums of %d of its files are false: its append was taken back" % len(bad))
 
     def _refuse(self, bad: list[Unreadable], landed_us: int) -> None:
         """Put files into quarantine."""
@@ -717,7 +732,7 @@ class Sink:
                 self._say("not a segment: %s (%s: %s)" % (file, item.reason, detail))
         if new:
             with self._synced("quarantine"):
-                quarantine.put(self._files, self.lake, new, landed_us)
+                quarantine.put(self._files, self.lake, new, landed_us, self._erasures.spares)
             self._refused.update((quarantine.printable(item.file), item.reason) for item in new)
 
     @contextlib.contextmanager
@@ -733,6 +748,7 @@ class Sink:
         if decision.gaps:
             rows = [{**gap, "landed": landed_us} for gap in decision.gaps]
             self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
+        self._erasures.note(decision.erased)
         version = self._streams.add(good, landed_us)
         if version is not None:
             self._sync("streams", version)
@@ -760,6 +776,7 @@ class Sink:
         metrics.rows.labels("kept").inc(decision.rows_kept)
         metrics.rows.labels("duplicate").inc(decision.rows_duplicate)
         metrics.rows.labels("divergent").inc(decision.rows_divergent)
+        metrics.rows.labels("erased").inc(decision.rows_erased)
         metrics.files.labels("taken").inc(files)
         metrics.files.labels("unreadable").inc(bad)
         metrics.batch_seconds.observe(seconds)
@@ -767,11 +784,13 @@ class Sink:
         metrics.generation.set(progress.generation)
         metrics.batch.set(progress.batch)
         metrics.numberings.set(len(progress.numberings))
+        metrics.settled.set(len(self._settled.keys))
         extra = "".join(
             ", %s %s" % (f"{number:,}", what)
             for number, what in (
                 (decision.rows_duplicate, "duplicates"),
                 (decision.rows_divergent, "divergent"),
+                (decision.rows_erased, "left out as erased"),
                 (len(decision.gaps), "gaps and holes"),
                 (bad, "files refused"),
             )
@@ -783,15 +802,3 @@ class Sink:
         )
 
 
-def _hash(segments: Iterable[Segment]) -> str:
-    """The hash of a row of these segments, in SQL."""
-    return checksum.sql({segment.alphabet for segment in segments})
-
-
-def _folder(path: str) -> str:
-    return _plain(path.rpartition("/")[0])
-
-
-def _plain(folder: str) -> str:
-    """A folder as it can be compared: of a local one, Spark writes `file:/` or nothing in front."""
-    return re.sub("^file:/+", "/", folder)

@@ -1,6 +1,6 @@
-"""The five tables of a lake: their columns, their properties, how they are made and opened.
+"""The seven tables of a lake: their columns, their properties, how they are made and opened.
 
-`elements` is Spark's: it grows by whole segments. The four small ones are delta-rs's: a commit of fifty
+`elements` is Spark's: it grows by whole segments. The small ones are delta-rs's: a commit of fifty
 rows costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any
 of them.
 """
@@ -21,9 +21,11 @@ from deltalake import (
 )
 from deltalake.exceptions import TableNotFoundError
 
+from . import comments
 from .errors import LakeError
 from .location import Location
 from .segment import ARROW_SCHEMA
+from .views import quoted
 
 if TYPE_CHECKING:  # the audit reads these tables without Spark
     from pyspark.sql import SparkSession
@@ -46,10 +48,32 @@ ELEMENTS_PROPERTIES = {
 }
 
 _TIME = pa.timestamp("us", "UTC")
-SUMS = pa.list_(
-    pa.struct([("first", pa.int64()), ("last", pa.int64()), ("rows", pa.int64()), ("sum", pa.int64())])
+
+
+def _struct(*names: str) -> pa.DataType:
+    return pa.struct([(name, pa.int64()) for name in names])
+
+
+SUMS = pa.list_(_struct("first", "last", "rows", "sum"))
+RANGES = pa.list_(_struct("first", "last"))
+
+_NUMBERINGS = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("incarnation", pa.int64()),
+        ("processes", pa.list_(pa.string())),
+        ("high", pa.int64()),
+        ("ranges", RANGES),
+        ("gaps", RANGES),
+        ("rows_landed", pa.int64()),
+        ("rows_kept", pa.int64()),
+        ("rows_duplicate", pa.int64()),
+        ("rows_quarantined", pa.int64()),
+        ("last_ts", _TIME),
+        ("updated", _TIME),
+        ("sums", SUMS),
+    ]
 )
-RANGES = pa.list_(pa.struct([("first", pa.int64()), ("last", pa.int64())]))
 
 SCHEMAS = {
     "gaps": pa.schema(
@@ -66,21 +90,20 @@ SCHEMAS = {
             ("landed", _TIME),
         ]
     ),
-    "progress": pa.schema(
+    "progress": _NUMBERINGS,
+    "settled": _NUMBERINGS,
+    "erasures": pa.schema(
         [
+            ("id", pa.string()),
             ("stream", pa.string()),
-            ("incarnation", pa.int64()),
-            ("processes", pa.list_(pa.string())),
-            ("high", pa.int64()),
-            ("ranges", RANGES),
-            ("gaps", RANGES),
-            ("rows_landed", pa.int64()),
-            ("rows_kept", pa.int64()),
-            ("rows_duplicate", pa.int64()),
-            ("rows_quarantined", pa.int64()),
-            ("last_ts", _TIME),
-            ("updated", _TIME),
-            ("sums", SUMS),
+            ("filter", pa.string()),
+            ("by", pa.string()),
+            ("reason", pa.string()),
+            ("status", pa.string()),
+            ("declared", _TIME),
+            ("finished", _TIME),
+            ("ranges", pa.list_(_struct("incarnation", "first", "last"))),
+            ("taken", pa.list_(_struct("incarnation", "first", "last", "rows", "sum"))),
         ]
     ),
     "quarantine": pa.schema(
@@ -110,10 +133,19 @@ SCHEMAS = {
     ),
 }
 
-# The log of `progress` turns over with every batch: kept short, or reading it would take longer and longer.
+# Rewritten whole. The log of `progress` turns over with every batch: kept short, or reading it would take
+# longer and longer.
+REWRITTEN = ("progress", "settled")
+
 PROPERTIES: dict[str, dict[str, str | None]] = {
+    "erasures": {"delta.checkpointInterval": "100"},
     "gaps": {"delta.checkpointInterval": "100"},
     "progress": {
+        "delta.checkpointInterval": "50",
+        "delta.logRetentionDuration": "interval 1 hours",
+        "delta.deletedFileRetentionDuration": "interval 1 hours",
+    },
+    "settled": {
         "delta.checkpointInterval": "50",
         "delta.logRetentionDuration": "interval 1 hours",
         "delta.deletedFileRetentionDuration": "interval 1 hours",
@@ -124,16 +156,17 @@ PROPERTIES: dict[str, dict[str, str | None]] = {
 
 
 def create(spark: SparkSession, lake: Location) -> None:
-    """Make the tables that are not there yet, and the columns that an earlier version did not have."""
+    """Make the tables that are not there yet, and the columns and comments that an earlier version lacked."""
     for name, schema in SCHEMAS.items():
         if exists(lake / name):
             _widen(open_table(lake / name), schema)
         if not exists(lake / name):
             DeltaTable.create(
                 (lake / name).rs,
-                schema,
+                comments.schema(name, schema),
                 mode="ignore",
                 name=name,
+                description=comments.TABLES[name],
                 configuration=PROPERTIES[name],
                 storage_options=lake.options or None,
             )
@@ -141,8 +174,15 @@ def create(spark: SparkSession, lake: Location) -> None:
         properties = ", ".join("'%s' = '%s'" % item for item in ELEMENTS_PROPERTIES.items())
         spark.sql(
             "CREATE TABLE IF NOT EXISTS delta.`%s` (%s) USING delta CLUSTER BY (stream, ts) "
-            "TBLPROPERTIES (%s)" % ((lake / "elements").spark, ELEMENTS_DDL, properties)
+            "COMMENT %s TBLPROPERTIES (%s)"
+            % (
+                (lake / "elements").spark,
+                comments.ddl("elements", ELEMENTS_DDL),
+                quoted(comments.TABLES["elements"]),
+                properties,
+            )
         )
+    comments.put(spark, lake)
 
 
 def _widen(table: DeltaTable, schema: pa.Schema) -> None:

@@ -55,6 +55,7 @@ GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"
 UNREADABLE = "unreadable block"
 SIGN = "_sink.json"  # by which a sink shows that it lives
 SIGN_MAX = 4096  # bytes of it
+SETTLED = "_settled."  # in front of a process: its numberings that have been quiet for long
 FORMER_S = 30.0  # a former cutter that hangs holds up nobody for longer: what is cut twice, the sink drops
 
 _SCHEMA = [
@@ -383,6 +384,9 @@ class Cutter:
         if what == "acks":
             data = self.place(self.acks_at).get(words(order["process"]) + ".json")
             return {"acks": json.loads(data) if data else None}
+        if what == "settled":
+            data = self.place(self.acks_at).get(SETTLED + words(order["process"]) + ".json")
+            return {"settled": json.loads(data) if data else None}
         if what == "sink":
             signs = {"acks": self.acks_at, "landing": self.landing_at}
             return {name: _text(self.place(at).get(SIGN)) for name, at in signs.items()}

@@ -123,6 +123,7 @@ class Segments:
         self.recut = 0
         self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
+        self._settled: dict[str, tuple[str, Marks]] = {}  # process -> its file of settled numberings, by CRC
         self._followed: dict[str, Any] = {}  # ... and the last from which everything was done that follows
         self.sink = SinkWatch(self.config.acks)
         self._unsure = False  # a cut did not come back: its file may be there, or not
@@ -186,7 +187,9 @@ class Segments:
         """The lake has entries of this incarnation, or they are on their way there."""
         if any(end.incarnation == incarnation for end in self.ends.all.values()):
             return True
-        if any(inc == incarnation for acks in self.acks.values() for _, inc in marks_of(acks)):
+        told = [marks_of(acks) for acks in self.acks.values()]
+        told += [marks for _, marks in self._settled.values()]
+        if any(inc == incarnation for marks in told for _, inc in marks):
             return True
         files = [naming.split(file) for file in self._strays]
         return any(parts is not None and parts.incarnation == incarnation for parts in files)
@@ -289,10 +292,33 @@ class Segments:
             raise Trouble("the acknowledgements of %s: %s" % (process, error))
         self.acks[process] = self._followed[process] = acks
         try:
-            await self._follow(process, acks, marks, furthest)
+            problem = await self._read_settled(process, acks)
+            await self._follow(process, acks, self._settled_marks(process) | marks, furthest)
+            if problem:
+                raise Trouble("the acknowledgements of %s: %s" % (process, problem))
         except BaseException:
             self._followed.pop(process, None)
             raise
+
+    async def _read_settled(self, process: str, acks: Any) -> str:
+        """Read the numberings that the lake has settled, if their file is new; what is wrong with it."""
+        crc = acks.get("settled")
+        if crc is None:
+            self._settled.pop(process, None)
+            return ""
+        if crc == self._settled.get(process, ("", {}))[0]:
+            return ""
+        settled = (await self.cutter.ask(do="settled", process=process))["settled"]
+        if settled is None:
+            return "the file of settled numberings that they name is missing: start `hw sink` again"
+        try:
+            self._settled[process] = str(crc), settled_of(settled)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _settled_marks(self, process: str) -> Marks:
+        return self._settled.get(process, ("", {}))[1]
 
     async def _follow(self, process: str, acks: Any, marks: Marks, furthest: Marks) -> None:
         """What follows from acknowledgements: rows and files go, files are cut again."""
@@ -396,7 +422,8 @@ class Segments:
     def high(self, process: str, stream: str, incarnation: int) -> int:
         """What the lake has of a stream, as far as the acknowledgements that were read say."""
         acks = self.acks.get(process)
-        return marks_of(acks).get((stream, incarnation), 0) if acks else 0
+        marks = self._settled_marks(process) | (marks_of(acks) if acks else {})
+        return marks.get((stream, incarnation), 0)
 
 
 def marks_of(acks: Any) -> Marks:
@@ -407,6 +434,20 @@ def marks_of(acks: Any) -> Marks:
     for stream, incs in acks["streams"].items():
         for inc, state in incs.items():
             high = state["high"]
+            if not isinstance(high, int) or high < 0:
+                raise ValueError("stream %s: high is %r" % (stream, high))
+            marks[(stream, int(inc, 16))] = high
+    return marks
+
+
+def settled_of(settled: Any) -> Marks:
+    """The same of a file of settled numberings. ValueError for anything else."""
+    streams = settled.get("streams") if isinstance(settled, dict) else None
+    if not isinstance(streams, dict) or settled.get("format") != 1:
+        raise ValueError("no settled numberings of format 1")
+    marks = {}
+    for stream, incs in streams.items():
+        for inc, high in incs.items():
             if not isinstance(high, int) or high < 0:
                 raise ValueError("stream %s: high is %r" % (stream, high))
             marks[(stream, int(inc, 16))] = high

@@ -41,7 +41,7 @@ def spark() -> Iterator[SparkSession]:
     quick = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        session = start("local[2]", house.jars(), quick, "tests")
+        session = start("local[2]", house.jars(), quick, "tests", "OFF")
     yield session
     session.stop()
 

@@ -29,6 +29,7 @@ SMALL = {
         "--rounds 1 --frames 40 --large 10 --boards 4 --latencies 3",
         ("frames of 1 reading", "frames of 360 readings", "board to durable", "memory with 4 boards"),
     ),
+    "numberings": ("--old 300 --rounds 2", ("batch with 300 settled", "the same with all")),
     "overhead": ("--rounds 1", ("checkpoint bytes per source element", "SP4, extended", "claim: ")),
     "runtime": (
         "--elements 1000 --rounds 1 --no-search",
@@ -45,8 +46,8 @@ SMALL = {
         ),
     ),
     "sink": (
-        "--least --section small --section flat --section latency",
-        ("sink, ", "sink over MERGE", "rows lost or twice", "batch at", "segment visible"),
+        "--least --section small --section flat --section commits --section latency",
+        ("sink, ", "sink over MERGE", "rows lost or twice", "batch at", "batch after", "segment visible"),
     ),
     "soak": ("--boards 2 --seconds 5 --every 1", ("entries accepted", "entries lost", "power cuts")),
     "wire": ("--frames 10", ("bytes on the air", "encode, MicroPython", "frame in, CPython")),

@@ -66,14 +66,22 @@ def test_what_no_batch_gives_is_found_refused_once_and_told_to_the_gateway(site:
 def test_a_file_that_had_no_bytes_when_it_was_read_is_cut_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwater_cloud import points
+    from headwater_cloud.files import Files
+
+    true_size = Files.size
+
+    def size(self: Any, at: Any) -> Any:
+        if at.local == late:
+            late.write_bytes(data)
+        return true_size(self, at)
 
     late = foreign.put(site.landing, 1, 20)
     data = late.read_bytes()
     late.write_bytes(b"")
-    # Spark has listed it, and notes it as read; only then its bytes come.
-    monkeypatch.setattr(points, "reach", lambda name: late.write_bytes(data) if name == "received" else None)
-    site.run()
+    # It is looked at without them; only then its bytes come.
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "size", size)
+        site.run()
     assert quarantined(site) == {late.name: "crc"}
     assert site.ack()["unreadable"] == [late.name]
     foreign.put(site.landing, 1, 20, said={"cut": 1})
@@ -207,16 +215,16 @@ def test_a_kill_after_a_file_was_taken_out_loses_and_doubles_nothing(
 def test_a_commit_with_fewer_rows_than_its_batch_is_no_evidence(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwater_cloud.sink import Sink
+    from headwater_cloud import appending
 
-    true_rows = Sink._new_rows
+    true_rows = appending.apart.reading
     fewer = iter((True, False))
 
-    def rows(self: Any, *more: Any) -> Any:
-        all_rows = true_rows(self, *more)
+    def rows(*what: Any) -> Any:
+        all_rows = true_rows(*what)
         return all_rows.where("xi <> 7") if next(fewer, False) else all_rows
 
-    monkeypatch.setattr(Sink, "_new_rows", rows)
+    monkeypatch.setattr(appending.apart, "reading", rows)
     foreign.put(site.landing, 1, 20)
     site.run()
     assert site.numbers() == plain(1, 20)

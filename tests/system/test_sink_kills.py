@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -35,25 +33,29 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "landing", tmp_path / "lake", seed=1)
 
 
-def test_a_stopped_sink_that_lost_the_lake_writes_nothing_when_it_wakes(ledger: Ledger) -> None:
-    """With leases: the first is stopped in the middle of an append, a second is refused, then takes over."""
-    landing, lake, elements = ledger.landing, ledger.lake, ledger.lake / "elements"
+def test_a_stopped_sink_that_lost_the_lake_writes_nothing_when_it_wakes(
+    ledger: Ledger, tmp_path: Path
+) -> None:
+    """With leases: while the first lives a second is refused; when it is stopped, the lease is waited out."""
+    landing, lake = tmp_path / "landing", tmp_path / "lake"
+    elements = lake / "elements"
+    leased = ("--shared", "--lease", "20")
     send_some(ledger, 6)
-    first = Life(landing, lake, "", False, "--shared")
+    first = Life(landing, lake, "", False, *leased)
     try:
         wait(lambda: first.process.poll() is not None or ledger.listen(), WAIT_S, "the first batch")
+        refused = Life(landing, lake, "", True, *leased)
+        assert refused.process.wait(WAIT_S) == 2
+        assert "is in use by hw sink, process %d on" % first.process.pid in refused.said()
+
         before = set(elements.glob("*.parquet"))
         send_some(ledger, 6)
         wait(lambda: set(elements.glob("*.parquet")) != before, WAIT_S, "the next append")
         first.signal(signal.SIGSTOP)
 
-        refused = Life(landing, lake, "", True, "--shared")
-        assert refused.process.wait(WAIT_S) == 2
-        assert "is in use by hw sink, process %d on" % first.process.pid in refused.said()
-
-        run_out(lake / "lease.json")
-        second = Life(landing, lake, "", True, "--shared")
+        second = Life(landing, lake, "", True, *leased)
         assert second.process.wait(WAIT_S) == 0, second.said()
+        assert "for a sign of it, then its lease has run out" in second.said()
         assert ledger.judge(at_end=True).wrong() == {}
 
         version = newest(elements)
@@ -65,8 +67,8 @@ def test_a_stopped_sink_that_lost_the_lake_writes_nothing_when_it_wakes(ledger: 
         first.kill()
 
 
-def test_a_stopped_sink_keeps_its_lake_where_the_system_locks_it(ledger: Ledger) -> None:
-    landing, lake = ledger.landing, ledger.lake
+def test_a_stopped_sink_keeps_its_lake_where_the_system_locks_it(ledger: Ledger, tmp_path: Path) -> None:
+    landing, lake = tmp_path / "landing", tmp_path / "lake"
     send_some(ledger, 6)
     first = Life(landing, lake)
     try:
@@ -89,12 +91,6 @@ def send_some(ledger: Ledger, files: int) -> None:
         last = ledger.supply.last[stream]
         ledger.send(stream, last + 1, last + 100)
         ledger.supply.last[stream] = last + 100
-
-
-def run_out(lease: Path) -> None:
-    """As if its holder had said nothing for a minute."""
-    held = json.loads(lease.read_text())
-    lease.write_text(json.dumps({**held, "until": time.time() - 1}))
 
 
 def newest(table: Path) -> int:

@@ -90,7 +90,7 @@ def killed_after_the_append(world: World) -> None:
 def killed_and_the_newest_offsets_lost(world: World) -> None:
     world.ledger.send(A, 1, 100)
     world.live("appended")
-    LOSSES["newest offsets lost"](world.lake, world.landing)
+    LOSSES["newest offsets lost"](Location.of(world.lake), Location.of(world.landing))
     world.ledger.send(D, 1, 100)
     world.live()
 

@@ -11,8 +11,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from headwater_cloud.audit import LISTED_MAX, Report, as_json, audit
+from headwater_cloud.progress import ELEMENTS, SETTLED
 from headwater_cloud.segment import file_name
 from headwater_tools import cli
 from lakes import INCARNATION, LEFT_OUT, LakeOf, at, healthy
@@ -265,6 +268,30 @@ def test_a_table_that_is_gone_is_named(
     assert code == 1
     assert "THE PROMISE IS BROKEN: there are rows and no table `%s`: start `hw sink`" % table in out
     assert as_json(audit(str(path)))["tables_missing"] == [table]
+
+
+def test_a_settled_stream_is_audited_as_if_progress_had_it(tmp_path: Path) -> None:
+    lake = healthy(tmp_path)
+    lake.acknowledge("cardio/rate", 300)
+    path = lake.write()
+    before = as_json(audit(str(path)))
+    progress = DeltaTable(str(path / "progress"))
+    rows = progress.to_pyarrow_table()
+    quiet = pc.equal(rows.column("stream"), "cardio/rate")
+    version = progress.transaction_version(ELEMENTS)
+    stand = CommitProperties(app_transactions=[Transaction(ELEMENTS, version), Transaction(SETTLED, 1)])
+    write_deltalake(str(path / "settled"), rows.filter(quiet), mode="append", commit_properties=stand)
+    active = rows.filter(pc.invert(quiet))
+    write_deltalake(progress, active, mode="overwrite", commit_properties=stand)
+    (path / "acks" / "cardio.json").write_text(json.dumps({"streams": {}, "settled": "00000000"}))
+    settled = path / "acks" / "_settled.cardio.json"
+    settled.write_text(json.dumps({"streams": {"cardio/rate": {"%016x" % INCARNATION: 300}}}))
+    after = as_json(audit(str(path)))
+    assert {**after, "seconds": 0} == {**before, "seconds": 0} and after["ok"]
+    settled.write_text(json.dumps({"streams": {"cardio/rate": {"%016x" % INCARNATION: 301}}}))
+    assert as_json(audit(str(path)))["acknowledged_beyond"] == 1
+    shutil.rmtree(path / "settled")
+    assert as_json(audit(str(path)))["tables_missing"] == ["settled"]
 
 
 def test_rows_without_a_checksum_are_counted_and_are_no_fault(
@@ -574,3 +601,76 @@ def test_neither_spark_nor_a_jvm_is_touched() -> None:
         "assert not [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'matplotlib')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def erased_lake(path: Path, status: str = "done", gone: bool = True) -> LakeOf:
+    """A healthy lake of which ξ 500 to 520 were erased, or are about to be."""
+    lake = healthy(path)
+    before = lake.truth()[ECG]
+    if gone:
+        lake.elements = [
+            row for row in lake.elements if row["stream"] != "cardio/ecg" or not 500 <= row["xi"] <= 520
+        ]
+    if status == "deleting":
+        lake.progress[ECG] = before
+    else:
+        lake.progress[ECG] = {"high": 1000, "ranges": []}
+    lake.erasures.append(
+        dict(
+            id="0123456789ab",
+            stream="cardio/ecg",
+            filter="xi between 500 and 520",
+            by="A. Name",
+            reason="asked for",
+            status=status,
+            declared=at(3600),
+            finished=at(3601) if status == "done" else None,
+            ranges=[{"incarnation": INCARNATION, "first": 500, "last": 520}],
+            taken=[],
+        )
+    )
+    return lake
+
+
+def page_of(lake: LakeOf, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", str(lake.path)])
+    return int(ended.value.code or 0), capsys.readouterr().out
+
+
+def test_what_was_erased_on_demand_is_told_and_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = erased_lake(tmp_path)
+    answer = told(lake)
+    assert (answer["ok"], answer["erased"], answer["lost"], answer["erased_returned"]) == (True, 21, 0, 0)
+    assert [(e["id"], e["by"], e["status"]) for e in answer["erasures"]] == [
+        ("0123456789ab", "A. Name", "done")
+    ]
+    ecg = of(answer)
+    assert ecg["levels"]["LILO"]["LF"] == 878 / 978
+    assert ("by A. Name, 2026-03-01 09:00 UTC (asked for): xi between 500 and 520") in [
+        m["reason"] for m in ecg["missing"] if (m["first"], m["last"], m["kind"]) == (500, 520, "erased")
+    ]
+    code, page = page_of(lake, capsys)
+    assert code == 0 and "the promise holds" in page and ", 21 erased" in page
+    assert "ξ 500 to 520: erased by A. Name, 2026-03-01 09:00 UTC (asked for): xi between 500 and 520" in page
+
+
+def test_erased_rows_that_are_there_again_break_the_promise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = erased_lake(tmp_path, gone=False)
+    assert told(lake)["erased_returned"] == 21
+    code, page = page_of(lake, capsys)
+    assert code == 1 and "21 erased and there again" in page
+
+
+@pytest.mark.parametrize("gone", (False, True))
+def test_an_erasure_that_was_cut_off_is_no_loss(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], gone: bool
+) -> None:
+    lake = erased_lake(tmp_path, "deleting", gone)
+    assert told(lake)["ok"]
+    code, page = page_of(lake, capsys)
+    assert code == 0 and "erasure 0123456789ab of cardio/ecg is not finished" in page

@@ -677,3 +677,39 @@ def test_nothing_in_the_gateway_may_swallow_a_cancellation() -> None:
     folder = Path(headwater_gateway.__file__).parent
     found = [path.name for path in folder.glob("*.py") if "asyncio.wait_for" in path.read_text()]
     assert not found
+
+
+def test_rows_of_a_stream_that_the_lake_has_settled_go_too(place: Place) -> None:
+    """As after a restore from an old backup: the rows are here again, and no recent file names the stream."""
+    end = place.end()
+
+    def settle(crc: str, high: int) -> None:
+        acknowledge(place, end, 0)
+        file = place.folder / "acks" / "cardio.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "streams": {}, "settled": crc}))
+        streams = {end.lake: {"%016x" % end.incarnation: high}}
+        settled = {"format": 1, "streams": streams}
+        (place.folder / "acks" / "_settled.cardio.json").write_text(json.dumps(settled))
+
+    async def life() -> None:
+        async with serving(place, "cardio") as segments:
+            put(end, batch(1, 4))
+            place.db.commit()
+            await segments.once()
+            settle("0000000a", 3)
+            await look(place, segments)
+            assert end.acked == 3 and len(landed(place)) == 1
+            assert segments.knows(end.incarnation) and not segments.knows(7)
+            settle("0000000b", 4)
+            (place.folder / "acks" / "_settled.cardio.json").rename(place.folder / "aside")
+            with pytest.raises(Trouble, match="settled numberings that they name is missing"):
+                await look(place, segments)
+            (place.folder / "aside").rename(place.folder / "acks" / "_settled.cardio.json")
+            await look(place, segments)
+            assert end.acked == 4 and landed(place) == []
+            assert segments.high("cardio", end.lake, end.incarnation) == 4
+            acknowledge(place, end, 9)  # it is active again, and what was settled is behind
+            await look(place, segments)
+            assert segments.high("cardio", end.lake, end.incarnation) == 9
+
+    asyncio.run(life())

@@ -112,10 +112,26 @@ def test_debian_mirror_is_found_in_both_kinds_of_source_list() -> None:
 
 
 def test_every_group_has_a_lock_with_hashes() -> None:
-    for path in house.LOCKS.values():
+    for path in (*house.LOCKS.values(), house.S3_LOCK):
         entries = [line for line in path.read_text().splitlines() if line[:1].isalnum()]
         assert entries
         assert all("==" in entry and entry.endswith("\\") for entry in entries)
+
+
+def test_jars_of_s3_are_fetched_where_a_place_is_on_s3_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fetched: list[Path] = []
+    monkeypatch.setattr(house, "JARS", tmp_path)
+    monkeypatch.setattr(house, "_fetch_jars", lambda lock, what: fetched.append(lock))
+    delta = house.jars("/data/lake", "abfss://a@b/lake")
+    assert not fetched
+    s3 = house.jars("/data/landing", "s3a://bucket/lake")
+    assert fetched == [house.S3_JARS_LOCK]
+    assert s3[: len(delta)] == delta
+    assert {path.name.rpartition("-")[0] for path in s3[len(delta) :]} >= {"hadoop-aws", "bundle"}
+    for lock in (house.JARS_LOCK, house.S3_JARS_LOCK):
+        assert all(len(digest) == 64 for _, _, digest in house._jars_wanted(lock))
 
 
 @pytest.mark.parametrize(

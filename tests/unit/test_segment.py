@@ -66,7 +66,9 @@ def test_a_segment_is_read_as_it_was_written(tmp_path: Path) -> None:
     got = read(path.name, path.read_bytes())
     run = ((0xF3 << 56) - (1 << 64), 2, 10, 4)
     checksum = -0x168FD0FA459B11
-    assert got == Segment(path.name, "cardio", "cardio/ecg", *run, WIDE, 5000, (HOLE, GAP), 4000, checksum)
+    assert got == Segment(
+        path.name, "cardio", "cardio/ecg", *run, WIDE, 5000, (HOLE, GAP), 4000, checksum, 1000
+    )
     assert got.row_ranges() == [(2, 3), (7, 7), (10, 10)]
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 

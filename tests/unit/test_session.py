@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from headwater_cloud import session
 
@@ -27,3 +29,39 @@ def test_a_heap_holds_the_largest_segment_in_each_task_that_reads_one(cores: int
 def test_the_cores_of_a_local_master_are_read_from_its_name(master: str, cores: int | None) -> None:
     found = session._cores(master)
     assert found == cores if cores else found >= 1
+
+
+def test_what_a_submission_sets_is_kept_and_lists_are_joined() -> None:
+    ours = {
+        "spark.sql.extensions": "io.delta.X",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.driver.extraClassPath": "delta.jar",
+        "spark.driver.extraJavaOptions": "-Da=1",
+        "spark.ui.enabled": "false",
+    }
+    given = {"spark.sql.extensions": "org.S,io.delta.X", "spark.sql.shuffle.partitions": "300"}
+    asked = {"spark.driver.extraClassPath": "mine.jar", "spark.driver.extraJavaOptions": "-Da=2", "k": "v"}
+    assert session._merged(ours, given, asked) == {
+        "spark.sql.extensions": "org.S,io.delta.X",
+        "spark.driver.extraClassPath": "mine.jar:delta.jar",
+        "spark.driver.extraJavaOptions": "-Da=1 -Da=2",  # the last one counts
+        "spark.ui.enabled": "false",
+        "k": "v",
+    }
+
+
+def test_what_is_asked_for_beats_what_a_submission_sets() -> None:
+    key = "spark.sql.shuffle.partitions"
+    assert session._merged({key: "4"}, {key: "300"}, {key: "7"}) == {key: "7"}
+
+
+def test_spark_defaults_count_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\nspark.ui.enabled   true\nspark.sql.extensions=org.S\n\nspark.x: a b \n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert session._defaults(None, submitted=False) == {
+        "spark.ui.enabled": "true",
+        "spark.sql.extensions": "org.S",
+        "spark.x": "a b",
+    }

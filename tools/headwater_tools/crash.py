@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import random
-import shutil
+import re
 import signal
 import subprocess
 import sys
@@ -21,11 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater_cloud import points
+from headwater_cloud import points, store
+from headwater_cloud.location import Location
 
 from . import Trouble
 from .house import environment
 from .ledger import Ledger, Verdict
+from .s3 import Server
 
 START_S = 120.0  # until a sink has done its first batch, on a machine with other work
 LIFE_S = 120.0  # until a point is reached
@@ -38,53 +40,57 @@ SPARK = (
     "spark.driver.memory=512m",
 )
 
-MAINTENANCE = ("optimizing", "vacuuming")
+MAINTENANCE = ("optimizing", "vacuuming", "settled", "forgotten")
 
 
-def _lose_checkpoint(lake: Path, landing: Path) -> None:
-    shutil.rmtree(lake / "checkpoint", ignore_errors=True)
+def _lose_checkpoint(lake: Location, landing: Location) -> None:
+    store.clear(lake / "checkpoint")
 
 
-def _lose_commit(lake: Path, landing: Path) -> None:
+def _lose_commit(lake: Location, landing: Location) -> None:
     _remove_newest(lake / "checkpoint" / "commits")
 
 
-def _lose_offsets(lake: Path, landing: Path) -> None:
+def _lose_offsets(lake: Location, landing: Location) -> None:
     """The newest batch's offsets, while new files wait."""
     _remove_newest(lake / "checkpoint" / "commits")
     _remove_newest(lake / "checkpoint" / "offsets")
 
 
-def _lose_progress(lake: Path, landing: Path) -> None:
-    shutil.rmtree(lake / "progress", ignore_errors=True)
+def _lose_progress(lake: Location, landing: Location) -> None:
+    store.clear(lake / "progress")
 
 
-def _move_clock(lake: Path, landing: Path) -> None:
+def _move_clock(lake: Location, landing: Location) -> None:
     """Files that came an hour ago, will come in an hour, came eight days ago."""
-    for i, path in enumerate(sorted(landing.glob("[!.]*.parquet"))):
+    assert landing.local is not None
+    for i, path in enumerate(sorted(landing.local.glob("[!.]*.parquet"))):
         moved = time.time() + (-3600, 3600, -8 * 86400)[i % 3]
         with contextlib.suppress(FileNotFoundError):
             os.utime(path, (moved, moved))
 
 
-def _remove_newest(folder: Path) -> None:
-    numbers = [int(path.name) for path in folder.glob("[0-9]*")] if folder.is_dir() else []
+def _remove_newest(folder: Location) -> None:
+    numbers = [int(name) for name in store.names(folder) if name.isdigit()]
     if numbers:
-        newest = folder / str(max(numbers))
-        newest.unlink()
-        (folder / (".%s.crc" % newest.name)).unlink(missing_ok=True)
+        newest = str(max(numbers))
+        store.remove(folder / newest)
+        store.remove(folder / (".%s.crc" % newest))
 
 
 # What else happens between a kill at any moment and the next start.
-LOSSES: dict[str, Callable[[Path, Path], None]] = {
+MOVED = "clock moved"
+LOSSES: dict[str, Callable[[Location, Location], None]] = {
     "checkpoint lost": _lose_checkpoint,
     "newest commit lost": _lose_commit,
     "newest offsets lost": _lose_offsets,
     "progress lost": _lose_progress,
-    "clock moved": _move_clock,
+    MOVED: _move_clock,
 }
 ANY_TIME = "any time"
 ALL = (*points.POINTS, ANY_TIME, *LOSSES)
+ALL_S3 = tuple(point for point in ALL if point != MOVED)  # the store has the time of its files, nobody else
+LEASE_S = 5  # of a sink on S3: each of them is killed, and each successor waits for so long
 
 
 @dataclass
@@ -116,11 +122,20 @@ class Row:
 class Life:
     """One process of the sink, from its start to its death."""
 
-    def __init__(self, landing: Path, lake: Path, crash_at: str = "", once: bool = False, *more: str) -> None:
+    def __init__(
+        self,
+        landing: Path | Location,
+        lake: Path | Location,
+        crash_at: str = "",
+        once: bool = False,
+        *more: str,
+        folder: Path | None = None,
+    ) -> None:
+        """`folder`: for its output, where the lake is not on this disk."""
         command = [
             sys.executable, "-m", "headwater_tools", "sink", str(landing), str(lake), "--master", "local[2]",
             "--once" if once else "--forever", "--trigger", "0.2", "--files-per-trigger", "6",
-            "--maintain-every", "0", *more,
+            "--maintain-every", "0", "--settle-after", "0", *more,
         ]  # fmt: skip
         for setting in SPARK:
             command += ["--conf", setting]
@@ -128,7 +143,8 @@ class Life:
         env.pop(points.VARIABLE, None)
         if crash_at:
             env[points.VARIABLE] = crash_at
-        self.output = lake.parent / ("output-%d.txt" % len(list(lake.parent.glob("output-*.txt"))))
+        folder = folder or Path(str(lake)).parent
+        self.output = folder / ("output-%d.txt" % len(list(folder.glob("output-*.txt"))))
         self.began = time.monotonic()
         with open(self.output, "w") as output:
             self.process = subprocess.Popen(
@@ -167,13 +183,28 @@ class Life:
 class Crash:
     """One lake that is killed at one point, several times."""
 
-    def __init__(self, folder: Path, point: str, seed: int, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        point: str,
+        seed: int,
+        say: Callable[[str], None] = print,
+        server: Server | None = None,
+    ) -> None:
+        """`server`: an S3 server that the lake and the landing zone are on."""
+        self.folder = folder
         self.point = point
         self.say = say
         self.rng = random.Random("%s %d" % (point, seed))
-        self.landing, self.lake = folder / "landing", folder / "lake"
-        self.landing.mkdir(parents=True)
-        self.ledger = Ledger(self.landing, self.lake, self.rng.randrange(1 << 30))
+        if server is None:
+            self.landing, self.lake = Location.of(folder / "landing"), Location.of(folder / "lake")
+            (folder / "landing").mkdir(parents=True)
+            self.words: list[str] = []
+        else:
+            name = re.sub(r"\W", "-", "%s-%d" % (point, seed))
+            self.landing, self.lake = (server.location("%s/%s" % (name, at)) for at in ("landing", "lake"))
+            self.words = [*server.words(), "--lease", str(LEASE_S)]
+        self.ledger = Ledger(self.landing, self.lake, self.rng.randrange(1 << 30), spool=folder / "spool")
         self.row = Row(point, seeds=[seed])
 
     def run(self, kills: int, points_of: Callable[[int], str] | None = None) -> Row:
@@ -195,7 +226,7 @@ class Crash:
         at = "" if point not in points.POINTS else "%s:%d" % (point, self.rng.randint(1, 3))
         if point in MAINTENANCE:
             at = point + ":1"
-        life = Life(self.landing, self.lake, at)
+        life = Life(self.landing, self.lake, at, False, *self.words, folder=self.folder)
         recovered = False
         until = life.began + START_S + LIFE_S
         strike = 0.0
@@ -227,7 +258,7 @@ class Crash:
         """A life that takes all that is left and ends."""
         if self.point in LOSSES:
             LOSSES[self.point](self.lake, self.landing)
-        life = Life(self.landing, self.lake, "", True)
+        life = Life(self.landing, self.lake, "", True, *self.words, folder=self.folder)
         try:
             code = life.process.wait(START_S + LIFE_S)
         except subprocess.TimeoutExpired:
@@ -237,14 +268,12 @@ class Crash:
         if code:
             raise Trouble("%s: the last sink ended with %d:\n%s" % (self.point, code, life.said()))
         self.row.verdict.add(self.ledger.judge(at_end=True))
-        said = json.loads((self.lake / "acks" / "crash.json").read_text())
+        said = json.loads(store.read(self.lake / "acks" / "crash.json"))
         self.row.generations = said["generation"]
 
 
-def _ask_for_maintenance(lake: Path) -> None:
+def _ask_for_maintenance(lake: Location) -> None:
     """As `hw maintain` does; with no version kept, VACUUM finds something to take."""
-    requests = lake / "requests"
-    requests.mkdir(exist_ok=True)
-    hidden = requests / ".crash.json"
-    hidden.write_text(json.dumps({"maintain": {"keep_hours": 0}}))
-    hidden.rename(requests / "crash.json")
+    if lake.local is not None:
+        (lake.local / "requests").mkdir(exist_ok=True)
+    store.write(lake / "requests" / "crash.json", json.dumps({"maintain": {"keep_hours": 0}}).encode())

@@ -51,9 +51,17 @@ LEAN = {
 # Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
 SOURCE_ONLY = "pyspark"
 
-# Delta's jars come with the group `lake`.
+# Delta's jars come with the group `lake`; those with which Spark reaches S3, of 690 MB, when a place on S3 is
+# named.
 JARS_LOCK = ROOT / "requirements-jars.lock"
+S3_JARS_LOCK = ROOT / "requirements-jars-s3.lock"
 JARS = CACHE / "jars"
+S3_SCHEMES = ("s3a://", "s3://")
+
+# An S3 server for tests. It is a process of its own, so its packages, some of other versions than ours, are
+# in a folder of their own.
+S3_LOCK = ROOT / "requirements-s3.lock"
+S3 = CACHE / ("s3-py%d.%d" % sys.version_info[:2])
 
 # The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
@@ -176,9 +184,32 @@ def chromium() -> list[str]:
     return ready["command"]
 
 
-def jars() -> list[Path]:
-    """Delta's jars, for `spark.jars`; there once `ensure("lake")` has run."""
-    return [JARS / name for name, _, _ in _jars_wanted()]
+def jars(*places: str) -> list[Path]:
+    """The jars that Spark needs for lakes: Delta's, there once `ensure("lake")` has run, and those of S3
+    where one of these places is on S3."""
+    locks = [JARS_LOCK]
+    if any(place.startswith(S3_SCHEMES) for place in places):
+        locks.append(S3_JARS_LOCK)
+        if not all((JARS / name).exists() for name, _, _ in _jars_wanted(S3_JARS_LOCK)):
+            with _lock():
+                _fetch_jars(S3_JARS_LOCK, "S3, 690 MB")
+    return [JARS / name for lock in locks for name, _, _ in _jars_wanted(lock)]
+
+
+def s3_server(port: int) -> list[str]:
+    """The command that starts an S3 server for tests on this port of loopback."""
+    stamp = S3 / "ready"
+    wanted = hashlib.sha256(S3_LOCK.read_bytes()).hexdigest()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        import shutil
+
+        ensure("base")
+        with _lock():
+            shutil.rmtree(S3, ignore_errors=True)
+            _pip_install(S3_LOCK, "--target", str(S3))
+            stamp.write_text(wanted)
+    server = Path(__file__).with_name("s3_server.py")
+    return [str(VENV / "bin" / "python"), "-P", str(server), str(S3), str(port)]
 
 
 def ensure(group: str = "base") -> None:
@@ -273,20 +304,23 @@ def _packages(group: str) -> None:
     python = VENV / "bin" / "python"
     if not (VENV / "pip.ok").exists() or not python.exists():
         _make_venv()
-    lock = LOCKS[group]
+    _pip_install(LOCKS[group])
+    (VENV / (group + ".stamp")).write_text(_lock_hash(group))
+
+
+def _pip_install(lock: Path, *more: str) -> None:
     names = sum(1 for line in lock.read_text().splitlines() if line[:1].isalnum())
     say("installing %d Python packages of %s" % (names, lock.name))
     _run(
         [
-            str(python), "-m", "pip", "install", "--quiet", "--no-input", "--progress-bar", "off",
-            "--disable-pip-version-check", "--no-warn-script-location", "--root-user-action", "ignore",
-            "--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-deps", "--require-hashes",
-            "-r", str(lock),
+            str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input",
+            "--progress-bar", "off", "--disable-pip-version-check", "--no-warn-script-location",
+            "--root-user-action", "ignore", "--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-deps",
+            "--require-hashes", *more, "-r", str(lock),
         ],
         "installing the Python packages of %s" % lock.name,
         "check that pip reaches its package index (`pip download msgpack` shows it), then run hw again",
     )  # fmt: skip
-    (VENV / (group + ".stamp")).write_text(_lock_hash(group))
 
 
 def _make_venv() -> None:
@@ -482,10 +516,10 @@ def _suitable(command: list[str]) -> bool:
     return done.stdout.strip() == "True"
 
 
-def _jars_wanted() -> list[tuple[str, str, str]]:
+def _jars_wanted(lock: Path = JARS_LOCK) -> list[tuple[str, str, str]]:
     """(file name, group:artifact:version, SHA-256) of each jar of the lock file."""
     wanted = []
-    for line in JARS_LOCK.read_text().splitlines():
+    for line in lock.read_text().splitlines():
         if line and not line.startswith("#"):
             coordinate, digest = line.split()
             _, artifact, version = coordinate.split(":")
@@ -493,18 +527,18 @@ def _jars_wanted() -> list[tuple[str, str, str]]:
     return wanted
 
 
-def _fetch_jars() -> None:
+def _fetch_jars(lock: Path = JARS_LOCK, what: str = "Delta") -> None:
     """By Ivy, which Spark brings; from the mirror of Maven Central in this user's Maven settings, if any."""
     import shutil
     import tempfile
     from xml.sax.saxutils import quoteattr
 
-    wanted = _jars_wanted()
+    wanted = _jars_wanted(lock)
     if all((JARS / name).exists() for name, _, _ in wanted):
         return
     if shutil.which("java", path=environment()["PATH"]) is None:
         raise Trouble("java is missing: Spark needs Java 17 (on Debian, package openjdk-17-jre-headless)")
-    say("fetching %d jars of Delta from the Maven repository of this machine" % len(wanted))
+    say("fetching %d jars of %s from the Maven repository of this machine" % (len(wanted), what))
     JARS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="jars-") as folder:
         home = Path(folder)
@@ -534,7 +568,7 @@ def _fetch_jars() -> None:
                 "-cache", str(home / "cache"), "-ivy", str(home / "ivy.xml"),
                 "-retrieve", str(home / "got" / "[artifact]-[revision].[ext]"),
             ],
-            "fetching the jars of Delta",
+            "fetching the jars of %s" % what,
             "check that this machine reaches Maven Central, or name a mirror of it in ~/.m2/settings.xml",
         )  # fmt: skip
         for name, _, digest in wanted:
@@ -542,7 +576,7 @@ def _fetch_jars() -> None:
             if not found.exists() or hashlib.sha256(found.read_bytes()).hexdigest() != digest:
                 raise Trouble(
                     "%s did not come, or is not the jar that %s names (by its SHA-256): look at the Maven "
-                    "mirror of this machine, then run hw again" % (name, JARS_LOCK.name)
+                    "mirror of this machine, then run hw again" % (name, lock.name)
                 )
             found.rename(JARS / name)
 

@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
+from headwater_cloud import store, tables
+from headwater_cloud.location import Location
 from headwater_cloud.ranges import Ranges, intersect, normal, size, subtract, union
-from headwater_cloud.segment import Gap, hexadecimal, name_part, place
+from headwater_cloud.segment import Gap, hexadecimal, name_part
+from headwater_cloud.settled import PREFIX
+from headwater_cloud.settled import rows as settled_rows
 
 from .supply import BEGIN_US, EVERY_US, INCARNATION, Supply
 
@@ -65,14 +68,26 @@ class Sent:
 class Ledger:
     """A gateway of one process: sends, remembers, and lets go of what is acknowledged."""
 
-    def __init__(self, landing: Path, lake: Path, seed: int, rows: int = 200, process: str = "crash") -> None:
-        self.landing = landing
-        self.lake = lake
+    def __init__(
+        self,
+        landing: Path | Location,
+        lake: Path | Location,
+        seed: int,
+        rows: int = 200,
+        process: str = "crash",
+        spool: Path | None = None,
+    ) -> None:
+        """`spool`: a local folder for what is made, where the landing zone is none."""
+        self.landing, self.lake = (
+            at if isinstance(at, Location) else Location.of(at) for at in (landing, lake)
+        )
+        self.spool = spool or Path(self.landing.spark).parent / "spool"
         self.rng = random.Random(seed)
-        self.supply = Supply(landing, rows, streams=4, process=process)
+        self.supply = Supply(self.landing.local or self.spool, rows, streams=4, process=process)
         self.sent: dict[Key, Sent] = {}
         self.files: dict[str, tuple[Key, int, int]] = {}  # that wait: good segments
         self.bad: set[str] = set()  # names of files that are no segments
+        self.taken_back: set[str] = set()  # of these
         self.divergent: set[tuple[str, int]] = set()  # file, ξ
         self.incarnations = dict.fromkeys(self.supply.streams, INCARNATION)
         self.cuts = 0
@@ -98,6 +113,9 @@ class Ledger:
         path = self.supply.cut(
             stream, first, last, gaps=gaps, incarnation=incarnation, times=self.cuts, shift=shift
         )
+        if self.landing.local is None:
+            store.write(self.landing / path.name, path.read_bytes())
+            path.unlink()
         if shift:
             # What it says is acknowledged already: no gateway would keep it, and it is to be seen.
             self.divergent.update((path.name, xi) for a, b in rows for xi in range(a, b + 1))
@@ -108,7 +126,7 @@ class Ledger:
     def spoil(self, stream: str, first: int, last: int) -> str:
         """A file with a segment's name that is none: cut short, or a bit of it flipped."""
         self.cuts += 1
-        hidden = Supply(self.landing.parent / "spoiled", 1, 1, self.supply.process)
+        hidden = Supply(self.spool / "spoiled", 1, 1, self.supply.process)
         path = hidden.cut(stream, first, last, incarnation=self.incarnations[stream], times=self.cuts)
         data = bytearray(path.read_bytes())
         path.unlink()
@@ -118,7 +136,7 @@ class Ledger:
             data[self.rng.randrange(len(data))] ^= 1 << self.rng.randrange(8)
         assert "%08x" % zlib.crc32(data) not in path.name
         self.bad.add(path.name)
-        place(self.landing, path.name, bytes(data), sync=False)
+        store.write(self.landing / path.name, bytes(data), sync=False)
         return path.name
 
     def something(self, waiting_max: int) -> None:
@@ -189,26 +207,40 @@ class Ledger:
     def listen(self) -> bool:
         """Take the acknowledgement, and remove what it covers; whether anything was acknowledged anew."""
         try:
-            text = (self.lake / "acks" / (name_part(self.supply.process) + ".json")).read_text()
+            text = store.read(self.lake / "acks" / (name_part(self.supply.process) + ".json"))
         except FileNotFoundError:
             return False
         said: dict[str, Any] = json.loads(text)
         news = False
-        for stream, numberings in said["streams"].items():
-            for incarnation, one in numberings.items():
-                sent = self.sent.setdefault((stream, incarnation), Sent())
-                high: Ranges = [(1, one["high"])] if one["high"] else []
-                acked = union(sent.acked, union(high, [(a, b) for a, b in one["ranges"]]))
-                news = news or acked != sent.acked
-                sent.acked = acked
+        told = [
+            (stream, incarnation, one["high"], [(a, b) for a, b in one["ranges"]])
+            for stream, numberings in said["streams"].items()
+            for incarnation, one in numberings.items()
+        ]
+        for stream, incarnation, high, ranges in told + self._settled(said):
+            sent = self.sent.setdefault((stream, incarnation), Sent())
+            below: Ranges = [(1, high)] if high else []
+            acked = union(sent.acked, union(below, ranges))
+            news = news or acked != sent.acked
+            sent.acked = acked
         for name, file in list(self.files.items()):
             # A gateway may be slow to do so.
             if not self._waits(file) and self.rng.random() < 0.3:
-                (self.landing / name).unlink(missing_ok=True)
+                store.remove(self.landing / name)
                 del self.files[name]
         for name in said["unreadable"]:
-            (self.landing / name).unlink(missing_ok=True)
+            if name not in self.taken_back:
+                store.remove(self.landing / name)
+                self.taken_back.add(name)
         return news
+
+    def _settled(self, said: dict[str, Any]) -> list[tuple[str, str, int, Ranges]]:
+        """What was acknowledged of streams that the sink has settled."""
+        if "settled" not in said:
+            return []
+        name = PREFIX + name_part(self.supply.process) + ".json"
+        streams = json.loads(store.read(self.lake / "acks" / name))["streams"]
+        return [(stream, inc, high, []) for stream, marks in streams.items() for inc, high in marks.items()]
 
     def _waits(self, file: tuple[Key, int, int]) -> bool:
         key, first, last = file
@@ -281,8 +313,7 @@ class Ledger:
                 verdict.quarantine_wrong += len(planted - there.keys())
 
     def _sums(self, verdict: Verdict, found: dict[Key, Ranges], at_end: bool) -> None:
-        table = _table(self.lake / "progress", None)
-        for row in [] if table is None else table.to_pylist():
+        for row in settled_rows(self.lake):
             parts = row["rows_kept"] + row["rows_duplicate"] + row["rows_quarantined"]
             kept = size(found.get((row["stream"], hexadecimal(row["incarnation"])), []))
             # Between the append and progress the table is ahead.
@@ -290,8 +321,8 @@ class Ledger:
             verdict.not_conserved += row["rows_landed"] != parts or not right
 
 
-def _table(path: Path, columns: list[str] | None) -> Any:
+def _table(at: Location, columns: list[str] | None) -> Any:
     try:
-        return DeltaTable(path).to_pyarrow_table(columns=columns)
+        return tables.open_table(at).to_pyarrow_table(columns=columns)
     except TableNotFoundError:
         return None

@@ -47,6 +47,7 @@ class Size(NamedTuple):
     batches: int  # of each lane in a round
     latencies: int
     commits: int
+    real: int  # commits of the sink after these
     grown_rows: int  # of a table that has many, beside one that has `few_rows`
     few_rows: int = MILLION
     files: int = 20  # of a batch
@@ -55,9 +56,9 @@ class Size(NamedTuple):
     partitions: int = 0  # of a shuffle; 0: as Spark has it
 
 
-FULL = Size(2, 10, 4, 40, 5000, 20 * MILLION)
-QUICK = Size(1, 4, 2, 10, 300, 4 * MILLION)
-LEAST = Size(0, 1, 1, 2, 8, 2000, few_rows=1000, files=2, small=100, large=500, partitions=2)
+FULL = Size(2, 10, 4, 40, 20_000, 50, 20 * MILLION)
+QUICK = Size(1, 4, 2, 10, 3000, 20, 4 * MILLION)
+LEAST = Size(0, 1, 1, 2, 8, 1, 2000, few_rows=1000, files=2, small=100, large=500, partitions=2)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -104,7 +105,7 @@ class _Bench:
         settings = dict(SPARK)
         if self.size.partitions:
             settings["spark.sql.shuffle.partitions"] = str(self.size.partitions)
-        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink")
+        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink", "OFF")
         self.times: Times = Times()
         self.spark.streams.addListener(self.times)
         sections = {
@@ -274,40 +275,63 @@ class _Bench:
         ]
 
     def _commits(self) -> list[Measure]:
-        """Batches into a table with thousands of commits behind it, beside a new one.
+        """Batches into a table after a day of commits, beside a new one.
 
-        Maintenance came an hour ago, as the sink's own schedule has it.
+        The sink serves the old lane as it is shipped, so it keeps the log short. The last commits are real.
         """
         from headwater_cloud.arguments import MAINTAIN_S
         from headwater_cloud.arguments import TRIGGER_S as SERVING_S
-        from headwater_cloud.maintenance import maintain
+        from headwater_cloud.progress import Numbering
 
         from ..lanes import SinkLane, opened
-        from ..supply import Supply
+        from ..old_log import STREAM, OldLog
+        from ..supply import INCARNATION, Supply
 
         folder = self.folder / "commits"
-        files = self.size.files
+        files, commits = self.size.files, self.size.commits
         lanes = [SinkLane(self.spark, folder, name, files) for name in ("many commits", "few commits")]
         supplies = [Supply(folder / ("pool %d" % i), self.size.small) for i in range(2)]
         old = lanes[0]
+        log = Path(old.table) / "_delta_log"
         with opened([old]):
-            old.drain(self.times, supplies[0].next(self.size.files))
-        hour = min(round(MAINTAIN_S / SERVING_S), self.size.commits // 4)
-        made = _many_commits(Path(old.table), 1, self.size.commits - hour)
+            old.drain(self.times, supplies[0].next(files))
+        newest = OldLog(self.spark, Path(old.table)).write(commits)
+        grown = len(list(log.iterdir())), self._listing(log)
         with opened([old]):
-            # The sink takes up what came behind its back; then `progress` gets as many commits of its own.
-            old.drain(self.times, supplies[0].next(self.size.files))
-            for _ in range(self.size.commits):
+            rows = Numbering(["bench"], [(1, commits)], rows_landed=commits, rows_kept=commits)
+            old.sink.progress.change({(STREAM, INCARNATION): rows}, time.time_ns() // 1000)
+            old.sink.progress.elements = newest
+            for _ in range(min(commits, round(MAINTAIN_S / SERVING_S))):
                 old.sink.progress.save()
-            maintain(self.spark, old.lake)
-        last = _many_commits(Path(old.table), made + 1, made + hour)
-        self.say("tables of %s commits beside new ones" % f"{self.size.commits:,}")
+        supplies[0].rows = 100
+        with opened([old]):
+            old.drain(self.times, [path for _ in range(self.size.real) for path in supplies[0].next(files)])
+        kept = len(list(log.iterdir())), self._listing(log)
+        self.say("a table of %s commits beside a new one" % f"{commits:,}")
+        for what, (number, ms) in (("written", grown), ("kept", kept)):
+            self.say("  log as %s: %6d files, %7.1f ms of CPU for one listing" % (what, number, ms))
         longer = self._pair(old, lanes[1], supplies)
-        title = "batch after %s commits, after few" % f"{self.size.commits:,}"
+        title = "batch after %s commits, after few" % f"{commits:,}"
         return [
             at_most(title, round(longer, 3), "times", 1.1),
-            self._right(old, sum(supplies[0].last.values()) + last),
+            Measure("one listing of the log, all of it kept", round(grown[1], 1), "ms"),
+            Measure("one listing of the log as the sink keeps it", round(kept[1], 1), "ms"),
+            self._right(old, sum(supplies[0].last.values()) + commits),
         ]
+
+    def _listing(self, folder: Path, times: int = 10) -> float:
+        """CPU of one listing of a folder, as Delta's log store does it before a commit; milliseconds."""
+        from ..lanes import cpu_seconds
+
+        jvm: Any = self.spark._jvm
+        path = jvm.org.apache.hadoop.fs.Path(str(folder))
+        system = path.getFileSystem(self.spark._jsc.hadoopConfiguration())
+        for _ in range(3):
+            system.listStatus(path)
+        before = cpu_seconds()
+        for _ in range(times):
+            system.listStatus(path)
+        return (cpu_seconds() - before) / times * 1000
 
     def _latency(self) -> list[Measure]:
         """A sink that serves: from a segment's name to its rows in the table, and to the acknowledgement."""
@@ -370,43 +394,6 @@ def _half_again(supply: Supply, files: int) -> list[Path]:
     return new + [
         supply.cut(name, supply.last[name] - supply.rows + 1, supply.last[name], times=1) for name in names
     ]
-
-
-def _many_commits(table: Path, first: int, last: int) -> int:
-    """Commits of one row each behind the newest one: files and entries of the log, without Delta's help.
-
-    A few more than asked for, up to where the next one brings a checkpoint of the log; the last one's number.
-    """
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from headwater_cloud.tables import ELEMENTS_ARROW, ELEMENTS_PROPERTIES
-
-    from ..supply import ALPHABET, BEGIN_US, INCARNATION
-
-    log = table / "_delta_log"
-    version = max(int(path.stem) for path in log.glob("*.json")) - first + 1
-    interval = int(ELEMENTS_PROPERTIES["delta.checkpointInterval"])
-    last += interval - 1 - (version + last) % interval
-    for i in range(first, last + 1):
-        when = pa.array(np.array([BEGIN_US + i])).cast(pa.timestamp("us", "UTC"))
-        row = pa.table(
-            [["filler"], [INCARNATION], [i], when, [False], when, [ALPHABET], [[0]], [[]], when],
-            schema=ELEMENTS_ARROW,
-        )
-        name = "filler-%05d.parquet" % i
-        pq.write_table(row, table / name, compression="zstd")
-        ends = {"stream": "filler", "incarnation": INCARNATION, "xi": i}
-        stats = {"numRecords": 1, "minValues": ends, "maxValues": ends, "nullCount": dict.fromkeys(ends, 0)}
-        now = int(time.time() * 1000)
-        info = {"timestamp": now, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
-        add = {
-            "path": name, "partitionValues": {}, "size": (table / name).stat().st_size,
-            "modificationTime": now, "dataChange": True, "stats": json.dumps(stats),
-        }  # fmt: skip
-        lines = [json.dumps({"commitInfo": info}), json.dumps({"add": add})]
-        (log / ("%020d.json" % (version + i))).write_text("\n".join(lines) + "\n")
-    return last
 
 
 def _serve(sink: Any, failed: list[BaseException]) -> None:

@@ -19,12 +19,14 @@ SHOWN_MAX = 12  # missing ranges of a stream on the page; --json has more
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from headwater_cloud.arguments import store
+
     parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
     parser.add_argument("--stream", metavar="S", help="only this stream, like cardio/ecg")
     parser.add_argument(
         "--landing",
         metavar="LANDING",
-        help="folder of the landing zone: what waits there is on its way, however old it is",
+        help="folder or URL of the landing zone: what waits there is on its way, however old it is",
     )
     parser.add_argument(
         "--overdue",
@@ -33,17 +35,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds after which an element that is missing below newer ones counts as lost (900)",
     )
+    store(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if not 0 <= args.overdue <= 10**9:
         raise Trouble("--overdue %g: give 0 to 1000000000 seconds" % args.overdue)
     house.ensure("lake")
-    from headwater_cloud import audit
+    from headwater_cloud import access, audit, service
     from headwater_cloud.errors import LakeError
 
     try:
-        report = audit.audit(args.lake, args.stream, args.landing, args.overdue)
+        storage = access.for_delta_rs(*service.store(args))
+        report = audit.audit(args.lake, args.stream, args.landing, args.overdue, storage)
     except LakeError as error:
         raise Trouble(str(error))
     for line in page(report):
@@ -102,6 +106,8 @@ def _stream(s: Stream) -> Iterator[str]:
     )
     if s.of_kind("in flight"):
         text += ", %s in flight" % number(s.of_kind("in flight"))
+    if s.of_kind("erased"):
+        text += ", %s erased" % number(s.of_kind("erased"))
     if s.of_kind("quarantined"):
         text += ", %s in quarantine only" % number(s.of_kind("quarantined"))
     yield _line("elements", text)
@@ -158,7 +164,7 @@ def _line(head: str, text: str) -> str:
 
 def _missing(m: Missing) -> str:
     where = "ξ %d" % m.first if m.first == m.last else "ξ %d to %d" % (m.first, m.last)
-    text = "%s: %s, %s" % (where, m.kind, m.reason)
+    text = "%s: %s%s %s" % (where, m.kind, "" if m.kind == "erased" else ",", m.reason)
     if m.from_us is not None and m.to_us is not None:
         text += ", %s to %s (%s)" % (moment(m.from_us), moment(m.to_us), duration(m.to_us - m.from_us))
     return text
@@ -191,6 +197,8 @@ def _levels(s: Stream) -> Iterator[str]:
 
 
 def _conservation(s: Stream) -> str:
+    if s.erasing:
+        return "not to be told before an erasure that is under way is finished"
     if s.counts is None:
         return "unknown: progress has nothing of this stream"
     c = s.counts
@@ -217,6 +225,12 @@ def _verdict(report: Report) -> Iterator[str]:
         )
     if report.waiting:
         yield "%s in the landing zone for the sink" % counted(report.waiting, "element", " waits", " wait")
+    for row in report.erasures:
+        if row["status"] != "done":
+            yield "erasure %s of %s is not finished: a sink that runs on the lake finishes it" % (
+                row["id"],
+                row["stream"],
+            )
     if report.ok:
         yield "the promise holds: nothing lost, twice, divergent or changed, ts in order"
         return
@@ -244,6 +258,7 @@ def _verdict(report: Report) -> Iterator[str]:
         "not as their alphabet says": sum(size(s.unfit) for s in broken),
         "of an unknown alphabet": sum(size(s.strange) for s in broken),
         "acknowledged beyond progress": sum(s.beyond for s in broken),
+        "erased and there again": sum(size(s.returned) for s in broken),
     }
     parts = ["%s %s" % (number(n), what) for what, n in total.items() if n]
     parts += ["payloads changed"] if any(s.changed for s in broken) else []

@@ -4,6 +4,7 @@ lake afterwards."""
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 SUMMARY = "kill the sink at every step, or the gateway at any moment, with boards sending, and judge the lake"
 
 SINK, GATEWAY = "sink", "gateway"
+LOCAL, S3 = "local", "s3"
 SINK_KILLS = 3
+RANDOM_KILLS = 100
+RANDOM_MINUTES = 60.0
 GATEWAY_KILLS = 100
 
 COLUMNS = (
@@ -53,7 +57,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--kills",
         type=int,
         metavar="N",
-        help="sink: kills at each point (%d); gateway: kills in all (%d)" % (SINK_KILLS, GATEWAY_KILLS),
+        help="sink: kills at each point (%d), with --random in all (%d); gateway: kills in all (%d)"
+        % (SINK_KILLS, RANDOM_KILLS, GATEWAY_KILLS),
+    )
+    parser.add_argument(
+        "--random",
+        action="store_true",
+        help="sink: one lake, killed at random moments (JVM, Python or both), with random losses in between; "
+        "fed and judged by a gateway that shares no code with the project",
+    )
+    parser.add_argument(
+        "--minutes", type=float, metavar="M", help="sink --random: begin no further life after this time (60)"
+    )
+    parser.add_argument(
+        "--store",
+        choices=(LOCAL, S3),
+        default=LOCAL,
+        help="sink: where lake and landing zone are: on this disk (local), or on an S3 server that is "
+        "started here (s3; fetches 690 MB at first use)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="of what is sent and when (1)")
     parser.add_argument(
@@ -65,15 +86,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.kills is None:
-        args.kills = GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
+        args.kills = RANDOM_KILLS if args.random else GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
     if args.kills < 1:
         raise Trouble("--kills %d: give at least 1" % args.kills)
-    if args.what == SINK:
+    if args.minutes is not None and not args.random:
+        raise Trouble("--minutes belongs to `hw crash sink --random`: leave it away")
+    if args.what == SINK and not args.random:
         return _sink(args)
-    for name in ("point", "report"):
-        if getattr(args, name) is not None:
-            raise Trouble("--%s belongs to `hw crash sink`: leave it away" % name)
-    return _gateway(args)
+    for name in ("point", "report", "store"):
+        if getattr(args, name) not in (None, LOCAL):
+            where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
+            raise Trouble("--%s %s: leave it away" % (name, where))
+    if args.random and args.what == GATEWAY:
+        raise Trouble("--random belongs to `hw crash sink`: leave it away")
+    return _random(args) if args.random else _gateway(args)
 
 
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -105,14 +131,36 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return (0 if right else 1), {**dataclasses.asdict(ending), "wrong": wrong}
 
 
+def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("lake")
+    from ..random_kills import RandomKills, page
+
+    folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
+    right = False
+    try:
+        minutes = RANDOM_MINUTES if args.minutes is None else args.minutes
+        storm = RandomKills(folder, args.seed, _say).run(args.kills, minutes)
+        wrong = storm.verdict.wrong()
+        right = not wrong
+        print("\n".join(page(storm)))
+        print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+    finally:
+        if right:
+            shutil.rmtree(folder)
+        else:
+            _say("landing zone, lake and output are left in %s" % folder)
+    return (0 if right else 1), {**dataclasses.asdict(storm), "wrong": wrong}
+
+
 def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("lake")
-    from ..crash import ALL, Crash, Row
+    from ..crash import ALL, ALL_S3, Row
 
-    chosen = list(dict.fromkeys(args.point or ALL))
+    known = ALL if args.store == LOCAL else ALL_S3
+    chosen = list(dict.fromkeys(args.point or known))
     for point in chosen:
-        if point not in ALL:
-            raise Trouble("no crash point '%s': there are %s" % (point, ", ".join(ALL)))
+        if point not in known:
+            raise Trouble("no crash point '%s': there are %s" % (point, ", ".join(known)))
     rows = _load(args.report)
     began = time.monotonic()
     for point in chosen:
@@ -122,8 +170,7 @@ def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         seed = args.seed
         while point in rows and seed in rows[point].seeds:
             seed += 1
-        with tempfile.TemporaryDirectory(prefix="hw-crash-") as folder:
-            row = Crash(Path(folder), point, seed, _say).run(wanted)
+        row = _crash(args.store, point, seed, wanted)
         rows.setdefault(point, Row(point)).add(row)
         _say("%5.0f s  %s: %d kills, %s" % (time.monotonic() - began, point, row.kills, _result(row)))
         if args.report:
@@ -133,6 +180,17 @@ def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     wrong = [row.point for row in shown if row.verdict.wrong()]
     print("wrong: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
     return (1 if wrong else 0), {"rows": [dataclasses.asdict(row) for row in shown]}
+
+
+def _crash(where: str, point: str, seed: int, kills: int) -> Row:
+    """One lake, killed at one point."""
+    from ..crash import Crash
+    from ..s3 import Server
+
+    with tempfile.TemporaryDirectory(prefix="hw-crash-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        server = None if where == LOCAL else stack.enter_context(Server(folder))
+        return Crash(folder, point, seed, _say, server).run(kills)
 
 
 def table(rows: list[Row]) -> list[str]:

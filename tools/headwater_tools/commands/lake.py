@@ -1,23 +1,60 @@
-"""`hw lake`: upkeep of a lake, and its quarantine."""
+"""`hw lake`: upkeep of a lake, its quarantine, and erasure."""
 
 from __future__ import annotations
 
 import argparse
+import getpass
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import Failed, Trouble, house
 from . import maintain
 
 if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
 
-SUMMARY = "a lake: quarantine lists what was refused, requeue brings it back, maintain compacts and cleans up"
+SUMMARY = (
+    "a lake: quarantine lists what was refused, requeue brings it back, erase removes elements permanently, "
+    "register names it in a catalog, maintain compacts and cleans up"
+)
+ERASE = """\
+Remove the elements of a stream that a filter means, and let none of them land later.
+
+  hw lake erase landing lake cardio/ecg --where "ts >= '2026-11-01' and ts < '2026-11-02'" --by "A. Name"
+
+The filter compares ts, arrived (times in UTC), xi, incarnation (16 hex digits in quotes), unsync and the
+fields of the stream: = != < <= > >= between in and or not, parentheses.
+
+What goes: the rows in `elements`, and every older version of that table, so no earlier moment of the lake can
+be read any more; rows in quarantine that are meant, and the bytes of files in quarantine that have such rows
+or that cannot be read and by their names may have; such segments in the landing zone, once the lake has what
+else is in them. Elements that come later from a board, the gateway or a segment that is cut again are left
+out before they land. They are acknowledged, so the gateway and the boards delete their copies as they do with
+elements that have landed: `hw gateway state` shows when nothing waits any more.
+
+What stays: the erasure itself with filter, name and reason, and which ξ it took (`hw audit` lists them, so
+write nothing into the filter that must not be kept); the declared gaps and their times.
+
+What you have to remove yourself: backups of the lake and of the gateway's database, whatever was copied out
+of the lake, and other streams that were computed from this one (erase them as well). The flash of a board and
+the database of the gateway reuse the space in time; until then, deleted bytes can be found on the medium.
+
+A Spark stream that reads `elements` needs the option skipChangeCommits, or it ends at the deletion.
+
+The sink that runs on the lake does it between two batches; where none runs, one is started, takes what waits
+in the landing zone, and ends. A kill in between harms nothing: the next sink on the lake finishes it.
+"""
 
 SHOWN_MAX = 100  # lines of the page; --json has all
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_subparsers(dest="do", metavar="quarantine|requeue|maintain", required=True)
+    from headwater_cloud.arguments import store
+
+    which = parser.add_subparsers(
+        dest="do", metavar="quarantine|requeue|erase|register|maintain", required=True
+    )
     about = "list what is in quarantine: an id, its reason and its file"
     listing = which.add_parser("quarantine", help=about, description=about)
     listing.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
@@ -27,18 +64,38 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "does not have their ξ any more"
     )
     back = which.add_parser("requeue", help="bring some of it back", description=about)
-    back.add_argument("landing", metavar="LANDING", help="folder that the sink takes segments from")
+    back.add_argument("landing", metavar="LANDING", help="folder or URL that the sink takes segments from")
     back.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
     back.add_argument(
         "ids", metavar="ID", nargs="+", help="as `hw lake quarantine` lists them; all: everything"
     )
     keep = which.add_parser("maintain", help=maintain.SUMMARY, description=maintain.SUMMARY)
     maintain.arguments(keep)
-    for one in (listing, back):
-        one.add_argument(
-            "--storage", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`"
-        )
-    for one in (listing, back, keep):
+    erase = which.add_parser(
+        "erase",
+        help="remove elements of a stream, and whatever of them comes later",
+        description=ERASE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _erase_arguments(erase)
+    about = (
+        "register the tables and views of a lake in a catalog, where plain SQL and BI tools find them by "
+        "name; run it again to bring the views up to date"
+    )
+    named = which.add_parser("register", help="name its tables and views in a catalog", description=about)
+    named.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
+    named.add_argument("--catalog", metavar="NAME", help="catalog of Spark (that of the session)")
+    named.add_argument("--schema", metavar="NAME", help="schema in it, made where there is none (default)")
+    named.add_argument(
+        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, where there is no metastore"
+    )
+    named.add_argument(
+        "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
+    )
+    named.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
+    for one in (listing, back, named, erase):
+        store(one)
+    for one in (listing, back, erase, named, keep):
         one.add_argument(
             "--json",
             action="store_true",
@@ -47,20 +104,67 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def _erase_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("landing", metavar="LANDING", help="folder or URL that the sink takes segments from")
+    parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
+    parser.add_argument("stream", metavar="STREAM", help="name of the stream, like cardio/ecg")
+    parser.add_argument("--where", required=True, metavar="FILTER", help="which of its elements")
+    parser.add_argument("--by", default=_user(), metavar="NAME", help="who erases (the user's name)")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why; it is kept")
+    parser.add_argument(
+        "--also-later",
+        action="store_true",
+        help="the filter may mean elements that are measured from now on: they will never land",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+    parser.add_argument(
+        "--wait", type=float, default=600.0, metavar="S", help="how long a running sink may take (600)"
+    )
+    parser.add_argument("--shared", action="store_true", help="as in `hw sink`")
+    parser.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container may have a user without a name
+        return ""
+
+
+def _erase(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    house.ensure("lake")
+    from headwater_cloud import service
+    from headwater_cloud.errors import LakeError, LakeFailed
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
+
+    try:
+        return service.erase(args, args.master, house.jars(args.landing, args.lake), say)
+    except LakeFailed as error:
+        raise Failed(str(error))
+    except LakeError as error:
+        raise Trouble(str(error))
+
+
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.do == "maintain":
         return maintain.run(args)
+    if args.do == "erase":
+        return _erase(args)
     house.ensure("lake")
-    from headwater_cloud import location, requeue, service
+    from headwater_cloud import requeue, service
     from headwater_cloud.errors import LakeError
 
     try:
-        lake = location.Location.of(args.lake, service.pairs(args.storage, "--storage"))
+        if args.do == "register":
+            return service.register(args, args.master, house.jars(args.lake), _say(args))
+        lake = service.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":
             return 0, _list(known)
         ids = [entry.id for entry in known] if args.ids == ["all"] else args.ids
-        outcomes = requeue.requeue(lake, location.Location.of(args.landing), ids)
+        outcomes = requeue.requeue(lake, service.location(args, args.landing), ids)
     except LakeError as error:
         raise Trouble(str(error))
     for outcome in outcomes:
@@ -82,6 +186,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         ]
     }
     return (0 if all(o.put for o in outcomes) else 1), answer
+
+
+def _say(args: argparse.Namespace) -> Callable[[str], None]:
+    return lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
 
 def _list(known: list[Entry]) -> dict[str, Any]:

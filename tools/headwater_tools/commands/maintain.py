@@ -12,6 +12,8 @@ SUMMARY = "keep a lake quick to read: compact, cluster, remove what no version n
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from headwater_cloud.arguments import store
+
     parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
     parser.add_argument(
         "--keep-hours",
@@ -25,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shared", action="store_true", help="as in `hw sink`")
     parser.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
-    parser.add_argument("--storage", action="append", default=[], metavar="KEY=VALUE", help="as in `hw sink`")
+    store(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
@@ -37,7 +39,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     try:
-        return service.maintain(args, args.master, house.jars(), say)
+        return service.maintain(args, args.master, house.jars(args.lake), say)
     except LakeFailed as error:
         raise Failed(str(error))
     except LakeError as error:

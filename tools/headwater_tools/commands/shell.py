@@ -17,21 +17,25 @@ BANNER = "`lake` and `spark` are ready: lake.stream(NAME).show(), lake.gaps().sh
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    from headwater_cloud.arguments import store
+
     parser.add_argument("lake", metavar="LAKE", help="folder of the lake, or its place on an object store")
     parser.add_argument("-c", metavar="CODE", help="run this code instead of a prompt, then end", dest="code")
+    store(parser)
 
 
 def run(args: argparse.Namespace) -> tuple[int, None]:
     house.ensure("lake")
-    from headwater_cloud import Lake, session, tables
+    from headwater_cloud import Lake, access, service, session, tables
     from headwater_cloud.errors import LakeError
     from headwater_cloud.location import Location
 
     place = args.lake if "://" in args.lake else str(Path(args.lake).absolute())
     try:
-        tables.must_be_lake(Location.of(args.lake))
-        spark = session.start(jars=house.jars())
-        lake = Lake(spark, place)
+        conf, storage = service.store(args)
+        tables.must_be_lake(Location.of(args.lake, access.for_delta_rs(conf, storage)))
+        spark = session.start(jars=house.jars(args.lake), more=conf, log="OFF")
+        lake = Lake(spark, place, storage=storage)
         lake.register()
     except LakeError as error:
         raise Trouble(str(error))

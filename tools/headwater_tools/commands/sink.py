@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     try:
-        return service.sink(args, args.master, house.jars(), say)
+        return service.sink(args, args.master, house.jars(args.landing, args.lake), say)
     except LakeFailed as error:
         raise Failed(str(error))
     except LakeError as error:

@@ -26,6 +26,9 @@ ROOTS = ("tests", "tools", "gateway", "cloud")
 CHOICES = {"--quick": "not (spark or broker or browser or slow or install)", "--install": "install"}
 OTHERWISE = "not install"
 QUICK_FOLDERS = ("tests/unit", "tests/micropython")
+# Tests with an S3 server: heavy, so they run only where they are asked for.
+S3 = "--s3"
+S3_TESTS = ROOT / "tests" / "s3"
 
 # What tests import of each group of packages.
 PACKAGES = {
@@ -69,23 +72,31 @@ class Counter:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "hw test [--json] [--quick | --install] [pytest arguments: -q, -x, -k WORDS, -m MARKERS, FILE, "
-        "FILE::TEST ...]"
+        "hw test [--json] [--quick | --install | --s3] "
+        "[pytest arguments: -q, -x, -k WORDS, -m MARKERS, FILE, FILE::TEST ...]"
     )
     parser.description = (
         "%s. --quick: unit and board tests without Spark, broker, browser and long histories. --install: the "
-        "distributions with all that they need, from the package index." % SUMMARY
+        "distributions with all that they need, from the package index. --s3: tests with an S3 server, which "
+        "fetch 690 MB at first use." % SUMMARY
     )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     import pytest
 
-    words = chosen([_absolute(word) for word in args.rest])
+    words = [_absolute(word) for word in args.rest]
     os.chdir(ROOT)
+    selected = any(os.path.isabs(word) for word in words) or S3 in words or "-n" in words
+    words = chosen(words)
+    if S3 in words:
+        words.remove(S3)
+        if not any(os.path.isabs(word) for word in words):
+            words.append(str(S3_TESTS))
+    if not any(word.startswith(str(S3_TESTS)) for word in words):
+        words += ["--ignore", str(S3_TESTS)]
     for group in groups(words):
         house.ensure(group)
-    selected = any(os.path.isabs(word) for word in words) or "-n" in words
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
         words = ["-n", str(workers), "--dist", "worksteal", *words]
@@ -111,7 +122,7 @@ def chosen(words: list[str]) -> list[str]:
 
 def groups(words: list[str]) -> list[str]:
     """The groups of packages that the named tests need; all of them where no file is named."""
-    paths = [Path(word.partition("::")[0]) for word in words if os.path.isabs(word)]
+    paths = [Path(w.partition("::")[0]) for w in words if os.path.isabs(w) and w != str(S3_TESTS)]
     if not paths or not all(path.is_file() for path in paths):
         return list(PACKAGES)
     seen: set[Path] = set()
