@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from headwater_tools import house
+from headwater_tools import house, micropython
 
 EDGE = house.ROOT / "edge" / "headwater"
 
@@ -78,3 +79,49 @@ def test_the_state_of_an_operator_changes_in_one_module() -> None:
                     if not made and path.stem != "lifecycle":
                         wrong.append("%s:%d" % (path.name, node.lineno))
     assert wrong == []
+
+
+# Writes of the runtime to fields of other modules' objects. The number may only fall: a verb of the object
+# that owns the field takes the place of each.
+FOREIGN_WRITES = 274
+
+
+def foreign_writes(sources: Mapping[str, str]) -> list[str]:
+    """Where a module writes a field, not of `self`, that no class of its own declares."""
+    found = []
+    for name, text in sources.items():
+        tree = ast.parse(text)
+        own = {
+            target.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+            for target in written(node)
+            if isinstance(target.value, ast.Name) and target.value.id == "self"
+        }
+        for target in written(tree):
+            if ast.unparse(target.value) != "self" and target.attr not in own:
+                found.append("%s:%d %s" % (name, target.lineno, ast.unparse(target)))
+    return found
+
+
+def written(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """The attributes that a piece of source assigns, alone or in a tuple."""
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+            targets = [node.target]
+        for target in targets:
+            inner = target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+            yield from (each for each in inner if isinstance(each, ast.Attribute))
+
+
+def test_a_write_to_a_field_of_another_object_is_found() -> None:
+    text = "class A:\n    def __init__(self):\n        self.a = 1\n\n\n"
+    text += "def f(x):\n    x.a = 1\n    x.b, y = 2, 3\n    x.c += 1\n"
+    assert foreign_writes({"m": text}) == ["m:8 x.b", "m:9 x.c"]
+
+
+def test_modules_of_the_runtime_write_few_fields_of_other_objects() -> None:
+    runtime = [p for p in sorted(EDGE.glob("*.py")) if p.stem not in micropython.HOST_ONLY]
+    found = foreign_writes({path.stem: path.read_text() for path in runtime})
+    assert len(found) <= FOREIGN_WRITES, found
