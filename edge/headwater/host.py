@@ -81,7 +81,16 @@ class Host:
 
         starting.start(self, now, made, again)
         made = starting = None  # else they stay while this runs
-        let_go("starting", "lifecycle", "wiring", "reserve", "checkpoint_file", "packread")
+        let_go(
+            "starting",
+            "hosting",
+            "restoring",
+            "lifecycle",
+            "wiring",
+            "reserve",
+            "checkpoint_file",
+            "packread",
+        )
         self.pump()
 
     # Run operator v here from now on, under a new epoch.

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from headwater import arriving, decisions, moving, transfer, wire
+from headwater.exchange import Exchange
 from headwater_tools import house, micropython
 
 EDGE = house.ROOT / "edge" / "headwater"
@@ -125,3 +127,13 @@ def test_modules_of_the_runtime_write_few_fields_of_other_objects() -> None:
     runtime = [p for p in sorted(EDGE.glob("*.py")) if p.stem not in micropython.HOST_ONLY]
     found = foreign_writes({path.stem: path.read_text() for path in runtime})
     assert len(found) <= FOREIGN_WRITES, found
+
+
+def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
+    site = {wire.PLAN, wire.PLANNED, wire.SWITCH, wire.STATUS}
+    tables = [Exchange.HANDLERS, *(m.HANDLERS for m in (arriving, transfer, decisions, moving))]
+    kinds = [kind for table in tables for kind in table]
+    assert sorted(kinds) == sorted(set(wire.MESSAGES) - site)
+    assert len(Exchange.ROLES) == max(wire.MESSAGES) + 1
+    nobody = {Exchange.ROLES[kind] for kind in site}
+    assert len(nobody) == 1 and not nobody & {Exchange.ROLES[kind] for kind in kinds}
