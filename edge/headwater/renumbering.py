@@ -4,7 +4,6 @@
 # Promise: nothing of the former incarnation is left, and flash knows the new one before it holds an entry
 # of it.
 
-from . import gaps
 from .batch import RESTART
 from .keyspace import F_INC
 from .ring import Cursor
@@ -31,4 +30,6 @@ def _restart(port):
         r.holders = ()
         r.live = False
         port.save(r)
+    from . import gaps
+
     gaps.forget(port)

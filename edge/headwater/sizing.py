@@ -2,16 +2,20 @@
 A board never imports this module; it only reckons, and says nothing to anybody.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Sequence
-from typing import TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from . import plan as plans
 from .alphabet import Alphabet
 from .interfaces import Params, Rates
 from .operator import Operator, fields
 from .planread import DELAY_US_MAX, DURABLE, POLICIES
-from .process import Declared, Host, Process, Wire
+
+if TYPE_CHECKING:
+    from .process import Declared, Host, Process, Wire
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
