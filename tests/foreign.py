@@ -1,4 +1,5 @@
-"""A writer of segments that is not ours: SPEC.md read once, plain pyarrow, no line of the project's code.
+"""A writer of segments that is not ours: docs/spec.md read once, plain pyarrow, no line of the project's
+code.
 
 What it writes is right unless a test asks for something else: other words in the footer, other columns,
 encodings and codecs, bytes that were damaged before anybody took a CRC.

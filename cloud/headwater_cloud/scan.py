@@ -36,7 +36,7 @@ STEPS = 64
 
 
 class Unreadable(Exception):
-    """The table is not as SPEC.md says."""
+    """The table is not as docs/spec.md says."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The sink's sign of life, for the gateway: SPEC.md, "Signs of life".
+"""The sink's sign of life, for the gateway: docs/spec.md, "Signs of life".
 
 A small file beside the acknowledgements and the same one in the landing zone, replaced every `EVERY_S` by a
 thread of its own, so that a long batch is not taken for a dead sink. It is a help for people, and nothing

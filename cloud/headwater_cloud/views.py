@@ -1,6 +1,7 @@
 """A stream as its author declared it: rows of `elements` as named, typed columns.
 
-The alphabets of one version are one table: what some of them lack is null in their rows (SPEC.md, Tables).
+The alphabets of one version are one table: what some of them lack is null in their rows (docs/spec.md,
+Tables).
 """
 
 from __future__ import annotations

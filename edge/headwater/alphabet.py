@@ -26,6 +26,7 @@ TYPES: "dict[str, tuple[str, int, Any, Any]]" = {
     "f64": ("d", 8, None, None),
 }
 FIELDS_MAX = 32
+NAME_MAX = 32  # letters
 _NAME_FIRST = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 _NAME_REST = _NAME_FIRST + "0123456789"
 
@@ -36,7 +37,7 @@ class AlphabetError(ValueError):
 
 # True for what may name a field, a port, a vertex or a parameter.
 def is_name(s: str) -> bool:
-    if not s or len(s) > 32 or s[0] not in _NAME_FIRST:
+    if not s or len(s) > NAME_MAX or s[0] not in _NAME_FIRST:
         return False
     for c in s:
         if c not in _NAME_REST:

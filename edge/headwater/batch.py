@@ -4,7 +4,7 @@
 #     ts + i * dt      where dt >= 0 (a source of fixed rate: no ts per element)
 #     ts + at[i]       where dt < 0  (irregular: small offsets, each below 2**30)
 # xi and ts may be long integers; they are touched once a batch. Everything per element is small.
-# A hole (see SPEC.md) is an entry too: it stands alone in its batch, `hole` is its reason and
+# A hole (see docs/spec.md) is an entry too: it stands alone in its batch, `hole` is its reason and
 # `back` says how far before ts (its end) it began.
 
 from array import array

@@ -4,7 +4,7 @@
 # value, then the differences in an adaptive Rice code whose width follows the eight values before,
 # so that neither side looks ahead. Where that would be longer than the plain values, they stand
 # plain. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
-# BlockError; the work and the memory are bounded by the batch that is filled. Bytes: SPEC.md.
+# BlockError; the work and the memory are bounded by the batch that is filled. Bytes: docs/spec.md.
 
 import struct
 

@@ -1,5 +1,5 @@
 # Reading a stored checkpoint, totally. A board that runs only writes them (checkpoint_bytes.py); no other
-# module than these two knows the layout (SPEC.md, "Checkpoints"):
+# module than these two knows the layout (docs/spec.md, "Checkpoints"):
 #
 #   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body

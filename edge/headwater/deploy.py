@@ -1,4 +1,4 @@
-# How a process comes to a board, and how another one takes its place. Bytes: SPEC.md, "Site link".
+# How a process comes to a board, and how another one takes its place. Bytes: docs/spec.md, "Site link".
 #
 # A deployment arrives in pieces, is checked as a whole and stored. A board without a process runs it
 # after a restart. A board that has one keeps the new one beside it until the gateway says to drain

@@ -1,7 +1,7 @@
 # The keys of everything that a host stores: streams, facts and blobs of its log, or of the gateway's
 # database, which has the same keys.
 #
-# Promise: no other module computes a key or writes one down as a number. SPEC.md has the same table.
+# Promise: no other module computes a key or writes one down as a number. docs/spec.md has the same table.
 #
 #   streams  vertex * 8 + output port
 #   facts    small values: some of the host, the others of a vertex or an edge: base + its number

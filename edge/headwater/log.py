@@ -1,4 +1,4 @@
-# The durable store of a host: one ring log on a raw flash device. Bytes: SPEC.md, "Flash log".
+# The durable store of a host: one ring log on a raw flash device. Bytes: docs/spec.md, "Flash log".
 #
 # Three kinds of things live here, and what is live is carried forward without being asked:
 #   streams  runs of consecutive xi (samples of sources, spill of ports), trimmed from below

@@ -12,7 +12,7 @@
 # A session opens with opening frames, made and taken here. Each carries the sender's log number,
 # the nonce it answers and the nonce it asks to be answered (0: none). Whoever has no session asks
 # with every frame it seals or must refuse, so any of them may be lost.
-# Sans-I/O: no clock; nonces come from the caller. Bytes: SPEC.md.
+# Sans-I/O: no clock; nonces come from the caller. Bytes: docs/spec.md.
 
 from hashlib import sha256
 

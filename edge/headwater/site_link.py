@@ -1,5 +1,5 @@
-# What a board and the gateway call the stages of a deployment, in PLANNED, SWITCH and STATUS. SPEC.md, "Site
-# link", has the same numbers. Nothing but constants: a linked board needs no byte for this.
+# What a board and the gateway call the stages of a deployment, in PLANNED, SWITCH and STATUS. docs/spec.md,
+# "Site link", has the same numbers. Nothing but constants: a linked board needs no byte for this.
 
 # States of a deployment on a board, in PLANNED. In STATUS, of the one that is not the present one: RUNS where
 # there is none, REFUSED where the present one crashed again and again and was left out.

@@ -3,7 +3,7 @@
 # A frame is a header (version, sender, boot, counter, plan), messages one behind the other, and a
 # seal (seal.py). A message is its kind and the fields that MESSAGES lists for that kind; nothing
 # else knows the layout. Reading is total: any bytes give messages or one FrameError, and no more
-# memory than the frame itself accounts for. Bytes: SPEC.md.
+# memory than the frame itself accounts for. Bytes: docs/spec.md.
 #
 # Codes of fields:
 #   v  number, 0 .. 2**64-1

@@ -1,6 +1,6 @@
 """Boards: who is registered, what each says of itself, and the deployments on their way to them.
 
-The site link (SPEC.md, "Site link") is spoken with every board, whatever runs on it. Everything that is
+The site link (docs/spec.md, "Site link") is spoken with every board, whatever runs on it. Everything that is
 wanted of a board is said again until its answer shows that it is so; a life of the gateway begins by
 looking what the boards report. A deployment that the gateway does not know is fetched from the board that
 has it, piece by piece.

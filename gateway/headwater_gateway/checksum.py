@@ -1,4 +1,4 @@
-"""The checksum of a segment's rows (SPEC.md, "Checksums"): by pyarrow alone, as the cutter has no numpy.
+"""The checksum of a segment's rows (docs/spec.md, "Checksums"): by pyarrow alone, as the cutter has no numpy.
 
 pyarrow's unchecked arithmetic on 64-bit integers wraps, which is what XXH64 wants. The lake's programs run
 without any package of ours and have the same for numpy and Spark: `tests/unit/test_checksum.py` holds numpy's

@@ -1,4 +1,4 @@
-"""The cutter: a process of its own that makes segments of what the database holds (SPEC.md, "Segments").
+"""The cutter: a process of its own that makes segments of what the database holds (docs/spec.md, "Segments").
 
 It has pyarrow and a core for itself, so that cutting never holds up the taking in. It reads the database
 and writes the landing zone; the gateway tells it what to cut, one JSON object a line on standard input,

@@ -1,4 +1,4 @@
-"""Keys: one master key that never leaves the gateway, and all others derived from it (SPEC.md, "Seals").
+"""Keys: one master key that never leaves the gateway, and all others derived from it (docs/spec.md, "Seals").
 
 A board is known by its registry number, given once at provisioning; the gateway is number 0.
 """

@@ -1,4 +1,4 @@
-"""Names of segments (SPEC.md, "Segments")."""
+"""Names of segments (docs/spec.md, "Segments")."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Numbers of deployments: each is given once and never again, even after the database was lost.
 
-The number is part of the plan's hash (SPEC.md, "Plan"), and the hash is the incarnation of the operators'
-streams of that deployment in the lake. If two deployments of a process had the same number, the lake would
-drop the outputs of the second as known. So the next number is above every number that this database has
-given and that any board has reported, and its hash is no incarnation that the lake's acknowledgements, the
-landing zone or the outbox name already.
+The number is part of the plan's hash (docs/spec.md, "Plan"), and the hash is the incarnation of the
+operators' streams of that deployment in the lake. If two deployments of a process had the same number, the
+lake would drop the outputs of the second as known. So the next number is above every number that this
+database has given and that any board has reported, and its hash is no incarnation that the lake's
+acknowledgements, the landing zone or the outbox name already.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
 
 ACL = """\
-# Who may do what, by user name (SPEC.md, "Topics").
+# Who may do what, by user name (docs/spec.md, "Topics").
 pattern read {site}/%u/+
 pattern write {site}/+/%u
 

@@ -10,9 +10,10 @@ know more than it does. `hw gateway restore` sees to that itself.
 - A board's number is the one whose key lies in its folder. No number is given again that was found in a
   folder or that a board reports.
 - What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
-  not know is asked for it (SPEC.md, "Site link"), and its process is adopted. Where boards report several
-  deployments of one process, a switch was under way: the one with the highest number is brought to its end.
-- While anything of a process is still unknown, nothing is deployed to its boards, and nothing is changed.
+  not know is asked for it (docs/spec.md, "Site link"), and its process is adopted. Where boards report
+  several deployments of one process, a switch was under way: the one with the highest number is brought to
+  its end. - While anything of a process is still unknown, nothing is deployed to its boards, and nothing is
+  changed.
 """
 
 from __future__ import annotations

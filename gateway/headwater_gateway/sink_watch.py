@@ -1,9 +1,9 @@
 """Whether the sink lives, as far as its files tell.
 
-A sink writes its sign of life, `_sink.json` (SPEC.md, "Signs of life"), to the acknowledgements of its lake
-and to the landing zone that it reads. Both name the same random id of that run. What counts is that a file
-changes: clocks of other machines are not compared. A sink that reads this landing zone while `lake.acks`
-shows another id, or none, writes to another lake.
+A sink writes its sign of life, `_sink.json` (docs/spec.md, "Signs of life"), to the acknowledgements of its
+lake and to the landing zone that it reads. Both name the same random id of that run. What counts is that a
+file changes: clocks of other machines are not compared. A sink that reads this landing zone while
+`lake.acks` shows another id, or none, writes to another lake.
 """
 
 from __future__ import annotations

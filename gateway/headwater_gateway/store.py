@@ -8,7 +8,7 @@ What it promises:
   and `full` tells whoever would write more.
 - One gateway at a time: a lock beside the file is held as long as the database is open.
 
-Two things live here under their own interfaces: `Store`, the log of a host (ARCHITECTURE.md, "Log"), and
+Two things live here under their own interfaces: `Store`, the log of a host (docs/architecture.md, "Log"), and
 `Outbox`, where the edges to the lake end. Entries stay the packed blocks that the boards sent; all that
 came of one stream between two commits is one row (a *chunk*), so that a frame costs no statement.
 

@@ -10,7 +10,7 @@ def test_small_integers_end_where_a_board_ends_them():
 
 
 def test_data_files_are_read_from_the_root_of_the_repository():
-    with open("ARCHITECTURE.md") as f:
+    with open("docs/architecture.md") as f:
         assert f.readline().startswith("# ")
 
 

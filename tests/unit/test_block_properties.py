@@ -1,4 +1,4 @@
-"""Blocks: whatever a batch holds comes back, and a reader written from SPEC.md alone agrees."""
+"""Blocks: whatever a batch holds comes back, and a reader written from docs/spec.md alone agrees."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_claims_of_length_reserve_no_memory() -> None:
     assert peak < 20_000
 
 
-# A reader that knows SPEC.md, "Blocks", and nothing of block.py.
+# A reader that knows docs/spec.md, "Blocks", and nothing of block.py.
 
 
 class Bits:

@@ -1,4 +1,4 @@
-"""The comments of the tables, the tables themselves, and SPEC.md name the same columns."""
+"""The comments of the tables, the tables themselves, and docs/spec.md name the same columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ house.ensure("lake")
 
 from headwater_cloud import comments, tables  # noqa: E402
 
+SPEC = ROOT / "docs" / "spec.md"
 SCHEMAS = {**tables.SCHEMAS, "elements": tables.ELEMENTS_ARROW}
 
 
 def specified() -> dict[str, list[str]]:
-    """The columns that SPEC.md gives for each table; `elements` has those of a segment, then `landed`."""
-    text = (ROOT / "SPEC.md").read_text()
+    """The columns that docs/spec.md gives for each table; `elements` has those of a segment, then
+    `landed`."""
+    text = SPEC.read_text()
     section = text[text.index("\n## Tables\n") : text.index("\n## Acknowledgements\n")]
     lines = re.findall(r"^\| `(\w+)` \| .* \| (.*?) \|$", section, re.MULTILINE)
     found = {name: re.findall(r"\w+", columns) for name, columns in lines if name != "elements"}
@@ -38,7 +40,7 @@ def test_every_table_and_column_has_a_comment_and_no_other() -> None:
 def test_the_specification_names_the_same_tables_and_columns() -> None:
     columns = {name: list(found) for name, found in comments.COLUMNS.items() if name != "elements"}
     assert specified() == columns
-    assert "`elements` | one element | those of a segment, then `landed`" in (ROOT / "SPEC.md").read_text()
+    assert "`elements` | one element | those of a segment, then `landed`" in SPEC.read_text()
 
 
 @pytest.mark.parametrize("name", sorted(tables.SCHEMAS))

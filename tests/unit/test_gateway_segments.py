@@ -1,4 +1,4 @@
-"""Segments: what the outbox holds becomes files as SPEC.md says, read here by the sink's own reader."""
+"""Segments: what the outbox holds becomes files as docs/spec.md says, read here by the sink's own reader."""
 
 from __future__ import annotations
 

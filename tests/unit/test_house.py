@@ -140,7 +140,7 @@ def test_jars_of_s3_are_fetched_where_a_place_is_on_s3_and_nowhere_else(
 )
 def test_the_table_of_modules_names_each_and_none_that_is_gone(folder: str) -> None:
     root = house.ROOT / folder
-    section = (house.ROOT / "ARCHITECTURE.md").read_text().split("\n### " + folder)[1].split("\n#")[0]
+    section = (house.ROOT / "docs/architecture.md").read_text().split("\n### " + folder)[1].split("\n#")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     named = re.findall(r"`([\w/*]+(?:\.py|/))`", "\n".join(rows))
     meant = {name: {*root.rglob(name), *house.ROOT.glob(name)} for name in named}

@@ -53,7 +53,7 @@ def test_keys_of_streams_and_checkpoints_can_be_told_back() -> None:
 
 
 def test_the_specification_has_the_same_keys() -> None:
-    text = (house.ROOT / "SPEC.md").read_text()
+    text = (house.ROOT / "docs/spec.md").read_text()
     section = text[text.index("Everything lies in the flash log: streams, facts (small) and blobs. Keys:") :]
     said = {int(number, 16) for number in re.findall(r"^\| (0x[0-9a-f]{4})\b", section, re.M)}
     have = {key for name, key in vars(keyspace).items() if name[:2] in ("F_", "B_")}

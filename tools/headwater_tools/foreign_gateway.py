@@ -1,9 +1,9 @@
 """A gateway that shares no code with the project, and its ledger: it judges sinks that are killed at random.
 
-It writes segments from SPEC.md alone, by plain pyarrow, with its own checksums. It holds what it has sent and
-what was acknowledged as one mark for each ξ, without ranges. It removes a segment when every ξ of it was
-acknowledged, so whatever is acknowledged too early is lost. The lake is read by delta-rs, and what the sink
-says of itself (`progress`, `settled`) is not believed.
+It writes segments from docs/spec.md alone, by plain pyarrow, with its own checksums. It holds what it has
+sent and what was acknowledged as one mark for each ξ, without ranges. It removes a segment when every ξ of
+it was acknowledged, so whatever is acknowledged too early is lost. The lake is read by delta-rs, and what
+the sink says of itself (`progress`, `settled`) is not believed.
 """
 
 from __future__ import annotations
@@ -391,7 +391,7 @@ PRIMES = (
 
 
 def _sum(xi: Any, ts: Any, n: Any, v: Any) -> int:
-    """The checksum of rows, as SPEC.md defines it."""
+    """The checksum of rows, as docs/spec.md defines it."""
     begin = _xxh64(ALPHABET.encode(), 42)
     whole = 0
     for words in zip(xi.tolist(), ts.tolist(), n.tolist(), _bits(v).tolist(), strict=True):

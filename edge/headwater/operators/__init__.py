@@ -53,6 +53,11 @@ def find(kind: str) -> type[Operator]:
     return cls
 
 
+# The types of the library.
+def kinds() -> "list[str]":
+    return list(_MODULES)
+
+
 # Make a type of the author's own known under the name of its class; returns it, so that it can
 # stand above a class as @register.
 def register(cls: "type[T]") -> "type[T]":

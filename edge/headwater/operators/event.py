@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from ..interfaces import Params, Port, Ports
 
 
-# An element when the field rises to `high` or above (on 1) and when it falls back to `low` or below
-# (on 0); between the two nothing changes. Begins as off; a hole changes nothing.
 class Threshold(Operator):
+    """An element when the field rises to `high` or above (`on` 1) and when it falls back to `low`
+    or below (`on` 0); between the two nothing changes. Begins as off.
+
+    At a hole: passes, and changes nothing.
+    """
+
     PARAMS = "high:i32 low:i32 field:text="
     STATE = "on:u8"
     CATEGORY = "events"
@@ -54,9 +58,13 @@ class Threshold(Operator):
         return j
 
 
-# The value of the field once it has stood still for `us`, when it differs from the one told last.
-# A hole begins the wait anew, with the next element.
 class Debounce(Operator):
+    """The value of the field once it has not changed for `us`, if it differs from the last value
+    passed on.
+
+    At a hole: passes; the wait begins again with the next element.
+    """
+
     PARAMS = "us:u32 field:text="
     TIMED = True
     ARMS = "us"
@@ -104,9 +112,13 @@ class Debounce(Operator):
         return True
 
 
-# How many elements there were in each `us` of time, also when there were none; from the first one on.
-# Saturates. Holes go through and are not counted.
 class Rate(Operator):
+    """The number of elements in each `us` of time, from the first element on, also when there were
+    none. Saturates.
+
+    At a hole: passes, and is not counted.
+    """
+
     PARAMS = "us:i64"
     STATE = "timer:i64 seen:u32"
     TIMED = True
@@ -138,10 +150,14 @@ class Rate(Operator):
         return 1
 
 
-# For each element the number of elements so far (`total`, which wraps at 2**32) and in the last hour
-# or other `us` (`recent`). The time is kept in 60 parts: the part of the element and the 59 before;
-# one part counts to 65535. Holes go through and are not counted.
 class Counter(Operator):
+    """For each element the number of elements so far (`total`, which wraps at 2**32) and in the
+    last `us` (`recent`, one hour by default). The time is divided into 60 parts: `recent` covers
+    the part of the element and the 59 before it, each of which counts to 65535.
+
+    At a hole: passes, and is not counted.
+    """
+
     PARAMS = "us:i64=3600000000"
     STATE = "total:u32 part:i64 of:u16*60"
     ONE_TO_ONE = True

@@ -101,8 +101,14 @@ _CHOOSE = """def run(%s, at: ptr32, n: int) -> int:
 """
 
 
-# Elements for which the expression is true (not 0).
 class Where(_Expression):
+    """Elements for which an expression is true: `Where("rate > limit", limit=120)`.
+
+    Parameters: an expression, and parameters of your own by name
+
+    At a hole: passes.
+    """
+
     PARAMS = "test:expr names:text values:ints"
     KIND = "Where"
     test: "Any"
@@ -162,9 +168,15 @@ class Where(_Expression):
         )
 
 
-# New fields from expressions: `out` is the alphabet, `exprs` a ["list", tree ..] with one tree for
-# each field. Values saturate at the limits of their field, or wrap with wrap=1.
 class Map(_Expression):
+    """New fields from expressions: `Map("mag:u16", mag="max(x, -x)")`. Values saturate at the
+    limits of their field, or wrap with wrap=1.
+
+    Parameters: expressions by field, parameters of your own by name, `wrap=0`
+
+    At a hole: passes.
+    """
+
     PARAMS = "out:text exprs:expr names:text values:ints wrap:u8=0"
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
@@ -212,9 +224,15 @@ class Map(_Expression):
         return text + " for i in range(n):\n%s return n\n" % body
 
 
-# Each element to the output port of the first expression that is true, else to the last port.
-# `tests` is a ["list", tree ..]: k expressions, k + 1 ports.
 class Route(_Expression):
+    """Each element to the output port of the first expression that is true, else to the last port:
+    k expressions, k + 1 ports.
+
+    Parameters: expressions, and parameters of your own by name
+
+    At a hole: passes on every output.
+    """
+
     PARAMS = "tests:expr names:text values:ints"
     KIND = "Route"
     tests: "Any"

@@ -88,6 +88,12 @@ def compiled(coeffs: "Sequence[int]", shift: int, low: int, high: int) -> "Calla
 
 
 class Fir(Operator):
+    """A filter with integer coefficients: `(sum of coeffs[k] * x[i-k]) >> shift`, rounded and
+    saturated.
+
+    At a hole: passes; the next sample fills the delay line.
+    """
+
     PARAMS = "coeffs:ints shift:u8=12"
     ONE_TO_ONE = True
     CATEGORY = "filters"

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 
 class HealthAnalyzer(Operator):
+    """An alarm when at least `need` inputs are outside their limits: `HealthAnalyzer(rate=(40,
+    180), effort=(0, 900))(rate, effort)`. An element is given at each change only: `alarm` 1 or 0,
+    the inputs that are outside as bits, and the value that made the difference. An input that has
+    given nothing yet is inside.
+
+    Parameters: limits of each input by name, `need=1` ("any", "all" or a number)
+
+    At a hole: passes, and changes nothing.
+    """
+
     PARAMS = "names:text limits:ints need:u8=1"
     STATE = "outside:u16 alarm:u8"
     CATEGORY = "alarms"

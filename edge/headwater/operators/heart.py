@@ -25,10 +25,13 @@ def _beats(kind: str, ins: "Sequence[Port]") -> "Alphabet":
     return a
 
 
-# Beats per minute, one element for each beat, over the newest `beats` intervals, or over as many of
-# them as fit into `us` (at most 64). When there is no beat for `quiet_us` it tells 0, once. A hole
-# forgets the intervals and what silence means.
 class HeartRate(Operator):
+    """Beats per minute, one element for each beat, over the newest `beats` intervals, or over as
+    many of them as fit into `us` (at most 64). After `quiet_us` without a beat it gives 0, once.
+
+    At a hole: passes; intervals are forgotten, and the silence is counted from the next beat.
+    """
+
     PARAMS = "us:u32=0 beats:u8=0 quiet_us:u32=10000000"
     TIMED = True
     ARMS = "quiet_us"
@@ -116,10 +119,14 @@ class HeartRate(Operator):
         return True
 
 
-# Variability over the newest `beats` intervals, one element for each beat once there are so many:
-# rmssd_us, the root of the mean square of the differences of neighbours, and sdnn_us, the root of the
-# mean square of the distances from the (rounded down) mean. A hole begins anew.
 class Variability(Operator):
+    """The variability of the newest `beats` intervals, one element for each beat once there are
+    that many: `rmssd_us`, the root mean square of the differences of neighbours, and `sdnn_us`, the
+    root mean square of the distances from the mean (rounded down).
+
+    At a hole: passes; intervals are forgotten.
+    """
+
     PARAMS = "beats:u8=32"
     STATE = "head:u8 filled:u8 rr:u16*places"
     CATEGORY = "heart"

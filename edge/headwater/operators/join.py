@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from ..interfaces import Merged, Params, Port, Ports
 
 
-# The integral of the sum of two signals over a sliding window of `us`: for each element of either
-# input, the sum of the elements of both in (ts - us, ts]. Times the sample interval it is the
-# integral. Saturates at the 32 bits of its output.
-#
-# The window holds at most `keep` elements; where more fall into it, the oldest leave early: it then
-# covers the newest `keep`. A hole empties it: what was missed belongs to no sum.
 class SumJoin(Operator):
+    """For each element of two inputs, the sum of the elements of both in `(ts - us, ts]`; times the
+    sample interval it is the integral. The window holds at most `keep` elements: where more fall
+    into it, the oldest leave early. Saturates at 32 bits.
+
+    At a hole: passes; the window is emptied, since a missed element belongs to no sum.
+    """
+
     PARAMS = "us:u32 keep:u16=256 field:text="
     CATEGORY = "joins"
     us: int
@@ -132,9 +133,14 @@ class SumJoin(Operator):
         return True
 
 
-# Elements of port 0, every field shifted down by `shift` while the newest value fed back on port 1
-# exceeds `threshold`. Port 1 is for a feedback edge: it changes state and causes no output.
 class Attenuate(Operator):
+    """Elements of input 0, every field shifted right by `shift` while the newest value fed back on
+    input 1 exceeds `threshold`. Input 1 is for a feedback edge: it changes state and causes no
+    output.
+
+    At a hole: on input 0 passes; on the feedback input nothing happens.
+    """
+
     PARAMS = "threshold:i32 shift:u8=1"
     STATE = "fed:i32"
     CATEGORY = "joins"
@@ -185,8 +191,12 @@ class Attenuate(Operator):
         return port == 0
 
 
-# Streams of one alphabet as one stream, in the order of the merge.
 class Union(Operator):
+    """Streams of one alphabet as one stream, in the order of the merge.
+
+    At a hole: passes.
+    """
+
     ONE_TO_ONE = True
     CATEGORY = "joins"
 
@@ -220,9 +230,13 @@ class Union(Operator):
         return n
 
 
-# Each element of port 0 together with the newest element of every other port: the fields of all
-# ports, in order; none until every port has had one. A hole on another port forgets its element.
 class Hold(Operator):
+    """Each element of input 0 together with the newest element of every other input: the fields of
+    all inputs, in order. Nothing is given until every input has had an element.
+
+    At a hole: on input 0 passes; on another input its element is forgotten.
+    """
+
     CATEGORY = "joins"
     known: int
 

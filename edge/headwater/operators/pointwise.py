@@ -15,8 +15,13 @@ if TYPE_CHECKING:
     from ..interfaces import Params, Port, Ports
 
 
-# out = ((x * num // den) >> shift) + offset, every field; // and >> round towards minus infinity.
 class Affine(Operator):
+    """`((x * num // den) >> shift) + offset` of every field; `//` and `>>` round towards minus
+    infinity.
+
+    At a hole: passes.
+    """
+
     PARAMS = "num:i32=1 den:i32=1 shift:u8=0 offset:i32=0"
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
@@ -80,9 +85,13 @@ def _affine(t: str) -> "Callable[..., Any] | None":
     )
 
 
-# The length of a vector: the integer square root of the sum of the squares of all its fields, or of
-# those named, like "x y". The sum is exact; below 2**30 it costs no allocation.
 class Magnitude(Operator):
+    """The length of a vector: the integer root of the sum of the squares of all fields, or of those
+    named in `of`, like "x y". The sum is exact; below 2**30 it allocates nothing.
+
+    At a hole: passes.
+    """
+
     PARAMS = "of:text="
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
@@ -137,9 +146,13 @@ class Magnitude(Operator):
         return n
 
 
-# out = x - the element before it, every field, one type wider and signed where there is one. The
-# first element, and the first after a hole, gives 0.
 class Difference(Operator):
+    """`x` minus the element before it, every field, one type wider and signed where there is one.
+    The first element gives 0.
+
+    At a hole: passes; the next element gives 0.
+    """
+
     ONE_TO_ONE = True
     CATEGORY = "arithmetic"
     _WIDER = {"i8": "i16", "u8": "i16", "i16": "i32", "u16": "i32", "i32": "i64", "u32": "i64"}
@@ -198,8 +211,12 @@ def _difference(t: str) -> "Callable[..., Any] | None":
     )
 
 
-# Every k-th element; of 1, 2, 3, ... these are k, 2k, ... A hole does not change the count.
 class Decimate(Operator):
+    """Every k-th element: of 1, 2, 3, ... these are k, 2k, ...
+
+    At a hole: passes, and is not counted.
+    """
+
     PARAMS = "k:u16"
     STATE = "seen:u16"
     CATEGORY = "selection"
@@ -234,9 +251,13 @@ class Decimate(Operator):
         return j
 
 
-# Elements whose field differs by more than `width` from the one let through last; all their fields.
-# The first element, and the first after a hole, goes through.
 class DeadBand(Operator):
+    """Elements whose field differs by more than `width` from the last one that was passed on, with
+    all their fields. The first element is passed on.
+
+    At a hole: passes; the next element is passed on.
+    """
+
     PARAMS = "width:u32 field:text="
     CATEGORY = "selection"
     width: int

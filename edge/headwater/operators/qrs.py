@@ -87,6 +87,13 @@ def _blocks(c: "Column", o: "array[int]", n: int, block: int) -> int:
 
 
 class Qrs(Operator):
+    """Heart beats in a filtered electrocardiogram (`Fir(BANDPASS)` before it): `back_us`, how long
+    before the element's ts the R peak lay, with the filter's delay; `rr_us`, the time since the R
+    peak before (0 for the first beat); `amp`, the height of the filtered peak.
+
+    At a hole: passes; beats that are half seen are forgotten, levels are kept.
+    """
+
     PARAMS = "hz:u16=360 delay:u16=15"
     # block_*: samples, sum, largest and its place in the block under way. top, top_age: the largest
     # sample of about a window. pk*: the envelope's peak under way, its age in blocks, its R peak.

@@ -18,9 +18,13 @@ def _same(kind: str, ins: "Sequence[Port]") -> "Ports":
     return (a.text,), (a.text,)
 
 
-# acc += x - (acc >> shift); out = acc >> shift: a low-pass with a time constant of 2**shift elements,
-# every field. Begins at the first element, and anew after a hole.
 class ExpAverage(Operator):
+    """A low-pass with a time constant of `2**shift` elements, every field: `acc += x - (acc >>
+    shift)`, output `acc >> shift`. Begins at the first element.
+
+    At a hole: passes; the filter begins again with the next element.
+    """
+
     PARAMS = "shift:u8"
     ONE_TO_ONE = True
     CATEGORY = "filters"
@@ -66,9 +70,13 @@ class ExpAverage(Operator):
         return True
 
 
-# The median of the newest k elements (k odd), every field. Before there are k, and after a hole, the
-# first element stands for those that are missing.
 class Median(Operator):
+    """The median of the newest k elements (k odd), every field. Before there are k, the first
+    element stands for those that are missing.
+
+    At a hole: passes; the filter begins again with the next element.
+    """
+
     PARAMS = "k:u8"
     ONE_TO_ONE = True
     CATEGORY = "filters"
@@ -143,12 +151,14 @@ class Median(Operator):
         return True
 
 
-# The mean of the newest `count` elements, or of those of the newest `us` (ts - us, ts], rounded
-# towards minus infinity; of one field, `field`, which the output has alone.
-#
-# By time the window holds at most `keep` elements; where more fall into it, the oldest leave early.
-# A hole empties the window.
 class Average(Operator):
+    """The mean of the newest `count` elements, or of those of the last `us`, `(ts - us, ts]`,
+    rounded towards minus infinity. The output has the one field. By time the window holds at most
+    `keep` elements: where more fall into it, the oldest leave early.
+
+    At a hole: passes, and empties the window.
+    """
+
     PARAMS = "count:u16=0 us:u32=0 keep:u16=256 field:text="
     ONE_TO_ONE = True
     CATEGORY = "filters"

@@ -183,8 +183,14 @@ class _Window(Operator):
         return True
 
 
-# Windows side by side: `count` elements each, or `us` of time.
 class Tumbling(_Window):
+    """Functions of windows side by side, of `count` elements each or `us` of time: any of count,
+    sum, mean, min, max and variance, named in `what`. By time, windows are aligned to multiples of
+    their length since the epoch, and one without elements is left out unless empty=1.
+
+    At a hole: passes, or with holes=1 is counted in a field `holes`; ends no window.
+    """
+
     PARAMS = "count:u32=0 us:i64=0 what:text=mean field:text= holes:u8=0 empty:u8=0"
 
     def setup(self) -> None:
@@ -230,10 +236,14 @@ class Tumbling(_Window):
         return 1
 
 
-# Windows that overlap. By count: the newest `count` elements, told every `step` elements, at first
-# fewer. By time: the last `us`, told every `step_us`, of which `us` is a multiple: the window is made
-# of at most 128 panes, so its state is bounded whatever number of elements falls into it.
 class Sliding(_Window):
+    """The same functions of windows that overlap. By count: of the newest `count` elements, given
+    every `step` elements. By time: of the last `us`, given every `step_us`, of which `us` is a
+    multiple of at most 128.
+
+    At a hole: as Tumbling; counted by time only.
+    """
+
     PARAMS = "count:u16=0 step:u16=1 us:i64=0 step_us:i64=0 what:text=mean field:text= holes:u8=0 empty:u8=0"
     step: int
     step_us: int

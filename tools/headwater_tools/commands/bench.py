@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import Trouble
+from .. import Trouble, against, recorded
 from .. import bench as benches
 from ..bench import Measure, table
 from ..cli import load, names
@@ -36,14 +36,53 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     parser.add_argument("names", nargs="+", choices=known, metavar="NAME")
     for name in chosen:
         load(benches, name).arguments(parser)
+    parser.add_argument("--record", action="store_true", help="write the measures to docs/bench.json")
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="compare with a commit: alternate runs there and here, medians"
+    )
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="with --against: runs on each side (%d)" % against.ROUNDS
+    )
     options = parser.parse_args(args.rest)
+    if options.against:
+        return _against(options, args.rest)
+    if options.repeat is not None:
+        raise Trouble("--repeat belongs to --against COMMIT")
     results = []
     for name in dict.fromkeys(options.names):
         measures: list[Measure] = load(benches, name).run(options, _say)
         print("\n".join(table(name, measures)))
         results.append({"bench": name, "measures": [measure.as_json() for measure in measures]})
+        if options.record:
+            recorded.add(name, measures)
     code = 0 if all(m["ok"] for result in results for m in result["measures"]) else 1
     return code, results[0] if len(results) == 1 else {"benches": results}
+
+
+def _against(options: argparse.Namespace, words: list[str]) -> tuple[int, dict[str, Any]]:
+    """Compare with another commit: the same words without those that ask for the comparison."""
+    if options.record or len(set(options.names)) > 1:
+        raise Trouble("--against compares one bench at a time, and records nothing")
+    rounds = against.ROUNDS if options.repeat is None else options.repeat
+    if rounds < 1:
+        raise Trouble("--repeat %d: give at least 1" % rounds)
+    found = against.compare(_without(words, "--against", "--repeat"), options.against, rounds, _say)
+    print("\n".join(against.table(found, options.against)))
+    return 0, {"bench": options.names[0], "against": options.against, "rounds": rounds, "ratios": found}
+
+
+def _without(words: list[str], *names: str) -> list[str]:
+    """The words without these options and their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word in names:
+            skip = True
+        elif word.partition("=")[0] not in names:
+            kept.append(word)
+    return kept
 
 
 def _say(text: str) -> None:
