@@ -23,6 +23,7 @@ class At(NamedTuple):
     version: int
     until_us: int | None = None  # only rows that had landed by then
 
+
 Moment = dict[str, At | None]  # of each table what was there; None where it did not exist yet
 
 

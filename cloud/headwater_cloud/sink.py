@@ -800,5 +800,3 @@ class Sink:
             "batch %d: %d files, %s rows%s; acknowledged after %.2f s"
             % (batch, files + bad, f"{decision.rows_kept:,}", extra, seconds)
         )
-
-
