@@ -342,7 +342,7 @@ def _sql(tree: Tree, alphabet: str) -> str:
         return "CAST(NULL AS BOOLEAN)"
     value = _value(tree, kind)
     if kind == "time":
-        literal = "timestampmicros(%s)" % _long(value)
+        literal = "timestamp_micros(%s)" % _long(value)
     elif kind == "bool":
         literal = str(value).upper()
     elif kind in alphabets.FLOATS:

@@ -72,7 +72,7 @@ def test_a_first_look_shows_streams_pictures_and_proof(lake: Path, tmp_path: Pat
     assert "20879" in value(cells, "lake.quality()")
     assert "'cardio_ecg': 'cardio/ecg'" in value(cells, "lake.register()")
     assert "20879" in value(cells, "lake.read_stream(")
-    assert "count 1800.0" in value(cells, "ArrowLake(LAKE)")
+    assert "count 1.800000e+03 1800.00000 1800.000000" in value(cells, "ArrowLake(LAKE)")
     assert "14401" in value(cells, "lake.gaps()")
     assert "(Lake(%s, as of version 0 of elements), 7220, 20939)" % lake in value(cells, "lake.as_of(0)")
     assert "(True, {'cardio/ecg': 0.96" in value(cells, "report.ok")
