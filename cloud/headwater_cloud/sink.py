@@ -246,6 +246,9 @@ class Sink:
         self._files.remove(self.lake / "checkpoint")
         # And `settled` after it: until it is as new as this number says, the next start does it all again.
         self.progress.settled = max(self.progress.settled, self._settled.number) + 1
+        # Where `progress` was lost, only the transactions of `elements` know how far generations had come.
+        known = tables.open_table(self._elements).transaction_version(TRANSACTION) or 0
+        self.progress.generation = max(self.progress.generation, known >> 32)
         self._begin_generation(newest)
         self._sync(settled.NAME, self._settled.clear(self.progress))
 

@@ -749,6 +749,18 @@ def test_a_file_whose_rows_have_not_the_checksum_declared_leaves_no_row(
     assert answer["ok"] and answer["unproven"] == 0 and answer["conservation"]["holds"]
 
 
+def test_with_a_lease_a_sink_that_lost_its_progress_goes_on_in_a_later_generation(site: Site) -> None:
+    for first in (1, 11, 21):  # each start raises the fence, and with it the generation
+        site.put(first, first + 9)
+        site.run(shared=True)
+    before = site.ack()["generation"]
+    shutil.rmtree(site.lake / "progress")
+    site.put(31, 40)
+    site.run(shared=True)
+    assert site.numbers() == plain(1, 40)
+    assert site.ack()["generation"] > before
+
+
 def test_with_a_lease_rows_that_have_not_the_checksum_declared_are_kept_and_told(site: Site) -> None:
     bad = declaring(site, site.put(1, 50), "0123456789abcdef")
     site.run(shared=True)
