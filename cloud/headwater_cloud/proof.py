@@ -39,6 +39,15 @@ class Appended:
     rows: Rows | None = None  # None: the append was there already, or of nothing
 
 
+def all_there(spark: SparkSession, elements: Location, ours: Sequence[Commit], decision: Decision) -> bool:
+    """Whether these commits brought as many rows as the batch has new ones."""
+    rows = [commit.rows for commit in ours]
+    if None in rows:  # written without statistics
+        paths = [path for commit in ours for path in commits.paths(elements, commit)]
+        rows = [spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths).count()]
+    return sum(number or 0 for number in rows) == decision.rows_kept
+
+
 def prove(
     spark: SparkSession,
     elements: Location,

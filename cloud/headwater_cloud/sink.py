@@ -640,7 +640,7 @@ class Sink:
             ours = [commit for commit in added.behind if commit.stamp == stamp]
             if ours:
                 self._written_since = True
-                if self._all_there(ours, decision):
+                if proof.all_there(spark, self._elements, ours, decision):
                     return added
                 self._lock.check()
                 self._absorb(added.behind)
@@ -648,14 +648,6 @@ class Sink:
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
             self._absorb(added.behind)
-
-    def _all_there(self, ours: list[Commit], decision: Decision) -> bool:
-        """Whether these commits brought as many rows as the batch has new ones."""
-        rows = [commit.rows for commit in ours]
-        if None in rows:  # written without statistics
-            paths = [path for commit in ours for path in commits.paths(self._elements, commit)]
-            rows = [self.spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths).count()]
-        return sum(number or 0 for number in rows) == decision.rows_kept
 
     def _write(self, rows: DataFrame, stamp: Stamp) -> None:
         (

@@ -16,7 +16,7 @@ from headwater_tools import house
 
 house.ensure("lake")
 
-from headwater_cloud import points, ranges, segment  # noqa: E402
+from headwater_cloud import points, proof, ranges, segment  # noqa: E402
 from headwater_cloud.commits import Stamp  # noqa: E402
 from headwater_cloud.decide import decide  # noqa: E402
 from headwater_cloud.location import Location  # noqa: E402
@@ -168,7 +168,7 @@ def first_and_last_for_a_range(patch: Patch) -> None:
 def a_skipped_append_for_evidence(patch: Patch) -> None:
     """Its transaction was known, so it must have been this one."""
     patch.setattr(Stamp, "__eq__", lambda a, b: b is not None and a.transaction == b.transaction)
-    patch.setattr(Sink, "_all_there", lambda self, ours, decision: True)
+    patch.setattr(proof, "all_there", lambda spark, elements, ours, decision: True)
 
 
 MUTATIONS = (
