@@ -29,7 +29,7 @@ LEFT_OUT: dict[str, Any] = {"left out": True}  # of progress
 
 
 class LakeOf:
-    """Collects rows and gaps; `write` makes the six tables, with the progress of a true sink."""
+    """Collects rows and gaps; `write` makes the small tables, with the progress of a true sink."""
 
     def __init__(self, path: Path, process: str = "cardio") -> None:
         self.path = path
