@@ -64,7 +64,6 @@ def on_data(host, sender, m):
         host.count(BLOCK)
         return
     ring.append(b, skip, n - skip)
-    ring.tail = None
     ts = b.ts_of(n - 1)
     if ts > e.limit:
         e.limit = ts

@@ -315,7 +315,7 @@ def peek(data: "Readable", pos: int = 0) -> tuple[int, int]:
 # Fill the batch from the block at data[pos:end]. Returns the position behind the block; raises
 # BlockError, and leaves the batch empty, where the bytes are no block that fits the batch.
 def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
-    batch.n = 0
+    batch.clear()
     if end > len(data):
         raise BlockError("cut short")
     n, pos = get_varint(data, pos, end)
@@ -327,8 +327,6 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
         raise BlockError("%d entries where 1 to %d fit" % (n, batch.size))
     if not xi or xi + n - 1 >> 64:
         raise BlockError("stream times outside 1 .. 2**64-1")
-    hole = back = 0
-    dt = -1
     if flags & _HOLE:
         if n != 1 or flags & ~(_HOLE | _UNSYNC):
             raise BlockError("a hole that is not one entry")
@@ -336,11 +334,12 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
         back, pos = get_varint(data, pos, end)
         if not 0 < hole < 256 or back > ts:
             raise BlockError("a hole without reason, or from before time 0")
-        batch.at[0] = 0
+        batch.begin_one(xi, ts, flags // _UNSYNC & 1, hole, back)
     else:
         if flags & ~(_IRREGULAR | _UNSYNC):
             raise BlockError("unknown flags")
         if flags & _IRREGULAR:
+            dt = -1
             at = batch.at
             at[0] = 0
             if n > 1:
@@ -375,13 +374,7 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
                 col[0] = v
             if n > 1 or low is None:
                 pos = _get_column(data, pos, end, col, n, code, width, low, high)
-    batch.xi = xi
-    batch.ts = ts
-    batch.dt = dt
-    batch.hole = hole
-    batch.back = back
-    batch.unsync = 1 if flags & _UNSYNC else 0
-    batch.n = n
+        batch.begin(xi, n, ts, dt, flags // _UNSYNC & 1)
     return pos
 
 

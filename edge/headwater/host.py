@@ -16,6 +16,7 @@ from .keyspace import F_FLOOR
 from .once import let_go
 from .ports import RETRY_US
 from .scheduler import Scheduler
+from .scratch import Scratch
 
 _BEAT_US = const(5000000)
 
@@ -39,8 +40,7 @@ class Host:
         for v in plan.vertices:
             if not v.kind and v.hosts[0] == me:
                 widest = max(widest, block.bound(v.outs[0], plan.batch))
-        self.scratch = bytearray(widest)
-        self.packed = None  # (port, xi, n, end): the entries whose block lies in scratch
+        self.scratch = Scratch(widest)  # what sources log always fits; of the rest a block is rarely so long
         self.batches = {}  # alphabet text -> batch to decode into
         self.ports = {}  # (vertex, port) -> OutPort
         self.instances = {}  # vertex -> Instance
@@ -145,15 +145,6 @@ class Host:
             b = self.batches[alphabet.text] = Batch(alphabet, self.plan.batch)
         return b
 
-    # The scratch buffer, with room for a block of n entries. What sources log always fits; of the rest
-    # a block is hardly ever as long as a batch may be.
-    def room(self, alphabet, n):
-        size = block.bound(alphabet, n)
-        if size > len(self.scratch):
-            self.packed = None
-            self.scratch = bytearray(size)
-        return self.scratch
-
     # ---- samples
 
     # A batch of samples of source v, whose first was taken at `mono` of this host's clock. What
@@ -162,7 +153,7 @@ class Host:
         source = self.sources[v]
         n = source.take(batch, mono)
         self.pump()
-        source.port.ring.tail = None
+        source.port.ring.stale()  # the caller writes into that batch again
         return n
 
     # ---- running

@@ -79,6 +79,10 @@ class InEdge:
         self.limit = 0
         self.port = None
 
+    # Its producer, or the sink, is another than before: the producer has to answer first.
+    def lose(self):
+        self.contact = False
+
     # Entries there are to take.
     def waiting(self):
         if not self.contact:

@@ -83,13 +83,13 @@ class Instance:
             if self.alone and e.contact and not e.crs and not self.decisions:
                 port = e.port
                 xi = e.cur.xi
-                x = (port or e).ring
-                if xi == x.last:
+                ring = (port or e).ring
+                if xi == ring.last:
                     break  # nothing waits
                 # The batch that the producer just made, if it is the next one as a whole, up to a
                 # request that is derived: most of what runs on one host comes this way.
-                x = x.tail
-                if x and port and x.xi == xi + 1 and not (x.hole or e.from_ts or e.closed):
+                x = ring.lent(xi)
+                if x and not (x.hole or e.from_ts or e.closed):
                     n = x.n
                     every = e.every
                     if every:
@@ -211,10 +211,9 @@ class Instance:
         if not e.contact:
             return 0
         if port:
-            ring = port.ring
-            w = ring.tail
+            w = port.ring.lent(e.cur.xi)
             # The batch that the producer just made, if it is the next one as a whole.
-            if w is not None and (w.xi != e.cur.xi + 1 or w.n > size):
+            if w is not None and w.n > size:
                 w = None
         if w is None:
             w = self.window
@@ -283,8 +282,6 @@ class Instance:
         for p in ports:
             if p.ring.cap - p.ring.count < n:
                 return False
-        for p in ports:
-            p.ring.tail = None  # the operator writes into that batch again
         op = self.op
         dt = x.dt
         self.front = ts = x.ts
@@ -295,6 +292,7 @@ class Instance:
             if p.number:
                 m = y.n
             if not m:
+                p.ring.stale()  # the operator may have written into that batch all the same
                 continue
             y.ts = ts
             y.unsync = x.unsync
@@ -313,7 +311,7 @@ class Instance:
                 p.append(y, m)
             else:
                 ring = p.ring
-                ring.append(y, 0, m)
+                ring.append(y, 0, m, True)
                 if p.trim_to > ring.first:
                     ring.trim(min(p.trim_to, ring.last))
         return True
@@ -326,7 +324,7 @@ class Instance:
         op = self.op
         for p in self.ports:
             op.outs[p.number].n = 0
-            p.ring.tail = None
+            p.ring.stale()
         m = op.fire()
         self.fired = self.front = due
         self.past = 0
@@ -351,7 +349,6 @@ class Instance:
             return
         for p in self.ports:
             y = self.op.outs[p.number]
-            p.ring.tail = None
             y.ts = w.ts
             y.dt = -1
             y.at[0] = 0

@@ -64,8 +64,7 @@ def _end(host, inst, epoch):
         host.inputs.pop(e.edge.index, None)
         r = e.port.reader(e.edge) if e.port else None
         if r and r.local is e:
-            r.local = None
-            r.live = False
+            r.leave()
     for p in inst.ports:
         host.ports.pop((v, p.number), None)
         for r in p.readers:

@@ -6,7 +6,6 @@
 
 from .batch import RESTART
 from .keyspace import F_INC
-from .ring import Cursor
 
 
 def begin_again(source):
@@ -18,17 +17,13 @@ def begin_again(source):
 
 
 def _restart(port):
-    port.host.packed = None
+    port.host.scratch.forget()
     port.host.store.forget(port.stream)
     port.ring.reset(0)
     port.sealed = port.trim_to = 0
     port.crs = []
     for r in port.readers:
-        r.safe = r.got = 0
-        r.cur = Cursor()
-        r.name = []
-        r.holders = ()
-        r.live = False
+        r.forget()
         port.save(r)
     from . import gaps
 

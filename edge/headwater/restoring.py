@@ -47,7 +47,6 @@ def restore(host, inst, data):
                 p.ring.append(w, done, n)
                 done += n
             w.n = 0
-        p.ring.tail = None
         for rec in found.names[p.number]:
             adopt(p, rec, rec[7])
         p.trim()

@@ -99,7 +99,7 @@ class Peer:
         self._top = 0  # highest counter seen in this session
         self._seen = 0  # bit k: top - k was seen
         self._asked = 0  # nonce of ours that waits for an answer
-        # Bytes of an opening frame to send, or None; the caller takes it away.
+        # Bytes of an opening frame to send, or None: see take_reply.
         self.reply: bytes | None = None
         self.why = TAKEN
         self.span: "Span | None" = None
@@ -111,6 +111,12 @@ class Peer:
         if not self.live:
             self.log = log
             self.boot = boot
+
+    # The opening frame that has to be sent now, once.
+    def take_reply(self) -> bytes | None:
+        reply = self.reply
+        self.reply = None
+        return reply
 
     # The plan from now on; frames of `old` ones are told apart (OLD_PLAN).
     def use_plan(self, plan: bytes, old: "Sequence[bytes]" = ()) -> None:

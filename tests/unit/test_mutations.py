@@ -437,7 +437,7 @@ DEFECTS = [
     Defect(
         "a hole that does not reach back to the last sample",
         "a loss window that is told too short",
-        [(Source, "_close_hole", "h.back = ts - self.sampled_to if self.sampled_to else 0", "h.back = 0")],
+        [(Source, "_close_hole", "back = ts - self.sampled_to if self.sampled_to else 0", "back = 0")],
         ["buttons", "sp4 spare", "sp2"],
     ),
     Defect(
@@ -454,8 +454,8 @@ DEFECTS = [
             (
                 Source,
                 "_seal",
-                "port.has_room(n)\n    ring = port.ring\n    ring.append(batch, 0, n)\n",
-                "ring = port.ring\n",
+                "port.has_room(n)\n    port.ring.append(batch, 0, n, True)\n    ts",
+                "ts",
             ),
         ],
         ["buttons", "sp4", "sp2 local", "sp3"],
@@ -509,10 +509,9 @@ DEFECTS = [
         [
             (
                 Exchange,
-                "_flush_reader",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n"
-                "        batch.unsync ^= 1 if r.rto_us else 0\n        for g",
+                "_put_entries",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.unsync ^= 1 if r.rto_us else 0\n",
             )
         ],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
@@ -523,10 +522,9 @@ DEFECTS = [
         [
             (
                 Exchange,
-                "_flush_reader",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n"
-                "        batch.ts += 1 if r.rto_us else 0\n        for g",
+                "_put_entries",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.ts += 1 if r.rto_us else 0\n",
             )
         ],
         ["sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
