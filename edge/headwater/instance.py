@@ -69,6 +69,14 @@ class Instance:
         for p in self.ports:
             p.scratch = op.outs[p.number]
 
+    # Whether a consumer needs its boundaries (wiring.arrange).
+    def compute_bounds(self, needed):
+        self.bounded = needed
+
+    # These hosts have the checkpoint that it looks for, too.
+    def fetch_also_from(self, holders):
+        self.fetch_from += [h for h in holders if h not in self.fetch_from]
+
     def position(self):
         pos = [e.cur.xi for e in self.inputs]
         pos.append(self.fired)

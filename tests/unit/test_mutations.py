@@ -174,19 +174,19 @@ DEFECTS = [
     Defect(
         "merged by arrival",
         "a second life computes something else than the first",
-        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if False:")],
+        [(Joined, "_take", " or bounds[q] < t or (bounds[q] == t and q < best):", ":")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
         "ties go to the higher port",
         "two implementations of the merge that differ",
-        [(Joined, "_merge", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
+        [(Joined, "_take", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
     ),
     Defect(
         "a boundary lets its own ts through on any port",
         "entries of the same ts in another order in each life",
-        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
+        [(Joined, "_take", " or (bounds[q] == t and q < best):", ":")],
         ["sp2", "sp2 uncoordinated", "sp4 spare", "diamond"],
     ),
     Defect(
@@ -419,12 +419,17 @@ DEFECTS = [
         [
             (
                 Joined,
-                "_merge",
+                "_look",
                 "if n and w.ts_of(0) + e.edge.delay_us < base:",
                 "if n and w.ts_of(0) < base:",
             ),
-            (Joined, "_merge", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
-            (Joined, "_merge", "d = w.ts + e.edge.delay_us - base", "d = w.ts - base"),
+            (Joined, "_look", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
+            (
+                Joined,
+                "_merge",
+                "d = self.window[p].ts + e.edge.delay_us - base",
+                "d = self.window[p].ts - base",
+            ),
         ],
         ["sp4 spare", "sp3", "sp2"],
     ),
@@ -487,7 +492,7 @@ DEFECTS = [
     Defect(
         "contact before the producer has answered",
         "an old instance trims what the new one needs",
-        [(wiring, "connect", "e.contact = False", "e.contact = True")],
+        [(wiring, "connect", "e.lose()", "e.contact = True")],
         ["sp4 spare", "buttons", "sp2"],
     ),
     Defect(
@@ -688,12 +693,12 @@ DEFECTS = [
         [
             (
                 Joined,
-                "_merge",
+                "_look",
                 "n = before(w, n, e.from_ts)",
                 "while n and w.ts_of(0) < e.from_ts:\n"
                 "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
             ),
-            (Joined, "_merge", "old += (p,)", "pass"),
+            (Joined, "_look", "self.old[p] = True", "pass"),
         ],
         ["taken back"],
     ),
