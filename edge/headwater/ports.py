@@ -144,9 +144,16 @@ class Reader:
 
 
 class OutPort:
-    # logged: everything goes to the log at once.
+    # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the
+    # incarnation of a source.
     def __init__(
-        self, host: "Host", vertex: "Vertex", number: int, edges: "list[Edge]", logged: bool
+        self,
+        host: "Host",
+        vertex: "Vertex",
+        number: int,
+        edges: "list[Edge]",
+        logged: bool,
+        inc: int = 0,
     ) -> None:
         self.host = host
         self.vertex = vertex
@@ -175,7 +182,7 @@ class OutPort:
         self.serial = 0
         self.trim_to = 0  # every reader has this safe
         self.bound = 0  # nothing below this ts follows entry `last`
-        self.inc = 0
+        self.inc = inc
         self.sealed = 0  # entries up to this are in the log
         self.urged = -1  # what was trimmed to when its consumers were last pressed
         self.urged_us = 0

@@ -112,7 +112,7 @@ class Peer:
             self.log = log
             self.boot = boot
 
-    # The opening frame that has to be sent now, once.
+    # The bytes of an opening frame to send, or None. They are given once.
     def take_reply(self) -> bytes | None:
         reply = self.reply
         self.reply = None
