@@ -116,13 +116,13 @@ class Reader:
         if last > self.safe:
             self.safe = last
         if first - 1 <= self.cur.xi < last:
-            self.cur.xi = first - 1
+            self.cur.move(first - 1)
 
     # Everything up to entry xi was sent.
     def sent(self, xi: int, now: int) -> None:
         if self.cur.xi == self.got:
             self.progress_us = now
-        self.cur.xi = xi
+        self.cur.move(xi)
 
     # What follows entry xi is sent next.
     def seek(self, xi: int) -> None:
@@ -258,7 +258,7 @@ class OutPort:
             n = self.ring.read(cur, b, min(b.size, upto - cur.xi))
             if not self._log(b, n):
                 return False
-            cur.xi += n
+            cur.move(cur.xi + n)
         return True
 
     # Write a batch into the log, unless it is there; False where there is no room.
@@ -365,7 +365,7 @@ class OutPort:
             n = self.read(cur, b, min(b.size, end - cur.xi))
             assert n, "transfer state: entries missing"
             _turn(turns, b.unsync, n)
-            cur.xi += n
+            cur.move(cur.xi + n)
             n = self._follow(b, n, cur, end, turns)
             b.stamp(0)
             body = self.host.scratch.take(block.bound(self.alphabet, n))
@@ -390,7 +390,7 @@ class OutPort:
                 b.at[n + i] = shift + (i * s.dt if s.dt >= 0 else s.at[i])
             _turn(turns, s.unsync, k)
             n += k
-            cur.xi += k
+            cur.move(cur.xi + k)
         return n
 
     # The operator writes what it puts out into this batch.
@@ -480,7 +480,8 @@ class OutPort:
         r.bound_sent = 0
         for g in r.gaps:
             if g[0] <= nxt <= g[1]:
-                r.cur.xi = r.got = g[0] - 1
+                r.got = g[0] - 1
+                r.cur.move(r.got)
         if r.edge.dst == OUTSIDE and r.got < r.safe:
             # A gateway that lost its database lost what it had acknowledged. What is still here, or is made
             # again after a restart, is kept for it.

@@ -26,6 +26,9 @@ class Cursor:
         self.xi = xi
         self.chunk = 0  # absolute number of the chunk it stood in last: where to look first
 
+    def move(self, xi: int) -> None:
+        self.xi = xi
+
 
 class Ring:
     def __init__(self, alphabet: "Alphabet", cap: int, chunks: int) -> None:
