@@ -54,6 +54,8 @@ def on_data(host, sender, m):
             e.ack = True
             e.ack_us = host.now
         skip = ring.last + 1 - xi
+        if not skip and e.sink.is_lake and e.sink.pass_on(xi, n, data):
+            return
         if skip >= n or n - skip > ring.room():
             return
         b = host.batch(e.alphabet)

@@ -63,6 +63,7 @@ class Host:
         self.nonce = nonce
         self.beat_us = 0
         self.tick_us = 0
+        self.due = False  # frames came since `pump`
         self.quiet = False  # sources promise nothing: what is drained stays so
 
     # ---- life
@@ -169,6 +170,7 @@ class Host:
 
     # Run all operators until none can make progress, then send what is to be said.
     def pump(self):
+        self.due = False
         self.scheduler.run()
         self.exchange.flush()
 
@@ -250,8 +252,14 @@ class Host:
     def count(self, reason):
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    # A frame arrived from somewhere. Whatever it is, it never raises.
+    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows from it: frames
+    # that come together are answered together.
     def receive(self, frame, now):
         self.now = now
         if self.exchange.receive(frame):
+            self.due = True
+
+    # Do what follows from the frames that were received.
+    def settle(self):
+        if self.due:
             self.pump()

@@ -103,6 +103,12 @@ class InEdge:
                 self.ack = True
                 self.said = -1
 
+    # Go on behind entry xi: what lies up to there went past the ring, or will never come.
+    def skip(self, xi):
+        self.cur.xi = xi
+        if self.ring:
+            self.ring.reset(xi)
+
     # No entry with a ts below this is still to come, given that nothing waits.
     def bound(self):
         if self.closed:

@@ -1,13 +1,20 @@
 # The gateway's end of an edge to the lake: takes entries in order, has them made durable, and says
-# Safe only for what is: in the outbox (durable="gateway", and "flash", where it lets the board's
-# log go), or in the lake itself (durable="lake").
+# Safe only for what is: in the outbox (durable="gateway", and "flash", where the board then trims its
+# log), or in the lake itself (durable="lake").
+#
+# Entries reach the outbox as packed blocks, each of which begins where the last one ended. A block of
+# another host that is exactly that passes through as it came, and nothing decodes it here: its seal
+# proves that its own board packed it, and its head was read. What repeats entries that were taken, or
+# comes while the outbox is full, goes through the input's ring: it is decoded, and packed again.
 #
 # The outbox is the gateway's database, or the simulator's. It has
-#   put(edge, inc, batch, n), gap(edge, inc, first, last, reason)
+#   put(edge, inc, xi, n, data): the block in `data`, which it copies, holds entries xi .. xi + n - 1
+#   gap(edge, inc, first, last, reason)
 #   full: nothing more is taken: the queues fill, and the producers are told that there is no room
 #   latest(edge) -> incarnation taken last, or 0
 #   durable(edge, inc), lake(edge, inc) -> xi up to which everything is in the outbox, in the lake
 
+from . import block
 from .batch import GAP_EARLIER, GAP_GATEWAY_LOST, Batch
 from .instance import RUNNING
 from .keyspace import F_AGAIN, F_MET
@@ -31,6 +38,7 @@ class LakeEnd:
         self.inputs = [e]
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)
+        self.body = bytearray(block.bound(e.alphabet, host.plan.batch))  # what was packed here last
         self.told = -1
         self.meets = -1  # where its source stood when it was met, until that is noted
         self.source = -1 if host.plan.vertices[e.edge.src].kind else F_MET + e.edge.index
@@ -48,31 +56,49 @@ class LakeEnd:
     def position(self):
         return []
 
+    # The block `data` came, and holds the entries xi .. xi + n - 1, the next ones. True where it went on to the
+    # outbox as it is. Otherwise nothing has changed, and its entries have to wait in the ring.
+    def pass_on(self, xi, n, data):
+        e = self.inputs[0]
+        if self.outbox.full or n > self.batch.size:
+            return False
+        if e.ring.count:
+            self._take()
+        assert xi == e.cur.xi + 1, "a block that is not the next one"
+        self.outbox.put(e.edge.index, e.inc, xi, n, data)
+        e.skip(xi + n - 1)
+        return True
+
     def step(self):
+        did = 0
+        if self.inputs[0].contact and not self.outbox.full:
+            did = self._take()
+            self.announce(False)
+        return did
+
+    # Everything that waits goes to the outbox -> entries taken.
+    def _take(self):
         e = self.inputs[0]
         did = 0
-        if e.contact and not self.outbox.full:
-            while True:
-                if e.port:
-                    self._local_gaps(e)
-                if e.waiting() <= 0:
-                    break
-                n = e.read(self.batch, self.batch.size)
-                if not n:
-                    break
-                self.outbox.put(e.edge.index, e.inc, self.batch, n)
-                e.taken(n)
-                did += n
-            self.announce(False)
+        while True:
+            if e.port:
+                self._local_gaps(e)
+            if e.waiting() <= 0:
+                break
+            n = e.read(self.batch, self.batch.size)
+            if not n:
+                break
+            size = block.encode(self.batch, 0, n, self.body, 0)
+            self.outbox.put(e.edge.index, e.inc, self.batch.xi, n, memoryview(self.body)[:size])
+            e.taken(n)
+            did += n
         return did
 
     # What follows up to `last` will never come.
     def gap(self, first, last, reason):
         e = self.inputs[0]
         self.outbox.gap(e.edge.index, e.inc, e.cur.xi + 1, last, reason)
-        e.cur.xi = last
-        if e.ring:
-            e.ring.reset(last)
+        e.skip(last)
 
     # The producer holds nothing up to `first` any more, and this outbox does not know it. If this version has
     # not met the source before, an earlier one did not send it to the lake. Otherwise it was here, and went
@@ -84,7 +110,7 @@ class LakeEnd:
 
     # The producer has answered.
     def met(self):
-        self.told = -1  # said anew
+        self.told = -1  # said again
         if self.source >= 0 and not self.host.store.get(self.source):
             self.meets = self.inputs[0].cur.xi
 
