@@ -54,21 +54,27 @@ def put_varint(buf: "Writable", pos: int, v: int) -> int:
 
 # -> (value, position behind it). Raises BlockError unless it is the shortest form of 64 bits.
 def get_varint(data: "Readable", pos: int, end: int) -> tuple[int, int]:
-    v = 0
-    shift = 0
-    while pos < end:
-        b = data[pos]
+    if pos < end:
+        v = data[pos]
         pos += 1
-        v |= (b & 127) << shift
-        if b < 128:
-            if shift and not b:
-                raise BlockError("number not in its shortest form")
-            if v >> 64:
-                raise BlockError("number above 64 bits")
+        if v < 128:
             return v, pos
-        shift += 7
-        if shift > 63:
-            raise BlockError("number above 64 bits")
+        v &= 127
+        shift = 7
+        while pos < end:
+            b = data[pos]
+            pos += 1
+            if b < 128:
+                v |= b << shift
+                if not b:
+                    raise BlockError("number not in its shortest form")
+                if v >> 64:
+                    raise BlockError("number above 64 bits")
+                return v, pos
+            v |= (b & 127) << shift
+            shift += 7
+            if shift > 63:
+                raise BlockError("number above 64 bits")
     raise BlockError("cut short")
 
 

@@ -57,6 +57,7 @@ class Exchange:
         self.send = send
         self.writer = wire.Writer(mtu)
         self.links = {}
+        self.arriving = {}  # kind -> handler, once the module of that name is loaded: it stays
         self.asked_us = 0  # when the time was asked for that was answered last
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
@@ -86,15 +87,17 @@ class Exchange:
     def receive(self, frame):
         host = self.host
         try:
-            sender = wire.header(frame)[0]
+            head = wire.header(frame)
+            sender = head[0]
             link = self.links.get(sender)
             if link is None:
                 host.count(STRANGER)
                 return False
             peer = link.peer
-            span = peer.open(frame)
-            self._reply(link)
-            if peer.why not in (TAKEN, OPENED):
+            span = peer.open(frame, head)
+            if peer.reply:
+                self._reply(link)
+            if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
             if peer.live and link.life != (peer.log, peer.boot):
@@ -113,6 +116,10 @@ class Exchange:
     # that is here, in its present incarnation, and if no newer epoch of the consumer has spoken before.
     def hear(self, sender, m):
         kind = m[0]
+        handler = self.arriving.get(kind)
+        if handler is not None:
+            handler(self.host, sender, m)
+            return
         handler = self.HANDLERS.get(kind, Exchange._needed)
         if self.ROLES[kind] != _CONSUMER:
             handler(self, sender, m)
@@ -219,6 +226,8 @@ class Exchange:
             from . import moving as module
         elif kind <= wire.ANSWER:
             from . import arriving as module
+
+            self.arriving = module.HANDLERS
         elif kind <= wire.FETCH:
             from . import transfer as module
         else:
@@ -297,10 +306,11 @@ class Exchange:
     # ---- out
 
     def flush(self):
+        arriving = None
         for e in self.host.inputs.values():
             if e.ack and e.ring is not None and e.contact:
-                from . import arriving
-
+                if arriving is None:
+                    from . import arriving
                 arriving.acknowledge(self.host, e)
         for number in self.links:
             self._flush(self.links[number])

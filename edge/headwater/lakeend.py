@@ -70,9 +70,11 @@ class LakeEnd:
         return True
 
     def step(self):
+        e = self.inputs[0]
         did = 0
-        if self.inputs[0].contact and not self.outbox.full:
-            did = self._take()
+        if e.contact and not self.outbox.full:
+            if e.port or e.ring.count:
+                did = self._take()
             self.announce(False)
         return did
 

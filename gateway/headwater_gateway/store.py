@@ -786,7 +786,8 @@ class Outbox:
         return end
 
     def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
-        self.end(edge, inc).put(xi, n, bytes(data))
+        end = self._by_edge.get((edge, inc)) or self.end(edge, inc)
+        end.put(xi, n, bytes(data))
 
     def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
         self.end(edge, inc).gap(first, last, reason)
