@@ -42,7 +42,7 @@ class Batch:
         self.ts = 0
         self.dt = -1
         self.n = 0
-        self.hole = 0  # 0: elements; else the reason, and n is 1
+        self.hole = 0  # 0: elements; otherwise the reason, and n is 1
         self.back = 0
         self.unsync = 0  # 1: stamped before the host's first clock exchange
 

@@ -1,16 +1,16 @@
-# The exchange: what a host and its neighbours say to each other. It keeps a link to each neighbour, takes
-# frames apart, and fills frames with what is to be said.
+# The exchange: messages between a host and its neighbours. It keeps a link to each neighbour, takes frames
+# apart, and fills frames with pending messages.
 #
-# The state that hosts tell each other is soft: everything that is outstanding is said again until it is
-# answered (`retry`), so no message is needed permanently. The consumer of a stream speaks first (HELLO), and
-# takes and acknowledges nothing before the producer has answered (ANSWER).
+# The state that hosts exchange is soft: every message is sent again until it is answered (`retry`), so the
+# loss of any one does no harm. The consumer of a stream speaks first (HELLO), and takes and acknowledges
+# nothing before the producer has answered (ANSWER).
 #
 # Promises.
 #   - `receive` never raises, whatever the frame is. What it refuses it counts, by a closed set of reasons.
 #   - A handler hears a message only from a host that may say it, about something that the plan has, with
-#     numbers in it that can be: ROLES and HANDLERS, by the kind of the message. What it says may still be a
-#     lie of that host about itself.
-#   - A frame that is sent may lie in a buffer that the next one uses again: whoever keeps it copies it.
+#     possible numbers in it: ROLES and HANDLERS, by the kind of the message. The sender may still lie about
+#     itself.
+#   - A frame that is sent may lie in a buffer that the next one uses again: to keep it, copy it.
 
 from . import block, wire
 from .compat import TYPE_CHECKING, const
@@ -67,6 +67,8 @@ class Exchange:
         self.send = send
         self.writer = wire.Writer(mtu)
         self.links: dict[int, Link] = {}
+        # Kind -> handler, once arriving.py is loaded: it stays.
+        self.arriving: "dict[int, Callable[[Host, int, Message], None]]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
 
@@ -97,15 +99,17 @@ class Exchange:
     def receive(self, frame: "Readable") -> bool:
         host = self.host
         try:
-            sender = wire.header(frame)[0]
+            head = wire.header(frame)
+            sender = head[0]
             link = self.links.get(sender)
             if link is None:
                 host.count(STRANGER)
                 return False
             peer = link.peer
-            span = peer.open(frame)
-            self._reply(link)
-            if peer.why not in (TAKEN, OPENED):
+            span = peer.open(frame, head)
+            if peer.reply:
+                self._reply(link)
+            if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
             if peer.live and link.life != (peer.log, peer.boot):
@@ -124,6 +128,10 @@ class Exchange:
     # that is here, in its present incarnation, and if no newer epoch of the consumer has spoken before.
     def hear(self, sender: int, m: "Message") -> None:
         kind = m[0]
+        handler = self.arriving.get(kind)
+        if handler is not None:
+            handler(self.host, sender, m)
+            return
         handler = self.HANDLERS.get(kind, Exchange._needed)
         if self.ROLES[kind] != _CONSUMER:
             handler(self, sender, m)
@@ -144,7 +152,7 @@ class Exchange:
         else:
             handler(port, r, sender, m)
 
-    # Another host began a new life: everything it had not stored is gone.
+    # Another host began a new boot: everything it had not stored is gone.
     def _new_life(self, link: Link) -> None:
         host = self.host
         for e in list(host.inputs.values()):
@@ -158,7 +166,7 @@ class Exchange:
         link.want(wire.BEAT, 0, host.state(), host.boot_number)
         host.late.pop(link.number, None)
 
-    # Whether this message may be heard.
+    # Whether this sender may say this message, and whether its numbers can be.
     def may_say(self, sender: int, m: "Message") -> bool:
         plan = self.host.plan
         role = self.ROLES[m[0]]
@@ -221,13 +229,15 @@ class Exchange:
 
     # ---- messages of hosts
 
-    # What most boards need never, or for a moment.
+    # Messages that most boards never hear, or for a moment only: their modules are loaded when one comes.
     def _needed(self, sender: int, m: "Message") -> None:
         kind = m[0]
         if kind == wire.WHERE:
             from . import moving as module
         elif kind <= wire.ANSWER:
             from . import arriving as module
+
+            self.arriving = module.HANDLERS
         elif kind <= wire.FETCH:
             from . import transfer as module
         else:
@@ -247,13 +257,13 @@ class Exchange:
             t = clock.true_us(host.now)
             self.say(sender, wire.TIME, 0, m[1], t, t, clock.true_error_us(host.now))
 
-    # What answers nothing that was asked in this life, or less than the last answer, is no answer.
+    # Ignore what answers nothing that was asked in this boot, or something older than the last answer.
     def _on_time(self, sender: int, m: "Message") -> None:
         host = self.host
         if m[1] > self.asked_us and host.clock.exchange(m[1], m[2], m[3], host.now, m[4]):
             self.asked_us = m[1]
 
-    # ---- what was not answered is said again
+    # ---- what was not answered is sent again
 
     def retry(self) -> None:
         host = self.host
@@ -306,10 +316,11 @@ class Exchange:
     # ---- out
 
     def flush(self) -> None:
+        arriving: "Any" = None
         for e in self.host.inputs.values():
             if e.ack and e.ring is not None and e.contact:
-                from . import arriving
-
+                if arriving is None:
+                    from . import arriving
                 arriving.acknowledge(self.host, e)
         for number in self.links:
             self._flush(self.links[number])

@@ -57,12 +57,14 @@ class Host:
         # said all they know]
         self.stood = {}
         self.ask_us = 0  # when the gateway asks next how operators stand
+        self.safe_us = 0  # when any end of an edge to the lake acknowledged last
         self.where = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]  # epoch number, host; place
         self.dropped = {}  # reason (refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
         self.beat_us = 0
         self.tick_us = 0
+        self.due = False  # frames came since `pump`
         self.quiet = False  # sources promise nothing: what is drained stays so
 
     # ---- life
@@ -160,6 +162,7 @@ class Host:
 
     # Run all operators until none can make progress, then send what is to be said.
     def pump(self):
+        self.due = False
         self.scheduler.run()
         self.exchange.flush()
 
@@ -183,6 +186,10 @@ class Host:
             self.exchange.say_state()
             self.exchange.ask_time()
         self.pump()
+
+    # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
+    def acknowledged(self):
+        self.safe_us = self.now
 
     # ---- where operators run
 
@@ -241,8 +248,14 @@ class Host:
     def count(self, reason):
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    # A frame arrived from somewhere. Whatever it is, it never raises.
+    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows from it: frames
+    # that come together are answered together.
     def receive(self, frame, now):
         self.now = now
         if self.exchange.receive(frame):
+            self.due = True
+
+    # Do what follows from the frames that were received.
+    def settle(self):
+        if self.due:
             self.pump()

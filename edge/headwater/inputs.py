@@ -212,6 +212,12 @@ class InEdge:
             if full:
                 self.urge()
 
+    # Go on after entry xi: what lies up to there went past the ring, or will never come.
+    def skip(self, xi: int) -> None:
+        self.cur.xi = xi
+        if self.ring:
+            self.ring.reset(xi)
+
     # No entry with a ts below this is still to come, given that nothing waits.
     def bound(self) -> int:
         if self.closed:
@@ -253,10 +259,41 @@ class InEdge:
 
     # ---- acknowledging, to a port of this host or to another host
 
+    # A Got is due from now on. It may wait for what arrives next.
+    def owe_got(self, now: int) -> None:
+        self.ack = True
+        self.ack_us = now
+
     # A Got is due, and the producer may wait for it.
     def urge(self) -> None:
         self.ack = True
+        self.hurry()
+
+    # If a Got is due, it does not wait any longer.
+    def hurry(self) -> None:
         self.said = -1
+
+    # The producer was told that everything up to xi has arrived; by a Got also how deep the sink is.
+    def told(self, xi: int, depth: int = -1) -> None:
+        self.ack = False
+        self.said = xi
+        if depth >= 0:
+            self.depth = depth
+
+    # Entries are missing after the last one that has arrived: whether they are asked for now. After another
+    # one than before they are, at once: otherwise a link that reorders frames would wait each time.
+    def asks(self, now: int, pause_us: int) -> bool:
+        last = self.ring.last  # type: ignore[union-attr]
+        if last == self.gap_xi and now - self.gap_us < pause_us:
+            return False
+        self.gap_xi = last
+        self.gap_us = now
+        return True
+
+    # The producer has promised: nothing below ts follows what has arrived.
+    def promised(self, ts: int) -> None:
+        if ts > self.limit:
+            self.limit = ts
 
     # Everything up to xi is safe here; the producer need not keep it.
     def tell_safe(self, xi: int, name: "Position", holders: "Sequence[int]", load: int) -> None:

@@ -183,6 +183,7 @@ class Node:
                 self._site(frame)
             elif self.host:
                 self.host.receive(frame, self.mono())
+                self.host.settle()
         except Exception as e:
             self.error = e
 

@@ -15,7 +15,7 @@
 # Where the consumer of a reader is, and whether it has spoken (`local`, `live`; inputs.py has the other end):
 #
 #   from         to      transition
-#   (made)       SILENT  nothing is sent to it, and nothing it says but HELLO counts
+#   (made)       SILENT  nothing is sent to it, and of what it sends only HELLO counts
 #   any          LOCAL   join: it is an input of this host, and reads by itself
 #   LOCAL        SILENT  leave: it ended here, or runs elsewhere now
 #   SILENT LIVE  LIVE    OutPort.on_hello: it has spoken, from another host, and is sent what follows
@@ -57,7 +57,7 @@ class Reader:
         self.holders: tuple[int, ...] = ()
         self.load = 0
         self.gaps: list[list[int]] = []  # [first, last, reason] declared on this edge, not safe yet
-        # A restart forgets what follows; the consumer speaks first and says it again.
+        # What follows is lost in a restart; the consumer speaks first, and sends it again.
         self.live = False
         self.cur = Cursor()
         self.got = 0
@@ -198,7 +198,7 @@ class OutPort:
                 return held - 1
         return self.ring.first
 
-    # The same for one reader: what it was told is a gap, it need not be served.
+    # The same for one reader: entries of a gap that it was told of need not be held for it.
     def first_for(self, r: Reader) -> int:
         first = self.first()
         for g in r.gaps[::-1]:
@@ -270,7 +270,7 @@ class OutPort:
         store = self.host.store
         i0 = self.sealed + 1 - batch.xi
         if i0 < 0:
-            # What lies between was safe and is gone: the log goes on at the present place.
+            # The entries between were safe and are trimmed: the log continues after them.
             store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
             i0 = 0
         scratch = self.host.scratch
@@ -526,7 +526,7 @@ class OutPort:
             r.holders,
         )
 
-    # An older epoch speaks: it learns of the newer one, and nothing else happens.
+    # A message of an older epoch: its sender is told of the newer one, and nothing else happens.
     def refuse(self, r: Reader, sender: int) -> None:
         k = r.edge.index
         first = self.first()
@@ -534,7 +534,7 @@ class OutPort:
         say = self.host.exchange.say
         say(sender, wire.ANSWER, k, k, self.inc, r.epoch, (0, 0), first, last, 0, r.safe, r.name, r.holders)
 
-    # ---- what the consumer of edge r says, from another host; see Exchange.hear
+    # ---- messages of the consumer of edge r, from another host; see Exchange.hear
 
     def hear_hello(self, r: Reader, sender: int, m: "Message") -> None:
         _, _, inc, epoch, nxt, _ = m
@@ -630,8 +630,8 @@ class OutPort:
             self.trim()
         return True
 
-    # What is trimmed from RAM alone stands in the checkpoint that covers it; of such a stream flash
-    # remembers the epoch.
+    # Store what the port knows of a reader. What is trimmed from RAM alone is in the checkpoint that covers
+    # it; of such a stream flash only holds the epoch.
     def save(self, r: Reader) -> None:
         r.saved = r.safe
         rec = self.record(r)

@@ -1,7 +1,7 @@
 # A bounded run of consecutive entries in RAM: the transfer state of a port, the receive queue of an
 # edge. Holds the entries (first, last]; grows at the back, is trimmed at the front.
 #
-# Entries stand in circular columns; what they share (ts, step, hole, unsync) stands once for each
+# Entries are stored in circular columns; what they share (ts, step, hole, unsync) is stored once for each
 # chunk. The columns are allocated at the start, the chunks grow where a stream is cut up finely (a
 # join of synchronised and unsynchronised boards), never beyond one an entry; appending and reading
 # copy slices, never elements one by one. Several readers go through a ring at their own pace, each
@@ -71,7 +71,7 @@ class Ring:
         self.head = 0  # index of entry first + 1
         self.count = 0
         self.k0 = 0  # absolute number of the oldest chunk
-        self.k1 = 0  # ... behind the newest
+        self.k1 = 0  # ... after the newest
         self._tail = None
 
     # Most entries that can be appended now.
@@ -116,7 +116,7 @@ class Ring:
                 ts += i0 * dt
         k = self.k1
         c = (k - 1) % self.chunks
-        # A regular run goes on, or a few irregular entries join the newest chunk; else a new one begins.
+        # A regular run goes on, or a few irregular entries join the newest chunk; otherwise a new one begins.
         if (
             k == self.k0
             or what > 1

@@ -63,7 +63,7 @@ def arrange(host: "Host") -> None:
 
 def connect(host: "Host", e: "InEdge") -> None:
     if e.sink.status == STOPPED:
-        return  # what another input was told has stopped it
+        return  # an answer to another of its inputs has stopped it
     e.lose()
     port = port_of(host, e)
     if port is not None:

@@ -48,7 +48,7 @@ from .checkers import at_the_end
 from .outbox import Stream
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
-from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World
+from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World, received
 
 SECTOR_BYTES = 4096
 STATUS_S = 5
@@ -354,7 +354,7 @@ class Version(World):
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.changes.machines[self.name(to)].node
         if node and (sender, to) not in self.cut:
-            node.world.call(node, lambda host: host.receive(frame, node.mono()), "receive")
+            node.world.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
 
 class Weather(Storm):

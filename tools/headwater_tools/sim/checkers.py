@@ -16,6 +16,7 @@ from headwater.position import further
 from headwater.ring import Cursor, Ring
 
 from .ideal import Ends, Ideal
+from .outbox import UNREADABLE
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
@@ -554,6 +555,8 @@ def compare(world: World, e: Edge, inc: int, want: list[Entry], must: int, count
 def may_declare(world: World, e: Edge, inc: int, gap: tuple[int, int, int]) -> bool:
     """Whether the lake may be told of a gap for this reason: see headwater.ports."""
     reason = gap[2]
+    if reason == UNREADABLE:
+        return all((e.index, inc, xi) in world.spoiled for xi in range(gap[0], gap[1] + 1))
     if reason == GAP_EARLIER:
         return gap[1] <= world.begun.get((e.src, inc), 0)
     if reason == GAP_GATEWAY_LOST:

@@ -59,6 +59,11 @@ def entry(batch: Batch, i: int) -> Entry:
     return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
 
 
+def received(host: Host, frame: bytes, mono: int) -> None:
+    host.receive(frame, mono)
+    host.settle()
+
+
 def whole_checkpoint(key: int) -> tuple[int, int] | None:
     """(vertex, slot) of a blob that is a permanent checkpoint, kept here or for another host."""
     found = checkpoint_of(key)
@@ -193,6 +198,7 @@ class World:
         self.promised: dict[str, int] = {}  # host -> when, on its clock, it promised to wake
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
+        self.spoiled: set[tuple[int, int, int]] = set()  # (edge, incarnation, xi): its board packed nonsense
         self.taken = Taken(self.begun)
         self.nodes: list[Node] = []
         self.loss = 0.0
@@ -422,7 +428,7 @@ class World:
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.nodes[to]
         if node.up and (sender, to) not in self.cut and not self.nodes[sender].dead:
-            self.call(node, lambda host: host.receive(frame, node.mono()), "receive")
+            self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
 
