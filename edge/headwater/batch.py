@@ -54,6 +54,30 @@ class Batch:
         self.at_mem = memoryview(self.at)
         return self.at if name == "at" else self.at_mem
 
+    # The columns hold the n entries from xi on, none of them a hole. With dt < 0 their times are in `at`.
+    def begin(self, xi: int, n: int, ts: int, dt: int, unsync: int) -> None:
+        self.xi = xi
+        self.n = n
+        self.ts = ts
+        self.dt = dt
+        self.unsync = unsync
+        self.hole = 0
+
+    # One entry alone, at ts: an element, or a hole with this reason that began `back` before.
+    def begin_one(self, xi: int, ts: int, unsync: int, hole: int = 0, back: int = 0) -> None:
+        self.begin(xi, 1, ts, -1, unsync)
+        self.at[0] = 0
+        self.hole = hole
+        self.back = back
+
+    # Its entries were stamped before the first clock exchange (1), or after it.
+    def stamp(self, unsync: int) -> None:
+        self.unsync = unsync
+
+    # Nothing is in it.
+    def clear(self) -> None:
+        self.n = 0
+
     # Generation time of entry i.
     def ts_of(self, i: int) -> int:
         return self.ts + (i * self.dt if self.dt >= 0 else self.at[i])

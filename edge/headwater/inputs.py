@@ -143,6 +143,61 @@ class InEdge:
             i -= 1
         self.crs.insert(i, cr)
 
+    # ---- what its sink changes
+
+    # What arrives is for this sink. every: see the field.
+    def belongs_to(self, sink, every=0):
+        self.sink = sink
+        self.every = every
+
+    # Go on from a checkpoint of the sink. since: the decision by which this incarnation began, at the latest.
+    def resume(self, xi: int, inc: int, closed: bool, from_ts: int, since: int) -> None:
+        self.reset(xi)
+        self.inc = inc
+        self.closed = closed
+        self.from_ts = from_ts
+        self.since = since
+
+    # A decision to close it is on its way to the sink.
+    def close_soon(self) -> None:
+        if self.closing < 0:
+            self.closing = self.cur.xi
+
+    # By decision: from now on the sink goes on without it.
+    def close(self) -> None:
+        self.closed = True
+        self.closing = -1
+
+    # By decision number `since`: the sink takes it again, without what is older than from_ts. True where it
+    # goes on in another incarnation.
+    def reopen(self, inc: int, from_ts: int, since: int) -> bool:
+        self.closed = False
+        self.from_ts = from_ts
+        if inc == self.inc:
+            return False
+        self.renumber(inc)
+        self.since = since
+        return True
+
+    # Whether the next entry, with this ts, was given up when the input was reopened. Then it is passed over.
+    def passes_over(self, ts: int) -> bool:
+        if ts < self.from_ts:
+            self.noted += 1
+            self.taken(1)
+            return True
+        self.from_ts = 0  # nothing older follows
+        return False
+
+    # The sink begins a new epoch, of which the producer does not know yet.
+    def unfence(self) -> None:
+        self.fenced = False
+
+    # The port of this host that it took from ends here: it runs elsewhere now, and has not answered yet.
+    def cut_off(self) -> None:
+        self.cur = Cursor(self.cur.xi)
+        self.detach()
+        self.contact = False
+
     # ---- acknowledging, to a port of this host or to another host
 
     # Everything up to xi is safe here; the producer need not keep it.

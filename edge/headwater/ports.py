@@ -49,10 +49,36 @@ class Reader:
         self.bound_sent = 0
         self.crs_sent = 0  # serial number of the last Check-Request sent
 
+    # A restart, or a checkpoint from elsewhere, knows this of the consumer. What is known here may be newer.
+    def adopt(self, epoch: "tuple[int, int]", safe: int, name: list[int], holders: list[int]) -> None:
+        self.epoch = max(self.epoch, epoch)
+        self.safe = max(self.safe, safe)
+        if further(name, self.name):
+            self.name = name
+            self.holders = tuple(holders)
+
+    # The gaps that the lake was not told yet.
+    def owe(self, gaps: list[list[int]]) -> None:
+        self.gaps = gaps
+
+    # The producer begins another incarnation, of which the consumer has nothing.
+    def forget(self) -> None:
+        self.safe = self.got = 0
+        self.cur = Cursor()
+        self.name = []
+        self.holders = ()
+        self.live = False
+
+    # The consumer ran on this host, and does no more.
+    def leave(self) -> None:
+        self.local = None
+        self.live = False
+
 
 class OutPort:
-    # stream: number of the port's stream in the log. logged: everything goes to the log at once.
-    def __init__(self, host, vertex, number, edges, logged):
+    # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the
+    # incarnation of a source.
+    def __init__(self, host, vertex, number, edges, logged, inc=0):
         self.host = host
         self.vertex = vertex
         self.number = number
@@ -79,7 +105,7 @@ class OutPort:
         self.serial = 0
         self.trim_to = 0  # every reader has this safe
         self.bound = 0  # nothing below this ts follows entry `last`
-        self.inc = 0
+        self.inc = inc
         self.sealed = 0  # entries up to this are in the log
         self.urged = -1  # what was trimmed to when its consumers were last pressed
         self.urged_us = 0
@@ -287,6 +313,32 @@ class OutPort:
             n += k
             cur.xi += k
         return n
+
+    # The operator writes what it puts out into this batch.
+    def write_into(self, batch: Batch) -> None:
+        self.scratch = batch
+
+    # Empty in RAM, the next entry being xi + 1.
+    def reset(self, xi: int) -> None:
+        self.ring.reset(xi)
+        self.trim_to = 0
+
+    # Number from 1 under another incarnation. Nothing of the stream is held, in RAM or in the log.
+    def renumber(self, inc: int) -> None:
+        self.inc = inc
+        self.reset(0)
+        self.sealed = 0
+        self.crs = []
+        for r in self.readers:
+            r.forget()
+
+    # The log holds the entries from `first` to `last`. Of a stream that went to the lake, what was trimmed is
+    # safe there: flash need not remember that to the entry.
+    def found(self, first: int, last: int) -> None:
+        self.sealed = last
+        for r in self.readers:
+            if r.edge.dst == OUTSIDE and last:
+                r.safe = max(r.safe, first - 1)
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi, cid, urgent):

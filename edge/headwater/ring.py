@@ -71,6 +71,10 @@ class Ring:
         self.k1 = 0  # ... behind the newest
         self.tail = None
 
+    # The batch that was appended last is written again: it is not what the ring holds any more.
+    def stale(self) -> None:
+        self.tail = None
+
     # Most entries that can be appended now.
     def room(self) -> int:
         return self.cap - self.count

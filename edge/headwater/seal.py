@@ -117,6 +117,12 @@ class Peer:
         self.plan = plan
         self.old_plans = old
 
+    # The bytes of an opening frame to send, or None. They are given once.
+    def take_reply(self) -> bytes | None:
+        reply = self.reply
+        self.reply = None
+        return reply
+
     # Start a frame to this neighbour.
     def begin(self, writer: "Writer") -> None:
         # While another log waits for a session, the neighbour's log number is written out: the
