@@ -96,7 +96,7 @@ def on_answer(host: "Host", sender: int, m: "Message") -> None:
     wiring.contact(host, e, epoch, first, name, holders)
     if again and e.contact and e.sink.is_lake:
         e.sink.announce(True)
-    ring: "Ring" = e.ring
+    ring: "Ring" = e.ring  # type: ignore[assignment]
     if e.contact and last <= ring.last:
         e.promised(bound)
     elif again and last > ring.last:

@@ -78,6 +78,10 @@ class Clock:
         # An earlier exchange to measure drift from: (mono, true, error).
         self.far: tuple[int, int, int] | None = None
 
+    # A promise may be this much ahead: its host sleeps, and may wake before.
+    def may_stand(self, us: int) -> None:
+        self.still_us += us
+
     # The ticks were not read in time: the next exchange counts as the first.
     def lost(self) -> None:
         self.synced = self.sure = 0

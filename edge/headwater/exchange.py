@@ -68,7 +68,7 @@ class Exchange:
         self.writer = wire.Writer(mtu)
         self.links: dict[int, Link] = {}
         # Kind -> handler, once arriving.py is loaded: it stays.
-        self.arriving: "dict[int, Callable[[Host, int, Message], None]]" = {}
+        self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
 
@@ -232,17 +232,24 @@ class Exchange:
     # Messages that most boards never hear, or for a moment only: their modules are loaded when one comes.
     def _needed(self, sender: int, m: "Message") -> None:
         kind = m[0]
+        handlers: "Any"
         if kind == wire.WHERE:
-            from . import moving as module
-        elif kind <= wire.ANSWER:
-            from . import arriving as module
+            from . import moving
 
-            self.arriving = module.HANDLERS
+            handlers = moving.HANDLERS
+        elif kind <= wire.ANSWER:
+            from . import arriving
+
+            handlers = self.arriving = arriving.HANDLERS
         elif kind <= wire.FETCH:
-            from . import transfer as module
+            from . import transfer
+
+            handlers = transfer.HANDLERS
         else:
-            from . import decisions as module
-        module.HANDLERS[kind](self.host, sender, m)
+            from . import decisions
+
+            handlers = decisions.HANDLERS
+        handlers[kind](self.host, sender, m)
 
     def _on_beat(self, sender: int, m: "Message") -> None:
         if m[1] != self.host.state():

@@ -72,6 +72,10 @@ class Vertex:
         self.state_bytes = state_bytes
         self.changed_bytes = changed_bytes
 
+    # These hosts may run it, the best first.
+    def placed(self, hosts: tuple[int, ...]) -> None:
+        self.hosts = hosts
+
 
 class Edge:
     # index      number of the edge in the plan
@@ -112,6 +116,10 @@ class Edge:
         self.within_ms = within_ms
         self.cyclic = cyclic
 
+    # It lies inside a cycle.
+    def in_cycle(self) -> None:
+        self.cyclic = True
+
 
 class Plan:
     # name, strategy, every (interval in elements), level, batch (most elements per batch),
@@ -132,6 +140,8 @@ class Plan:
         hosts: tuple[str, ...],
         hash_: bytes,
         batch_ms: int = 1000,
+        deployment: int = 0,
+        process_hash: bytes = b"",
     ) -> None:
         self.name = name
         self.strategy = strategy
@@ -144,8 +154,8 @@ class Plan:
         self.hosts = hosts
         self.hash = hash_
         self.batch_ms = batch_ms
-        self.deployment = 0
-        self.process_hash = b""
+        self.deployment = deployment
+        self.process_hash = process_hash
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:

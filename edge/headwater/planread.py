@@ -243,7 +243,7 @@ def plan(data: "Readable") -> Plan:
             _int("host", "vertex %d" % i, where[k], 0, len(hosts) - 1)
             if where[k] in where[:k]:
                 _fail("hosts", "vertex %d" % i, where)
-        v.hosts = tuple(where)
+        v.placed(tuple(where))
         vertices.append(v)
     edges = []
     taken: list[tuple[int, int]] = []
@@ -259,10 +259,23 @@ def plan(data: "Readable") -> Plan:
             seen = reach(edges, v.index)
             for edge in edges:
                 if edge.dst == v.index and edge.src in seen:
-                    edge.cyclic = True
+                    edge.in_cycle()
     order = tuple(range(len(vertices)))
-    made = Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), b"", batch_ms)
-    made.deployment = deployment
-    made.hash = plan_hash(process, deployment)
-    made.process_hash = sha256(process).digest()[:8]
-    return made
+    hash_ = plan_hash(process, deployment)
+    version = sha256(process).digest()[:8]
+    where = tuple(hosts)
+    return Plan(
+        name,
+        strategy,
+        every,
+        level,
+        batch,
+        vertices,
+        edges,
+        order,
+        where,
+        hash_,
+        batch_ms,
+        deployment,
+        version,
+    )

@@ -95,6 +95,7 @@ class Reader:
         assert not self.local, "a consumer of this host has no boot of its own"
         self.live = False
 
+    # The producer begins another incarnation, of which the consumer has nothing.
     def forget(self) -> None:
         self.safe = self.got = 0
         self.cur = Cursor()

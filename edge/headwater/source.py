@@ -84,6 +84,10 @@ class Source:
         if not self.why:
             self.why = reason
 
+    # The numbering begins again: what was before is a hole.
+    def restarted(self) -> None:
+        self.why = RESTART
+
     def _seal(self, batch: Batch, n: int) -> bool:
         port = self.port
         while not port.seal(batch, n):

@@ -12,6 +12,7 @@ from .wire import HELLO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from .host import Host
     from .inputs import InEdge
@@ -45,9 +46,10 @@ def again(host: "Host") -> None:
 # here that joins, has timers or passes them on, waits for them.
 def arrange(host: "Host") -> None:
     instances = host.instances
-    order = [instances[v] for v in host.plan.order if v in instances] + host.ends
-    host.scheduler.arrange(order)
-    for inst in order[::-1]:
+    running = [instances[v] for v in host.plan.order if v in instances]
+    order: "list[Any]" = list(running)
+    host.scheduler.arrange(order + host.ends)
+    for inst in running[::-1]:
         needed = False
         for p in inst.ports:
             for r in p.readers:
@@ -57,8 +59,7 @@ def arrange(host: "Host") -> None:
                 sink = r.local.sink if r.local else None
                 if sink is None or len(sink.inputs) > 1 or sink.timers or sink.bounded or e.delay_us:
                     needed = True
-        if not inst.is_lake:
-            inst.compute_bounds(needed)
+        inst.compute_bounds(needed)
 
 
 def connect(host: "Host", e: "InEdge") -> None:

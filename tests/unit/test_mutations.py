@@ -22,7 +22,7 @@ from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
 from headwater.merging import Joined
 from headwater.plan import Plan
-from headwater.ports import OutPort
+from headwater.ports import OutPort, Reader
 from headwater.process import Debounce, Process, Union
 from headwater.source import Source
 from headwater_gateway.site_clock import SiteClock
@@ -107,7 +107,7 @@ DEFECTS = [
     Defect(
         "an operator under a new epoch does not recall",
         "an operator that begins anew where its producer lost the name of its checkpoint",
-        [(transfer, "begin_recall", "inst.recalling = True", "inst.recalling = False")],
+        [(transfer, "begin_recall", "_ask_all(host, inst, True)", "_ask_all(host, inst, False)")],
         ["erased home", "course left"],
     ),
     Defect(
@@ -324,7 +324,7 @@ DEFECTS = [
     Defect(
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
-        [(restoring, "adopt", "if further(name, r.name):", "if False:")],
+        [(Reader, "adopt", "if further(name, self.name):", "if False:")],
         ["checkpoint left"],
     ),
     Defect(
@@ -334,8 +334,8 @@ DEFECTS = [
             (
                 lifecycle,
                 "expire",
-                "inst.status = RUNNING\n",
-                "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.status = RUNNING\n",
+                "inst.become(RUNNING)\n",
+                "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.become(RUNNING)\n",
             )
         ],
         ["sp3", "buttons", "sp2", "sp4 spare"],
@@ -574,7 +574,7 @@ DEFECTS = [
     Defect(
         "a restart below the floor",
         "a reboot that stamps behind the frontier of a join",
-        [(starting, "start", 'floor = int.from_bytes(data, "little") if data else 0', "floor = 0")],
+        [(starting, "_boot", 'floor = int.from_bytes(data, "little") if data else 0', "floor = 0")],
         ["behind"],
     ),
     Defect(
@@ -630,13 +630,13 @@ DEFECTS = [
     Defect(
         "an operator that was to begin when power went is forgotten",
         "an operator that runs nowhere, because each host believes that another one runs it",
-        [(starting, "start", "if w[0] > 1 and", "if False and")],
+        [(starting, "_go_on", "if w[0] > 1 and", "if False and")],
         ["erased and told"],
     ),
     Defect(
         "no reserve at all",
         "a log so full of samples that a checkpoint or a decision has no room",
-        [(starting, "start", "store.ensure_reserve(sizes)", "pass")],
+        [(starting, "start", "host.store.ensure_reserve(sizes)", "pass")],
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
@@ -765,7 +765,7 @@ DEFECTS = [
         "what follows a decision is put out when only the gateway knows of it",
         "an operator that is lost with the gateway takes another course than others have seen",
         [
-            (Instance, "_exposed", "return self.few and", "return False and"),
+            (Instance, "exposed", "return self.few and", "return False and"),
             (Instance, "_decide", "if self.few:", "if False:"),
         ],
         ["gateway erased with an operator"],

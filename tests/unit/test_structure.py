@@ -75,13 +75,13 @@ def test_modules_of_the_edge_import_in_one_direction() -> None:
 def test_the_state_of_an_operator_changes_in_one_module() -> None:
     wrong = []
     for path in sorted(EDGE.glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr == "status":
-                    made = path.stem == "instance" and ast.unparse(target.value) == "self"
-                    if not made and path.stem != "lifecycle":
-                        wrong.append("%s:%d" % (path.name, node.lineno))
+        tree = ast.parse(path.read_text())
+        for target in written(tree):
+            if target.attr == "status" and (path.stem != "instance" or ast.unparse(target.value) != "self"):
+                wrong.append("%s:%d" % (path.name, target.lineno))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "become" and path.stem != "lifecycle":
+                wrong.append("%s:%d" % (path.name, node.lineno))
     assert wrong == []
 
 

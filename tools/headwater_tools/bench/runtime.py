@@ -520,7 +520,8 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     results = Results()
     nonces = iter(range(1, 1 << 30))
     now = 1_000_000
-    host: Any = Host(plan, 0, log, {}, _clock(now), None, lambda: next(nonces), results)
+    nobody: Any = None  # there is no link to send over
+    host: Any = Host(plan, 0, log, {}, _clock(now), nobody, lambda: next(nonces), results)
     host.start(now)
     batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778

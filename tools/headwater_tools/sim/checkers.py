@@ -171,8 +171,8 @@ class Bounds:
             if len(inst.ck.pending) > 2:
                 self.world.error("%s: %d pending checkpoints" % (inst.vertex.name, len(inst.ck.pending)))
         for v in self.world.plan.vertices:
-            inst = host.instances.get(v.index)
-            waits = {c.slot for c in inst.ck.pending} if inst else set()
+            here = host.instances.get(v.index)
+            waits = {c.slot for c in here.ck.pending} if here else set()
             for slot in (PENDING, PENDING + 1):
                 if v.kind and slot not in waits and host.store.blob_size(checkpoint_key(v.index, slot)):
                     text = "%s: flash keeps a pending checkpoint of %s that nothing waits for"
@@ -417,7 +417,7 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
     """It goes no further: for want of room, or of the checkpoint that comes first behind a decision."""
-    if inst._exposed() and any(_spilled(p, waits) for p in inst.ports):
+    if inst.exposed() and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)
 

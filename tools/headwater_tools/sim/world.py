@@ -119,7 +119,7 @@ class Store(Log):
         if found:
             whole = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
             blobs = self.world.nodes[self.number].blobs
-            place = checkpoint_file.place(vertex, whole)
+            place: Any = checkpoint_file.place(vertex, whole)  # its host could read it
             if found[1] == HELD and held and newer(held, place):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), held, place))
             most = reserve.checkpoint_bytes(self.world.plan, vertex)
@@ -139,7 +139,8 @@ class Store(Log):
         for key in self.blob_keys():
             of = whole_checkpoint(key)
             if of:
-                found[key] = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
+                place: Any = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
+                found[key] = place
         return found
 
     def drop_blob(self, key: int) -> None:
