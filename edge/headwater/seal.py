@@ -153,10 +153,10 @@ class Peer:
     def _whole_tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
         if not _COPIES:
             return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))
-        begun = self._begun.get((log, plan)) or self._begin(log, plan)
-        inner = begun[0].copy()
+        inner, outer = self._begun.get((log, plan)) or self._begin(log, plan)
+        inner = inner.copy()
         inner.update(body)
-        outer = begun[1].copy()
+        outer = outer.copy()
         outer.update(inner.digest())
         tag: bytes = outer.digest()
         return tag
@@ -169,7 +169,7 @@ class Peer:
         self._begun[log, plan] = begun
         return begun
 
-    def _genuine(self, frame: memoryview, log: int, plan: bytes) -> bool:
+    def _genuine(self, frame: "Readable", log: int, plan: bytes) -> bool:
         end = len(frame) - TAG
         tag = self._whole_tag(log, plan, frame[:end])
         # As numbers: how long it takes says nothing of where they differ.
@@ -190,11 +190,11 @@ class Peer:
             body += v.to_bytes(8, "little")
         self.reply = body + self._tag(self.my_log, _NO_PLAN, body)
 
-    # Take a frame. -> (pos, end) of its messages, or None: `why` says why, and `reply` may hold a
+    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of its messages, or None: `why` says why, and `reply` may hold a
     # frame to send back. Never raises. head: what wire.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
-        why, span = self._judge(memoryview(frame), head)
+        why, span = self._judge(frame, head)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -203,7 +203,7 @@ class Peer:
             self.span = span
         return None
 
-    def _judge(self, frame: memoryview, head: "Head | None") -> "tuple[int, Span | None]":
+    def _judge(self, frame: "Readable", head: "Head | None") -> "tuple[int, Span | None]":
         try:
             sender, boot, counter, plan2, pos = head or header(frame)
         except FrameError:
@@ -248,7 +248,7 @@ class Peer:
             self._seen |= 1 << -ahead
         return TAKEN
 
-    def _opening(self, frame: memoryview, boot: int, counter: int, pos: int) -> int:
+    def _opening(self, frame: "Readable", boot: int, counter: int, pos: int) -> int:
         if len(frame) != pos + 24 + TAG:
             return MALFORMED
         log = int.from_bytes(bytes(frame[pos : pos + 8]), "little")

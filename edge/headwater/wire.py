@@ -10,7 +10,7 @@
 #   e  epoch: number, host                       -> (number, host)
 #   i  incarnation: 0, a log number, or any other 64 bits. The log numbers of sender and receiver
 #      take one byte: both ends know them from their session.
-#   b  bytes                                     -> memoryview into the frame
+#   b  bytes                                     -> the piece of the frame: no copy where that is a memoryview
 #   p  numbers, at most 64: a position or name   -> list
 #   l  host numbers, at most 16                  -> list
 
@@ -267,7 +267,6 @@ def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
 
 # The messages at frame[pos:end] as a list of tuples (kind, field, ...).
 def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_log: int) -> "list[Message]":
-    mem = memoryview(frame)
     out: "list[Message]" = []
     v: "Any"
     try:
@@ -296,7 +295,7 @@ def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_lo
                         frame[pos],
                         sender_log,
                         (frame[pos + 2], frame[pos + 3]),
-                        mem[begin : begin + v],
+                        frame[begin : begin + v],
                     )
                 )
                 pos = begin + v
@@ -331,7 +330,7 @@ def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_lo
                     if v > end - pos:
                         raise FrameError("message %d cut short" % kind)
                     pos += v
-                    v = mem[pos - v : pos]
+                    v = frame[pos - v : pos]
                 else:
                     if v > (NUMBERS_MAX if c == _NUMBERS else HOSTS_MAX):
                         raise FrameError("message %d: %d numbers in a list" % (kind, v))

@@ -633,14 +633,15 @@ class End:
     def put(self, xi: int, n: int, data: bytes) -> None:
         """Entries xi .. xi + n - 1 as a block; they follow what was taken. What the lake had already, as an
         acknowledgement said meanwhile, is not kept."""
-        assert xi <= self.taken + 1 and xi + n <= XI_MAX, "outbox: entries out of order"
+        last = xi + n - 1
+        assert xi <= self.taken + 1 and last < XI_MAX, "outbox: entries out of order"
         self.last_block = data
-        if xi + n - 1 <= self.taken:
+        if last <= self.taken:
             return
-        batch = self.db.pending()
+        self.taken = last
         self._waiting.append(data)
-        self.taken = xi + n - 1
-        self._places.append(self.taken)
+        self._places.append(last)
+        batch = self.db.pending()
         batch.size += len(data)
         batch.ends[self.id] = self
 

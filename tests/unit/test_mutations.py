@@ -84,6 +84,9 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "buttons": _buttons,
 }
 
+# Taken out where the checkers are to see what it would have stopped.
+_NEXT = 'assert xi == e.cur.xi + 1, "a block that is not the next one"'
+
 DEFECTS = [
     Defect(
         "a keeper takes the furthest checkpoint whatever its epoch",
@@ -257,6 +260,43 @@ DEFECTS = [
         "a restart that owes its consumers what it cannot make again",
         [(Checkpoints, "settle", "if self._satisfied(c):", "if True:")],
         ["sp4 spare", "diamond", "sp2"],
+    ),
+    Defect(
+        "a block passes through to the lake though it repeats entries",
+        "rows of the lake that come twice",
+        [
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if skip < n and e.sink.is_lake"),
+            (LakeEnd, "pass_on", _NEXT, ""),
+        ],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a block passes through to the lake though another is missing before it",
+        "rows of the lake that never come",
+        [
+            (arriving, "on_data", "if xi > ring.last + 1:", "if xi > ring.last + 1 and not e.sink.is_lake:"),
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if skip <= 0 and e.sink.is_lake"),
+            (LakeEnd, "pass_on", _NEXT, ""),
+        ],
+        ["buttons", "sp2"],
+    ),
+    Defect(
+        "a block passes by entries that still wait for the outbox",
+        "rows of the lake that never come, or out of order",
+        [(LakeEnd, "pass_on", "if e.ring.count:", "if False:"), (LakeEnd, "pass_on", _NEXT, "")],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a block passes through to the lake, and is not noted as taken",
+        "rows of the lake that come twice",
+        [(LakeEnd, "pass_on", "e.skip(xi + n - 1)", "e.ring.reset(xi - 1)"), (LakeEnd, "pass_on", _NEXT, "")],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a full outbox takes what passes through",
+        "a gateway whose memory or disk has no bound",
+        [(LakeEnd, "pass_on", "self.outbox.full or n", "n")],
+        ["spoiled", "buttons"],
     ),
     Defect(
         "the lake's end says Safe before the outbox is durable",
