@@ -214,7 +214,7 @@ class InEdge:
 
     # Go on after entry xi: what lies up to there went past the ring, or will never come.
     def skip(self, xi: int) -> None:
-        self.cur.xi = xi
+        self.cur.move(xi)
         if self.ring:
             self.ring.reset(xi)
 

@@ -384,12 +384,8 @@ DEFECTS = [
         "duplicates are taken",
         "an element that counts twice",
         [
-            (
-                arriving,
-                "on_data",
-                "skip = ring.last + 1 - xi\n        if skip >= n or n - skip > ring.room():",
-                "skip = 0\n        if n > ring.room():",
-            ),
+            (arriving, "on_data", "skip = ring.last + 1 - xi\n", "skip = 0\n"),
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if xi > ring.last and e.sink.is_lake"),
             (arriving, "on_data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
         ],
         ["buttons", "sp4 spare", "sp2"],
