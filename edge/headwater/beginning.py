@@ -138,9 +138,9 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     from .host import Host
 
     config = node.config
-    host = Host(plan, me, node.store, keys, Clock(), node.send, node.board.random, None, config["mtu"])
+    clock = Clock(sleep_us=config["sleep_s"] * 1000000)
+    host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
     node.runs(host)
-    host.clock.may_stand(config["sleep_s"] * 1000000)
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:

@@ -57,11 +57,14 @@ class Ticks:
 class Clock:
     # drift_ppm_max  how wrong the ticks may be; a crystal with its temperature: 100
     # slew_ppm       how fast a deviation is worked off
-    def __init__(self, drift_ppm_max: int = 100, slew_ppm: int = 500, step_us: int = STEP_US) -> None:
+    # sleep_us       how far ahead this host promises the time to which it sleeps; it may wake before
+    def __init__(
+        self, drift_ppm_max: int = 100, slew_ppm: int = 500, step_us: int = STEP_US, sleep_us: int = 0
+    ) -> None:
         self.drift_ppb_max = drift_ppm_max * 1000
         self.slew_ppm = slew_ppm
         self.step_us = step_us
-        self.still_us = step_us  # how long `site` may stand still; longer where a host promised to sleep
+        self.still_us = step_us + sleep_us  # how long `site` may stand still
         self.refused = 0  # exchanges that cannot be true
         self.start(0, 0)
 
@@ -77,10 +80,6 @@ class Clock:
         self.sure = 0  # and one of them with a known error
         # An earlier exchange to measure drift from: (mono, true, error).
         self.far: tuple[int, int, int] | None = None
-
-    # A promise may be this much ahead: its host sleeps, and may wake before.
-    def may_stand(self, us: int) -> None:
-        self.still_us += us
 
     # The ticks were not read in time: the next exchange counts as the first.
     def lost(self) -> None:

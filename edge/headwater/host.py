@@ -126,15 +126,11 @@ class Host:
         )
         self.pump()
 
-    # The number of this boot, and the floor that flash remembers (starting.py).
-    def booted(self, number: int, floor: int) -> None:
-        assert number > self.boot_number and floor >= self.floor.flash_us
+    # What starting.py found: the number of this boot, what F_AGAIN holds, and see the fields.
+    def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
+        assert number > self.boot_number, "a boot has the number of an earlier one"
         self.boot_number = number
-        self.floor.sealed(floor)
-
-    # The store was lost, here or in an earlier boot. again: see the field; it is stored already.
-    def came_again(self, again: bytes, unlearned: list[int]) -> None:
-        self.again = bytearray(again)
+        self.again = again
         self.unlearned = unlearned
 
     # Run operator v here from now on, under a new epoch.

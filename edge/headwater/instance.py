@@ -133,16 +133,13 @@ class Instance:
         self.front = front
         self.past = 0
 
-    # How far it is with asking its keepers: whether it waits for them, which ones, and how many of the others
-    # have nothing because their flash was erased.
-    def recall(self, recalling: bool, unheard: list[int], erased: int) -> None:
+    # How far it is with its new epoch. unsettled: a checkpoint of it is still to be stored at the plan's
+    # level. Whether it waits for its keepers, for which ones, and how many others had their flash erased.
+    def recall(self, unsettled: bool, recalling: bool, unheard: list[int], erased: int) -> None:
+        self.unsettled = unsettled
         self.recalling = recalling
         self.unheard = unheard
         self.erased = erased
-
-    # Whether a checkpoint of its epoch is still to be stored at the plan's level.
-    def unsettle(self, unsettled: bool) -> None:
-        self.unsettled = unsettled
 
     # These decisions are stored here, and no permanent checkpoint covers them yet.
     def decide_by(self, decisions: "dict[int, Decision]") -> None:

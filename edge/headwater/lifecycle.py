@@ -74,7 +74,7 @@ def note_running(host: "Host", inst: "Instance") -> None:
 # The epoch of an operator has a checkpoint at the plan's level.
 def settled(host: "Host", inst: "Instance") -> None:
     assert inst.unsettled and inst.ck.safe_pos
-    inst.unsettle(False)
+    inst.recall(False, inst.recalling, inst.unheard, inst.erased)
     no_more(host, inst.vertex.index, LOST)
     note_running(host, inst)
     assert not lost(host, inst.vertex.index)

@@ -101,15 +101,6 @@ class _Stream:
         self.first = self.saved = last + 1 - live
         self.birth = birth
 
-    # Mounting found the record that ends it, so far.
-    def ends(self, last: int, ts: int) -> None:
-        self.last = last
-        self.ts = ts
-
-    # Mounting found that it is trimmed.
-    def begins(self, first: int) -> None:
-        self.first = self.saved = max(self.first, first)
-
     # Sector p holds lo ... hi.
     def note(self, p: int, lo: int, hi: int) -> None:
         top = (self.last + 1) & _LOW
@@ -187,24 +178,13 @@ class Log:
         mounting = None  # type: ignore[assignment]
         let_go("mounting")
 
-    # What mounting.py finds. The sector that is written, or is to be the next one after it: -1 for none.
-    def _stands(self, p: int) -> None:
+    # What mounting.py finds: the sector that is written, or -1; the number of the log; the newest chain, and
+    # the sequence below which nothing lives.
+    def _found(self, p: int, number: int, chain: int, oldest: int) -> None:
         self._p = p
-
-    def _goes_on(self, p: int) -> None:
-        self._next = p
-
-    # The number of the log, and what is known of chains and of the oldest sector that counts.
-    def _named(self, number: int) -> None:
         self.log_number = number
-
-    def _chained(self, chain: int, oldest: int) -> None:
         self._chain = chain
         self._oldest = oldest
-
-    # The table of the sector that is written lists what is void or bad so far.
-    def _lists(self) -> None:
-        self._listed = self._out + self._bad
 
     # All of it is in: the log may be used.
     def _mounted(self) -> None:
@@ -214,9 +194,11 @@ class Log:
         self._sound = True
         assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
 
-    # Sector p is in use, whatever was said of it before.
-    def _settle(self, p: int) -> None:
-        if self._next == p:
+    # Sector p is in use, or the one to be used next, whatever was said of it before.
+    def _settle(self, p: int, is_next: int = 0) -> None:
+        if is_next:
+            self._next = p
+        elif self._next == p:
             self._next = -1
         if p in self._out:
             self._out.remove(p)

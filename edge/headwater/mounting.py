@@ -34,7 +34,7 @@ def format(log: "Log", log_number: int) -> None:
     for p in range(log._n):
         if log._header(p):
             log._erase(p)
-    log._named(log_number)
+    log._found(-1, log_number, 0, 0)
     p = 0
     while not log._erase(p):
         log._bad.append(p)
@@ -47,7 +47,7 @@ def format(log: "Log", log_number: int) -> None:
 # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
 def mount(log: "Log") -> None:
     seqs = log._seq
-    log._stands(-1)
+    log._found(-1, log.log_number, 0, 0)
     for p in range(log._n):
         seqs[p] = log._header(p)
     top = max(seqs)
@@ -86,7 +86,7 @@ def mount(log: "Log") -> None:
 def _replay(log: "Log", p: int, full: bool) -> int:
     seq = log._header(p)
     if full:
-        log._named(log._number)
+        log._found(log._p, log._number, log._chain, log._oldest)
     elif log._number != log.log_number:
         return 0
     copied = log._copied
@@ -104,7 +104,7 @@ def _replay(log: "Log", p: int, full: bool) -> int:
                 if full and xi > base:
                     near = kind == _RUN
                     ts = s.ts + unpack_from("<I", buf, 10)[0] if near else unpack_from("<Q", buf, 18)[0]
-                    s.ends(xi + n - 1, ts)
+                    s.begin(xi + n - 1, ts, xi + n - s.first, s.birth)
                 s.note(p, xi, xi + n - 1)
         elif kind == _STREAM:
             xi, ts, live, birth = unpack_from("<QQIQ", buf, i)
@@ -117,7 +117,7 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             if key > 0x7FFF:
                 done = not copied
                 if full:
-                    log._lists()
+                    log._listed[:] = log._out + log._bad
         elif kind == _NOTE:
             done = done or key
             if full:
@@ -128,7 +128,8 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             pass
         elif kind == _TRIM:
             if s is not None:
-                s.begins(unpack_from("<Q", buf, i)[0])
+                first = max(s.first, unpack_from("<Q", buf, i)[0])
+                s.begin(s.last, s.ts, s.last + 1 - first, s.birth)
         elif kind == _FORGET:
             log._streams.pop(key, None)
         elif kind == _FACT:
@@ -139,7 +140,8 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             blobs[key] = (p, log._off, end - i, p, crc32(memoryview(buf)[i:end]))
         elif kind == _PIECE:
             in_table = i > 8
-            log._chained(key, unpack_from("<I", buf, i + 2)[0] if in_table else log._oldest)
+            oldest = unpack_from("<I", buf, i + 2)[0] if in_table else log._oldest
+            log._found(log._p, log.log_number, key, oldest)
             if not in_table and not unpack_from("<H", buf, i)[0]:
                 place = (key, p, log._off)
         elif kind == _CLOSE:
@@ -164,10 +166,8 @@ def _replay(log: "Log", p: int, full: bool) -> int:
 # A note or table says something of a sector.
 def _said(log: "Log", what: int) -> None:
     p = what & 0x3FFF
-    log._settle(p)
-    if what & _NEXT:
-        log._goes_on(p)
-    elif p not in log._bad:
+    log._settle(p, what & _NEXT)
+    if not what & _NEXT and p not in log._bad:
         (log._bad if what & _BAD else log._out).append(p)
 
 
@@ -182,7 +182,7 @@ def _index(log: "Log", p: int) -> None:
 
 # Copies the records of sector `old` into a fresh one and voids the old one.
 def _rewrite(log: "Log", old: int, seq: int) -> None:
-    log._stands(old)
+    log._found(old, log.log_number, log._chain, log._oldest)
     p = log._take()
     log._header(old)
     seal = log._seal

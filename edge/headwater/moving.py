@@ -82,6 +82,8 @@ def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
     if host.where[v][:2] < tuple(epoch):
         moved(host, v, epoch, epoch[1])
     wiring.again(host)
+    held = [r for p in host.ports.values() for r in p.readers if r.local and r.local.sink is inst]
+    assert not held, "a producer holds on to a consumer that has ended"
 
 
 def moved(host: "Host", v: int, epoch: "Epoch", to: int) -> None:

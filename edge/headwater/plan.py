@@ -72,10 +72,6 @@ class Vertex:
         self.state_bytes = state_bytes
         self.changed_bytes = changed_bytes
 
-    # These hosts may run it, the best first.
-    def placed(self, hosts: tuple[int, ...]) -> None:
-        self.hosts = hosts
-
 
 class Edge:
     # index      number of the edge in the plan

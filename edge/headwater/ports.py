@@ -338,7 +338,8 @@ class OutPort:
             return 0
         block.decode(body, 0, size, b)
         off = cur.xi + 1 - b.xi
-        n = min(limit, b.n - off)
+        # The log may reach further, as an earlier boot put it out: that is not put out again yet.
+        n = min(limit, b.n - off, ring.last - cur.xi)
         batch.copy(b, off, n)
         return n
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> None:
     sizes = _sizes(host)
     let_go("reserve")
-    _boot(host, now)
-    _meet(host)
-    _remember(host, again)
+    number = _boot(host, now)
+    _meet(host, number)
+    _remember(host, number, again)
     _begin(host, made)
     let_go("hosting", "restoring", "checkpoint_file", "packread")
     from . import wiring
@@ -50,7 +50,7 @@ def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> N
 
 
 # The number of this boot, and the time above which it begins.
-def _boot(host: "Host", now: int) -> None:
+def _boot(host: "Host", now: int) -> int:
     store = host.store
     data = store.get(F_BOOT)
     number = (int.from_bytes(data, "little") if data else 0) + 1
@@ -60,23 +60,24 @@ def _boot(host: "Host", now: int) -> None:
     for v in host.plan.vertices:
         if not v.kind and v.hosts[0] == host.me:
             floor = max(floor, store.tail(stream_key(v.index))[1])  # a sealed sample is a floor too
-    host.booted(number, floor)
+    host.floor.sealed(floor)
     if host.outbox is None:
         host.clock.start(now, floor)
+    return number
 
 
 # The neighbours with which this host has a key.
-def _meet(host: "Host") -> None:
+def _meet(host: "Host", boot: int) -> None:
     for number in host.keys:
         if number != host.me:
             key = host.keys[number]
             log = host.store.log_number
-            peer = Peer(key, host.me, log, host.boot_number, number, host.plan.hash, host.nonce)
+            peer = Peer(key, host.me, log, boot, number, host.plan.hash, host.nonce)
             host.exchange.meet(number, peer)
 
 
 # What this host knows to have lost, and where it knows operators to be.
-def _remember(host: "Host", again: bool) -> None:
+def _remember(host: "Host", boot: int, again: bool) -> None:
     store = host.store
     plan = host.plan
     data = store.get(F_AGAIN)
@@ -85,7 +86,8 @@ def _remember(host: "Host", again: bool) -> None:
             learn = LEARN + LOST if host.outbox is not None else LOST
             data = bytes([learn if v.kind else 0 for v in plan.vertices])
             store.put(F_AGAIN, data)
-        host.came_again(data, [i for i in range(len(data)) if data[i] & LEARN])
+    known = bytearray(data or b"")
+    host.booted(boot, known, [i for i in range(len(known)) if known[i] & LEARN])
     for v in plan.vertices:
         data = store.get(F_WHERE + v.index)
         if data:

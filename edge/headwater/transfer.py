@@ -99,7 +99,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
         return
     if size >= RECALL:
         if size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
-            inst.recall(True, inst.unheard, inst.erased + size // ERASED)
+            inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
             _on_recalled(host, inst, sender, tuple(epoch), pos)
         return
     push = host.pushes.get(v)
@@ -218,19 +218,18 @@ def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
 
 
 def begin_recall(host: "Host", inst: "Instance") -> None:
-    inst.unsettle(host.plan.strategy != UNSAFE)
     for e in inst.inputs:
         e.unfence()
-    _ask_all(host, inst, True)
+    _ask_all(host, inst, host.plan.strategy != UNSAFE, True)
 
 
-# From now on it waits for the answers of all keepers.
-def _ask_all(host: "Host", inst: "Instance", recalling: bool) -> None:
+# All keepers are to be asked.
+def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     v = inst.vertex.index
     unheard = []
-    if host.plan.level and inst.unsettled:
+    if host.plan.level and unsettled:
         unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
-    inst.recall(recalling, unheard, int(lifecycle.lost(host, v)))
+    inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
 
 # Ask those that have not answered; or do what is left to do after the answers.
@@ -247,7 +246,7 @@ def recall(host: "Host", inst: "Instance") -> None:
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
         if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
-            inst.recall(False, [], inst.erased)
+            inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
             if data:
@@ -294,7 +293,7 @@ def fetch(host: "Host", inst: "Instance") -> None:
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
-            _ask_all(host, inst, inst.recalling)
+            _ask_all(host, inst, inst.unsettled, inst.recalling)
             lifecycle.ask(inst)
             return  # `recall` goes on from here
     if others:

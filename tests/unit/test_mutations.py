@@ -110,7 +110,7 @@ DEFECTS = [
     Defect(
         "an operator under a new epoch does not recall",
         "an operator that begins anew where its producer lost the name of its checkpoint",
-        [(transfer, "begin_recall", "_ask_all(host, inst, True)", "_ask_all(host, inst, False)")],
+        [(transfer, "begin_recall", "UNSAFE, True)", "UNSAFE, False)")],
         ["erased home", "course left"],
     ),
     Defect(
