@@ -252,8 +252,8 @@ class Host:
     def count(self, reason):
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows from it: frames
-    # that come together are answered together.
+    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
+    # frames that come together are answered together.
     def receive(self, frame, now):
         self.now = now
         if self.exchange.receive(frame):
