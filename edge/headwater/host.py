@@ -301,8 +301,8 @@ class Host:
     def count(self, reason: int) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows from it: frames
-    # that come together are answered together.
+    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
+    # frames that come together are answered together.
     def receive(self, frame: "Any", now: int) -> None:
         self.now = now
         if self.exchange.receive(frame):

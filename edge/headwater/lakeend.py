@@ -57,8 +57,8 @@ class LakeEnd:
     def position(self) -> list[int]:
         return []
 
-    # The block `data` came, and holds the entries xi .. xi + n - 1, the next ones. True where it went on to the
-    # outbox as it is. Otherwise nothing has changed, and its entries have to wait in the ring.
+    # The block `data` came, and holds the entries xi .. xi + n - 1, the next ones. True where it went on to
+    # the outbox as it is. Otherwise nothing has changed, and its entries have to wait in the ring.
     def pass_on(self, xi: int, n: int, data: "Readable") -> bool:
         e = self.inputs[0]
         if self.outbox.full or n > self.batch.size:

@@ -277,7 +277,7 @@ def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_lo
                 raise FrameError("unknown message %d" % kind)
             if len(out) >= MESSAGES_MAX:
                 raise FrameError("more than %d messages" % MESSAGES_MAX)
-            # Most messages are DATA whose numbers are small: the same reading as below, with no loop over fields.
+            # Most messages are DATA whose numbers are small: read as below, without the loop over fields.
             if (
                 kind == DATA
                 and pos + 4 < end

@@ -13,11 +13,11 @@ from headwater.instance import RUNNING, WAITING
 from headwater.keyspace import HELD, checkpoint_key, stream_key
 from headwater.position import further
 from headwater_tools.sim.directed import SCHEDULES, Directed
-from headwater_tools.sim.outbox import UNREADABLE
 from headwater_tools.sim.directed.base import SHIFTED, SPARE
 from headwater_tools.sim.directed.decisions import ManyDecisions
 from headwater_tools.sim.directed.joins import Asleep
 from headwater_tools.sim.directed.logs import ManyOperators
+from headwater_tools.sim.outbox import UNREADABLE
 from headwater_tools.sim.scenario import Result
 from headwater_tools.sim.world import SECOND, SITE_US
 
@@ -118,7 +118,9 @@ def test_a_block_that_cannot_be_decoded_is_a_gap_and_holds_up_nothing(seed: int)
     scenario = SCHEDULES["spoiled"](seed)
     assert scenario.run().errors == []
     (stream,) = [stream for (_, inc), stream in scenario.world.outbox.streams.items() if inc]
-    given = {xi for first, last, reason in stream.gaps if reason == UNREADABLE for xi in range(first, last + 1)}
+    given = {
+        xi for first, last, reason in stream.gaps if reason == UNREADABLE for xi in range(first, last + 1)
+    }
     assert {100, 130, 200, 205, 265, 270} <= given == {xi for _, _, xi in scenario.world.spoiled}
     assert sorted(given | stream.rows.keys()) == list(range(1, stream.taken + 1))
     assert stream.taken > 350 and stream.rows.keys().isdisjoint(given)

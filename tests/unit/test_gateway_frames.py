@@ -1,4 +1,4 @@
-"""What a gateway takes in: blocks for the lake pass through as they came, and nothing gets in that is not due."""
+"""What a gateway takes in: blocks for the lake pass through as they came, nothing else gets in."""
 
 from __future__ import annotations
 

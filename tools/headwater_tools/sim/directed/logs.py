@@ -76,7 +76,7 @@ class Dropping(Directed):
 
 class Spoiled(Directed):
     """A board whose memory fails packs blocks that cannot be decoded, and seals them. Some come while the
-    outbox is full, and some again after the gateway was away. The lake gets a gap for them, and all the rest."""
+    outbox is full, and some again after the gateway was away. The lake gets a gap for them, and the rest."""
 
     SPOILED = (range(100, 131), range(200, 206), range(265, 271))  # whichever block holds one of these
 
