@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from headwater import pack, wire
+from headwater import block, pack, wire
 from headwater import plan as plans
 from headwater.batch import Batch
 from headwater.clock import Clock
@@ -170,7 +170,8 @@ class Outbox:
 
     full = False
 
-    def __init__(self) -> None:
+    def __init__(self, plan: Any = None) -> None:
+        self.plan = plan
         self.rows: dict[tuple[int, int], dict[int, Any]] = {}
         self.holes: dict[tuple[int, int], list[tuple[int, int, int, int]]] = {}  # xi, reason, from, to
         self.gaps: list[tuple[int, int, int, int, int]] = []
@@ -178,7 +179,11 @@ class Outbox:
         self.last: dict[int, int] = {}
         self.errors: list[str] = []
 
-    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
+    def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
+        e = self.plan.edges[edge]
+        batch = Batch(self.plan.vertices[e.src].outs[e.sport], n)
+        block.decode(data, 0, len(data), batch)
+        assert (batch.xi, batch.n) == (xi, n)
         key = (edge, inc)
         rows = self.rows.setdefault(key, {})
         if batch.xi != self.upto.get(key, 0) + 1:
@@ -266,7 +271,7 @@ class Gateway:
             store.mount()
             keys = {0: b""}
             keys.update({i: self.key(name) for i, name in enumerate(self.plan.hosts) if i})
-            self.outbox = Outbox()
+            self.outbox = Outbox(self.plan)
             clock = Clock()
             wall = time.time_ns() // 1000
             clock.exchange(mono_us(), wall, wall, mono_us())
@@ -308,6 +313,7 @@ class Gateway:
             if to == "g":
                 if self.host:
                     self.host.receive(message.payload, mono_us())
+                    self.host.settle()
             elif not message.payload:
                 self.wills.append(sender)
             elif sender in self.peers:

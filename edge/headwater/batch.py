@@ -42,7 +42,7 @@ class Batch:
         self.ts = 0
         self.dt = -1
         self.n = 0
-        self.hole = 0  # 0: elements; else the reason, and n is 1
+        self.hole = 0  # 0: elements; otherwise the reason, and n is 1
         self.back = 0
         self.unsync = 0  # 1: stamped before the host's first clock exchange
 
@@ -53,6 +53,64 @@ class Batch:
         self.at = array("i", bytes(4 * self.size))
         self.at_mem = memoryview(self.at)
         return self.at if name == "at" else self.at_mem
+
+    # The columns hold the n entries from xi on, none of them a hole. With dt < 0 their times are in `at`.
+    def begin(self, xi: int, n: int, ts: int, dt: int, unsync: int) -> None:
+        self.xi = xi
+        self.n = n
+        self.ts = ts
+        self.dt = dt
+        self.unsync = unsync
+        self.hole = 0
+
+    # One entry alone, at ts: an element, or a hole with this reason that began `back` before.
+    def begin_one(self, xi: int, ts: int, unsync: int, hole: int = 0, back: int = 0) -> None:
+        self.begin(xi, 1, ts, -1, unsync)
+        self.at[0] = 0
+        self.hole = hole
+        self.back = back
+
+    # Its entries were stamped before the first clock exchange (1), or after it.
+    def stamp(self, unsync: int) -> None:
+        self.unsync = unsync
+
+    # Nothing is in it.
+    def clear(self) -> None:
+        self.n = 0
+
+    # It holds a copy of n entries of another batch of this alphabet, from its entry i on.
+    def copy(self, other: "Batch", i: int, n: int) -> None:
+        xi = other.xi + i
+        if other.hole:
+            self.begin_one(xi, other.ts, other.unsync, other.hole, other.back)
+            return
+        dt = other.dt
+        self.begin(xi, n, other.ts + i * dt if dt > 0 else other.ts, dt, other.unsync)
+        for to, column in zip(self.mem, other.mem):
+            to[0:n] = column[i : i + n]
+        if dt < 0:
+            self.at_mem[0:n] = other.at_mem[i : i + n]
+
+    # Give every entry its offset: entries may follow that do not go on at dt.
+    def loosen(self) -> None:
+        if self.dt >= 0:
+            for i in range(self.n):
+                self.at[i] = i * self.dt
+            self.dt = -1
+
+    # Time from its first entry to its last.
+    def span(self) -> int:
+        return self.ts_of(self.n - 1) - self.ts
+
+    # Shorten that to span_us, where it is longer; a regular batch keeps a microsecond from entry to entry.
+    def squeeze(self, span_us: int) -> None:
+        last = self.n - 1
+        if span_us < self.span():
+            if self.dt > 0:
+                self.dt = max(1, span_us // last)
+            elif self.dt < 0:
+                for i in range(last + 1):
+                    self.at[i] = min(self.at[i], max(0, span_us))
 
     # Generation time of entry i.
     def ts_of(self, i: int) -> int:

@@ -1,68 +1,80 @@
 # How the program on a board begins: key, flash, process, sensors, link. None of this is in RAM afterwards.
+# What is made here goes to the program by its verbs `opened`, `has`, `runs` and `linked`, in this order.
 
 import gc
 
-from . import pack, wire
+from . import wire
 from .batch import Batch
 from .clock import Clock
-from .const import const
-from .keyspace import B_CRASH, F_BOOT, F_FLOOR
+from .compat import TYPE_CHECKING, const
+from .keyspace import F_BOOT, F_FLOOR
 from .log import Log, LogError
 from .once import let_go
 from .seal import Peer, hmac
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .node import Node
+    from .plan import Plan
 
 _CRASHES_MAX = const(5)
 
 
 # A source of this board, and what samples it.
 class Sensor:
-    def __init__(self, vertex, driver, batch, every_us):
+    def __init__(self, vertex: int, driver: "Any", batch: Batch, every_us: int) -> None:
         self.vertex = vertex
         self.driver = driver
         self.batch = batch
         self.every_us = every_us
         self.due = 0
 
+    # It is read next after this many eighths of the time in which a batch fills.
+    def rest(self, now: int, eighths: int) -> None:
+        self.due = now + self.every_us * eighths // 8
 
-def begin(node):
+
+def begin(node: "Node") -> None:
     config = node.config
     with open(config["key"], "rb") as f:
-        node.key = f.read()
-    if len(node.key) != 32:
-        raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(node.key)))
+        secret = f.read()
+    if len(secret) != 32:
+        raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(secret)))
     # First of all: it needs the largest pieces.
     tls = None
     if config["broker"]["tls"]:
         from .secure import context
 
         tls = context(config["broker"])
-        context = None
+        context = None  # type: ignore[assignment]
     let_go("secure")
-    _mount(node)
+    _mount(node, secret)
     gc.collect()
     store = node.store
-    found, node.next, draining = _fit(node)
+    found, draining = _fit(node)
     let_go("deploy")
     if found:
         _, plan, me, keys = found
         found = None
-        _host(node, plan, me, keys)
-        node.boot = node.host.boot_number
-        node.writer = node.host.exchange.writer
+        host = _host(node, plan, me, keys)
+        boot = host.boot_number
+        writer = host.exchange.writer
     else:
         data = store.get(F_BOOT)
-        node.boot = (int.from_bytes(data, "little") if data else 0) + 1
-        store.put(F_BOOT, node.boot.to_bytes(4, "little"))
-        node.writer = wire.Writer(512)
-    key = hmac(node.key, b"headwater site")
-    node.peer = Peer(key, 1, store.log_number, node.boot, 0, bytes(8), node.board.random)
+        boot = (int.from_bytes(data, "little") if data else 0) + 1
+        store.put(F_BOOT, boot.to_bytes(4, "little"))
+        writer = wire.Writer(512)
+    key = hmac(secret, b"headwater site")
+    node.speaks(boot, writer, Peer(key, 1, store.log_number, boot, 0, bytes(8), node.board.random))
     if draining:
         node.drain(True)
     _link(node, tls)
 
 
 # The link comes last: starting a process takes more of the heap for a moment than running it.
-def _link(node, tls):
+def _link(node: "Node", tls: "Any") -> None:
     from .mqtt import Client
 
     config = node.config
@@ -71,19 +83,19 @@ def _link(node, tls):
         broker["user"] = node.name
     size = 512 + 2 * (len(config["site"]) + len(node.name)) + 48
     board = node.board
-    node.client = Client(
-        config["site"], node.name, broker, tls, board.online, node.take, board.random, size, node.store.buf
-    )
+    site = config["site"]
+    buf = node.store.buf
+    node.linked(Client(site, node.name, broker, tls, board.online, node.take, board.random, size, buf))
 
 
-def _mount(node):
+def _mount(node: "Node", secret: bytes) -> None:
     flash = node.board.flash
     config = node.config
-    # Its buffer is also that of the link: no call of the one comes in a call of the other.
+    # Its buffer is also that of the link: no call of the one is made during a call of the other.
     size = config["mtu"] + len(config["site"]) + len(node.name) + 32
-    node.store = Log(flash, (), size)
+    store = Log(flash, (), size)
     try:
-        node.store.mount()
+        store.mount()
     except LogError as e:
         head = bytearray(32)
         blank = True
@@ -91,19 +103,19 @@ def _mount(node):
             flash.readblocks(p, head, 0)
             blank = blank and head == b"\xff" * 32
         Log.format(flash, node.board.random())
-        node.store = Log(flash, (), size)
-        node.store.mount()
+        store = Log(flash, (), size)
+        store.mount()
+        node.opened(secret, store)
         # The first floor: without it time would begin in 1970, and leap at the first exchange.
-        node.store.put(F_FLOOR, (config["issued"] * 1000000).to_bytes(8, "little"))
+        store.put(F_FLOOR, (config["issued"] * 1000000).to_bytes(8, "little"))
         if not blank:
             node.note(0, "the flash held something else, or was damaged; it was formatted: %s" % e, 0)
-    data = node.store.get_blob(B_CRASH)
-    if data:
-        node.crash = pack.loads(data)
+    else:
+        node.opened(secret, store)
 
 
-# The deployment to run, or None; the one that waits, and whether this board drains for it.
-def _fit(node):
+# The deployment to run, or None; and whether this board drains for another one.
+def _fit(node: "Node") -> "tuple[tuple[bytes, Plan, int, dict[int, bytes]] | None, bool]":
     from . import deploy
 
     try:
@@ -112,22 +124,23 @@ def _fit(node):
         node.note(0, str(e), 0)  # of another version of this program: another one can be deployed
         found = None
     if found and found[1].vertices and node.crash and node.crash[2] >= _CRASHES_MAX:
-        node.failed = found[0]
-        found = None
-    if found:
-        node.deployed = found[0]
+        node.has(None, found[0], None)
+        return None, False
     if not found or not found[1].vertices:
-        return None, None, False
-    return (found,) + deploy.waiting(node.store)
+        node.has(found[0] if found else None, None, None)
+        return None, False
+    coming, draining = deploy.waiting(node.store)
+    node.has(found[0], None, coming)
+    return found, draining
 
 
-def _host(node, plan, me, keys):
+def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host":
     from .host import Host
 
     config = node.config
-    host = Host(plan, me, node.store, keys, Clock(), node.send, node.board.random, None, config["mtu"])
-    node.host = host
-    host.clock.still_us += config["sleep_s"] * 1000000  # it may wake before it said
+    clock = Clock(sleep_us=config["sleep_s"] * 1000000)
+    host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
+    node.runs(host)
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:
@@ -143,3 +156,4 @@ def _host(node, plan, me, keys):
             every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else 125000
             batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
             node.sensors.append(Sensor(v.index, driver, batch, every_us))
+    return host

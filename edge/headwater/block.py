@@ -1,9 +1,9 @@
-# A block: one batch as bytes. The same bytes stand in the flash log, in a frame and in a checkpoint.
+# A block: one batch as bytes. The flash log, a frame and a checkpoint hold the same bytes.
 #
 # A head (entries, stream time, generation time), then the columns one after the other: the first
 # value, then the differences in an adaptive Rice code whose width follows the eight values before,
-# so that neither side looks ahead. Where that would be longer than the plain values, they stand
-# plain. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
+# so that neither side looks ahead. Where that would be longer than the plain values, these are
+# stored. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
 # BlockError; the work and the memory are bounded by the batch that is filled. Bytes: docs/spec.md.
 
 import struct
@@ -14,6 +14,8 @@ from .compat import TYPE_CHECKING
 from .machine import machine
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from .alphabet import Alphabet
     from .batch import Batch
     from .interfaces import Column, Readable, Writable
@@ -28,6 +30,7 @@ _K_MASK = 31
 _RUN = 8  # values that share one width
 _ESCAPE = 12  # so many zeros announce a value written in full
 _HEAD = 38  # bytes of the longest head
+_OFFSETS = ("i", 4, 0, SPAN_US)  # the type of `at`
 _OVERSHOOT = 88  # a run may pass the plain size by this much before it is noticed
 
 
@@ -35,7 +38,7 @@ class BlockError(ValueError):
     pass
 
 
-# Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position behind it.
+# Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position after it.
 def put_varint(buf: "Writable", pos: int, v: int) -> int:
     while v > 0x1FFFFFFF:  # four bytes of a long integer at once
         low = v & 0xFFFFFFF
@@ -52,23 +55,29 @@ def put_varint(buf: "Writable", pos: int, v: int) -> int:
     return pos + 1
 
 
-# -> (value, position behind it). Raises BlockError unless it is the shortest form of 64 bits.
+# -> (value, position after it). Raises BlockError unless it is the shortest form of 64 bits.
 def get_varint(data: "Readable", pos: int, end: int) -> tuple[int, int]:
-    v = 0
-    shift = 0
-    while pos < end:
-        b = data[pos]
+    if pos < end:
+        v = data[pos]
         pos += 1
-        v |= (b & 127) << shift
-        if b < 128:
-            if shift and not b:
-                raise BlockError("number not in its shortest form")
-            if v >> 64:
-                raise BlockError("number above 64 bits")
+        if v < 128:
             return v, pos
-        shift += 7
-        if shift > 63:
-            raise BlockError("number above 64 bits")
+        v &= 127
+        shift = 7
+        while pos < end:
+            b = data[pos]
+            pos += 1
+            if b < 128:
+                v |= b << shift
+                if not b:
+                    raise BlockError("number not in its shortest form")
+                if v >> 64:
+                    raise BlockError("number above 64 bits")
+                return v, pos
+            v |= (b & 127) << shift
+            shift += 7
+            if shift > 63:
+                raise BlockError("number above 64 bits")
     raise BlockError("cut short")
 
 
@@ -83,8 +92,8 @@ def bound(alphabet: "Alphabet", n: int, irregular: bool = True) -> int:
     return longest(alphabet, n, irregular) + _OVERSHOOT
 
 
-# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position behind them, or -1 where
-# buf has no room (what lies behind pos is then undefined).
+# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position after them, or -1 where
+# buf has no room (what lies after pos is then undefined).
 def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
     try:
         flags = (_HOLE if batch.hole else 0) | (_UNSYNC if batch.unsync else 0)
@@ -121,7 +130,7 @@ def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
         return -1
 
 
-# _put_column once more, for 16 bits signed in machine code, in two steps, since that has 32 bits.
+# The same as _put_column, for 16 bits signed in machine code, in two steps, since that has 32 bits.
 # It checks no bounds. A run adds at most 31 bytes.
 _packer = machine(
     """def run(x: ptr16, i: int, end: int, buf: ptr8, pos: int) -> int:
@@ -212,30 +221,10 @@ def _put_column(x: "Column", i0: int, n: int, code: str, bits: int, buf: bytearr
         if pos < start + 2 * n:
             return pos
     elif bits:
-        # A few places of the column tell which order of difference is shorter, and the first width.
-        a = b = x[i] - x[i0]
-        if a < 0:
-            a = b = -a
-        step = (n >> 5) + 2
-        k = 1
-        for j in range(i0 + 2, end, step):
-            v = x[j] - x[j - 1]
-            q = v - x[j - 1] + x[j - 2]
-            a += v if v >= 0 else -v
-            b += q if q >= 0 else -q
-            k += 1
-        order = 0
-        if b < a:
-            order = -1
-            a = b
-        a //= k
-        k = 0
-        while a:
-            a >>= 1
-            k += 1
-        if k > _K_MASK:
-            k = _K_MASK
-        buf[pos] = k | _ORDER2 if order else k
+        k = _guess(x, i0, n)
+        order = -1 if k & _ORDER2 else 0
+        buf[pos] = k
+        k &= _K_MASK
         pos += 1
         full = pos + (n - 1) * (bits >> 3)
         acc = 0
@@ -284,10 +273,33 @@ def _put_column(x: "Column", i0: int, n: int, code: str, bits: int, buf: bytearr
             pos += 1
         if pos <= full:
             return pos
-        i = i0 + 1
-    else:
-        i = i0
-    pos = start
+    return _put_plain(x, i0 + 1 if bits else i0, end, code, buf, start)
+
+
+# The head of a column: a few places of it tell which order of difference is shorter, and the first width.
+def _guess(x: "Column", i0: int, n: int) -> int:
+    a = b = abs(x[i0 + 1] - x[i0])
+    k = 1
+    for j in range(i0 + 2, i0 + n, (n >> 5) + 2):
+        v = x[j] - x[j - 1]
+        q = v - x[j - 1] + x[j - 2]
+        a += v if v >= 0 else -v
+        b += q if q >= 0 else -q
+        k += 1
+    order = 0
+    if b < a:
+        order = _ORDER2
+        a = b
+    a //= k
+    k = 0
+    while a:
+        a >>= 1
+        k += 1
+    return min(k, _K_MASK) | order
+
+
+# Values i .. end as they are.
+def _put_plain(x: "Column", i: int, end: int, code: str, buf: bytearray, pos: int) -> int:
     buf[pos] = _RAW
     pos += 1
     width = struct.calcsize(code)
@@ -312,10 +324,10 @@ def peek(data: "Readable", pos: int = 0) -> tuple[int, int]:
     return xi, n
 
 
-# Fill the batch from the block at data[pos:end]. Returns the position behind the block; raises
-# BlockError, and leaves the batch empty, where the bytes are no block that fits the batch.
+# Fill the batch from the block at data[pos:end]. Returns the position after the block; raises
+# BlockError, and leaves the batch empty, where the bytes are not a block that fits the batch.
 def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
-    batch.n = 0
+    batch.clear()
     if end > len(data):
         raise BlockError("cut short")
     n, pos = get_varint(data, pos, end)
@@ -327,8 +339,6 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
         raise BlockError("%d entries where 1 to %d fit" % (n, batch.size))
     if not xi or xi + n - 1 >> 64:
         raise BlockError("stream times outside 1 .. 2**64-1")
-    hole = back = 0
-    dt = -1
     if flags & _HOLE:
         if n != 1 or flags & ~(_HOLE | _UNSYNC):
             raise BlockError("a hole that is not one entry")
@@ -336,15 +346,16 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
         back, pos = get_varint(data, pos, end)
         if not 0 < hole < 256 or back > ts:
             raise BlockError("a hole without reason, or from before time 0")
-        batch.at[0] = 0
+        batch.begin_one(xi, ts, flags // _UNSYNC & 1, hole, back)
     else:
         if flags & ~(_IRREGULAR | _UNSYNC):
             raise BlockError("unknown flags")
         if flags & _IRREGULAR:
+            dt = -1
             at = batch.at
             at[0] = 0
             if n > 1:
-                pos = _get_column(data, pos, end, at, n, "i", 4, 0, SPAN_US)
+                pos = _get_column(data, pos, end, at, n, _OFFSETS)
             last = 0
             for i in range(n):
                 d = at[i]
@@ -359,7 +370,8 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
         cols = batch.cols
         types = batch.alphabet.types
         for c in range(len(cols)):
-            code, width, low, high = TYPES[types[c]]
+            kind = TYPES[types[c]]
+            code, width, low, high = kind
             col = cols[c]
             if low is not None:
                 if width < 8:
@@ -374,52 +386,63 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
                     pos += 8
                 col[0] = v
             if n > 1 or low is None:
-                pos = _get_column(data, pos, end, col, n, code, width, low, high)
-    batch.xi = xi
-    batch.ts = ts
-    batch.dt = dt
-    batch.hole = hole
-    batch.back = back
-    batch.unsync = 1 if flags & _UNSYNC else 0
-    batch.n = n
+                pos = _get_column(data, pos, end, col, n, kind)
+        batch.begin(xi, n, ts, dt, flags // _UNSYNC & 1)
     return pos
 
 
-# The other direction of _put_column. low, high: limits of the values, low None for floats.
+# The other direction of _put_plain.
+def _get_plain(data: "Readable", pos: int, x: "Column", i: int, n: int, code: str, width: int) -> int:
+    code = "<" + code
+    while i < n:
+        x[i] = struct.unpack_from(code, data, pos)[0]
+        pos += width
+        i += 1
+    return pos
+
+
+# A value that is written in full: the next `bits` bits, of which nb are in acc -> (value, position, acc, nb).
+def _get_long(
+    data: "Readable", pos: int, end: int, bits: int, acc: int, nb: int
+) -> tuple[int, int, int, int]:
+    while nb < bits:
+        if pos < end:
+            acc |= data[pos] << nb
+        pos += 1
+        nb += 8
+    return acc & (1 << bits) - 1, pos, acc >> bits, nb - bits
+
+
+# The other direction of _put_column. kind: see TYPES.
 def _get_column(
-    data: "Readable",
-    pos: int,
-    end: int,
-    x: "Column",
-    n: int,
-    code: str,
-    width: int,
-    low: int | None,
-    high: int | None,
+    data: "Readable", pos: int, end: int, x: "Column", n: int, kind: "tuple[str, int, Any, Any]"
 ) -> int:
     if pos >= end:
         raise BlockError("cut short")
     k = data[pos]
     pos += 1
+    code, width, low, high = kind
     i = 0 if low is None else 1
     if k == _RAW:
         if pos + width * (n - i) > end:
             raise BlockError("cut short")
-        code = "<" + code
-        while i < n:
-            x[i] = struct.unpack_from(code, data, pos)[0]
-            pos += width
-            i += 1
-        return pos
+        return _get_plain(data, pos, x, i, n, code, width)
     if k & ~(_ORDER2 | _K_MASK) or low is None:
         raise BlockError("unknown column head")
+    return _get_differences(data, pos, end, x, n, k, 8 * width + 2, low, high)
+
+
+# The values of a column but the first, from their differences. k: its head. bits: of a difference in full.
+def _get_differences(
+    data: "Readable", pos: int, end: int, x: "Column", n: int, k: int, bits: int, low: int, high: int
+) -> int:
     order = -1 if k & _ORDER2 else 0
     k &= _K_MASK
-    bits = 8 * width + 2
     acc = 0
     nb = 0
     p = x[0]
     d = 0
+    i = 1
     while i < n:
         j = i + _RUN
         if j > n:
@@ -459,20 +482,9 @@ def _get_column(
                     if q > _ESCAPE:
                         raise BlockError("cut short" if pos > end else "no such code")
                     acc >>= _ESCAPE + 1
-                    nb -= _ESCAPE + 1
-                    while nb < bits:
-                        if pos < end:
-                            acc |= data[pos] << nb
-                        pos += 1
-                        nb += 8
-                    z = acc & (1 << bits) - 1
-                    acc >>= bits
-                    nb -= bits
+                    z, pos, acc, nb = _get_long(data, pos, end, bits, acc, nb - _ESCAPE - 1)
             s += z
-            if z & 1:
-                d += ~(z >> 1)
-            else:
-                d += z >> 1
+            d += ~(z >> 1) if z & 1 else z >> 1
             p += d
             if not low <= p <= high:
                 raise BlockError("a value outside its type")

@@ -1,8 +1,8 @@
-# Checkpoints: when an operator's state is taken, when it may become permanent, what it lets go.
+# Checkpoints: when an operator's state is taken, when it may become permanent, what may be deleted then.
 #
 # Theory (ECOC). A checkpoint c of an operator holds its state and position. It needs no transfer
 # state if every consumer's permanent checkpoint already covers what c has put out: then a restart
-# from c owes nobody anything. So a checkpoint is first *pending*: taken when a Check-Request stands
+# from c owes no consumer anything. So a checkpoint is first *pending*: taken when a Check-Request is
 # at the operator's position in an input, passed on at its own place in every output. It becomes
 # *permanent* once every output edge is covered by a Safe, and only then are the inputs told Safe.
 #
@@ -18,9 +18,10 @@
 #   - Permanent: for every output edge, from <= the consumer's acknowledged xi, where `from` is xi_out
 #     or, with an extension, the start of the attached transfer state.
 #   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
-#   - A pending checkpoint that nobody acknowledged is never restored, in no boot.
+#   - A pending checkpoint that was not acknowledged is never restored, in any boot.
 
 from . import checkpoint_bytes
+from .compat import TYPE_CHECKING
 from .instance import STOPPED, WAITING
 from .keyspace import PENDING, PERMANENT, checkpoint_key
 from .log import LogFull
@@ -28,32 +29,44 @@ from .plan import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
 from .position import further, rank
 from .refusals import NO_ROOM
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .inputs import InEdge
+    from .instance import Instance
+    from .interfaces import Epoch, Position
+    from .ports import Reader
+
 WAIT = 0
 NOWAIT = 1
 _SEEN = 16  # ids of requests remembered, by the extended strategy
 
 
-# A checkpoint: where it stands, and its bytes without transfer state.
+# A checkpoint: its position, and its bytes without transfer state.
 class Checkpoint:
-    def __init__(self, cid, pos, outs, body, slot):
+    def __init__(self, cid: bytes, pos: "Position", outs: list[int], body: bytes, slot: int) -> None:
         self.cid = cid
         self.pos = pos
         self.outs = outs  # xi of every output port
         self.body = body
         self.slot = slot
-        self.since = {}  # edge number -> start of the transfer state that an extension attaches
+        self.since: dict[
+            int, int
+        ] = {}  # edge number -> start of the transfer state that an extension attaches
 
 
 class Checkpoints:
-    def __init__(self, host, inst):
+    def __init__(self, host: "Host", inst: "Instance") -> None:
         self.host = host
         self.inst = inst
         self.strategy = host.plan.strategy
-        self.pending = []
-        self.pos = []  # of the permanent checkpoint
-        self.safe_pos = []  # of the one that is stored at the plan's level
-        self.holders = ()
-        self.seen = []
+        self.pending: list[Checkpoint] = []
+        self.pos: "Position" = []  # of the permanent checkpoint
+        self.made: "Epoch" = (0, 0)  # the epoch that made the one from which the operator goes on
+        self.safe_pos: "Position" = []  # of the one that is stored at the plan's level
+        self.holders: tuple[int, ...] = ()
+        self.seen: list[bytes] = []
         self.size = inst.op.state_size() + 40  # average bytes of a checkpoint: the local load
         every = host.plan.every
         self.left = every // 2 + (inst.vertex.index * 7919 + 13) % every + 1  # uncoordinated: spread
@@ -65,7 +78,7 @@ class Checkpoints:
     # ---- when
 
     # n entries were taken.
-    def after(self, n):
+    def after(self, n: int) -> None:
         if self.strategy == UNCOORDINATED:
             self.left -= n
             if self.left <= 0:
@@ -76,7 +89,7 @@ class Checkpoints:
                 e.tell_safe(e.cur.xi, [], (), 0)
 
     # The Check-Requests due on input e; 1 when there were any.
-    def due(self, e):
+    def due(self, e: "InEdge") -> int:
         did = 0
         while e.crs and e.crs[0][0] <= e.cur.xi:
             xi, cid, urgent = e.crs.pop(0)
@@ -91,7 +104,8 @@ class Checkpoints:
                 self.request(e, cid, e.cur.xi)
         return did
 
-    def request(self, e, cid, xi):
+    # Input e asks for a checkpoint at xi: take one, or answer by an extension.
+    def request(self, e: "InEdge", cid: bytes, xi: int) -> None:
         k = self.inst.inputs.index(e)
         if self.strategy == EXTENDED:
             newest = self.pending[-1].pos if self.pending else self.pos
@@ -104,7 +118,8 @@ class Checkpoints:
                 return
         self.plan(cid)
 
-    def plan(self, cid):
+    # Take a checkpoint, and have it acknowledged by every consumer before it is permanent.
+    def plan(self, cid: bytes) -> None:
         if self.strategy == EXTENDED and cid not in self.seen:
             self.seen.append(cid)
             if len(self.seen) > _SEEN:
@@ -136,21 +151,22 @@ class Checkpoints:
             p.request(c.outs[p.number], cid, 0)
         self.settle()
 
-    # Not before it knows them all: none taken where it begins replaces another.
-    def _unmet(self):
+    # Whether it has not met every producer yet: no checkpoint of the operator's beginning replaces another,
+    # so the first one has to name the incarnations of all its inputs.
+    def _unmet(self) -> bool:
         inst = self.inst
         vertices = self.host.plan.vertices
         met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
         return not inst.decided and not all(met)
 
-    # Take one where the operator stands, and wait for nobody.
-    def now(self):
+    # Take one where the operator stands, and make it permanent without waiting for a consumer.
+    def now(self) -> None:
         if self.strategy != UNSAFE and self.inst.vertex.index not in self.host.pushes:
             self.commit(self._take(b"", 0), True)
 
     # ---- what
 
-    def _take(self, cid, slot):
+    def _take(self, cid: bytes, slot: int) -> Checkpoint:
         inst = self.inst
         self.taken += 1
         state = bytearray(inst.op.state_size())
@@ -164,7 +180,7 @@ class Checkpoints:
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.
-    def _transfer(self, c, whole):
+    def _transfer(self, c: Checkpoint, whole: bool) -> "list[Any]":
         parts = []
         for p in self.inst.ports:
             end = c.outs[p.number]
@@ -180,8 +196,9 @@ class Checkpoints:
         return parts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
-    # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked to.
-    def _behind(self, c):
+    # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked for a
+    # checkpoint.
+    def _behind(self, c: Checkpoint) -> bool:
         found = False
         for p in self.inst.ports:
             for r in p.readers:
@@ -193,7 +210,8 @@ class Checkpoints:
 
     # ---- permanent or not
 
-    def _satisfied(self, c):
+    # Whether every consumer has safe what c needs of it.
+    def _satisfied(self, c: Checkpoint) -> bool:
         for p in self.inst.ports:
             for r in p.readers:
                 xi = c.since.get(r.edge.index, c.outs[p.number])
@@ -202,7 +220,7 @@ class Checkpoints:
         return True
 
     # Something was acknowledged or extended: make the newest pending one permanent that may be.
-    def settle(self):
+    def settle(self) -> None:
         if self.inst.vertex.index in self.host.pushes:
             return  # the last one is still on its way to its holders
         for i in range(len(self.pending) - 1, -1, -1):
@@ -212,8 +230,8 @@ class Checkpoints:
                 return
 
     # The consumer of edge r answers a request by an extension: the checkpoint will carry the transfer
-    # state. One of a former life cannot: that state went with the power.
-    def on_extend(self, r, cid, mode, base):
+    # state. One of an earlier boot cannot: that state was lost with the power.
+    def on_extend(self, r: "Reader", cid: bytes, mode: int, base: int) -> None:
         if self.inst.status == WAITING:
             return
         port = self.inst.ports[r.edge.sport]
@@ -226,8 +244,8 @@ class Checkpoints:
                     c.since[r.edge.index] = since
         self.settle()
 
-    # Bytes that a checkpoint here and below costs, as far as known.
-    def load(self):
+    # Bytes that a checkpoint here and downstream costs, as far as known.
+    def load(self) -> int:
         total = self.size
         for r in [r for p in self.inst.ports for r in p.readers]:
             if not r.edge.cyclic and r.edge.dst != OUTSIDE:
@@ -235,7 +253,7 @@ class Checkpoints:
         return total
 
     # Have the permanent checkpoint stored where the plan wants it.
-    def store_at_level(self):
+    def store_at_level(self) -> None:
         inst = self.inst
         if inst.status == STOPPED or inst.recalling:
             return
@@ -247,7 +265,9 @@ class Checkpoints:
         transfer.push(self.host, inst)
 
     # Make c permanent: on this host at once, at the plan's level when its holders have it.
-    def commit(self, c, whole):
+    # whole: with all that some consumer has not made safe.
+    def commit(self, c: Checkpoint, whole: bool) -> None:
+        assert whole or self._satisfied(c), "a checkpoint becomes permanent that is not covered"
         if self.pos and not further(c.pos, self.pos):
             self._over()  # or it would be made permanent again and again, and nothing else
             self.store_at_level()
@@ -287,14 +307,24 @@ class Checkpoints:
         self.store_at_level()
 
     # Pending ones at or before the permanent one are over.
-    def _over(self):
+    def _over(self) -> None:
         for old in self.pending[:]:
             if not further(old.pos, self.pos):
                 self.pending.remove(old)
                 self._drop(old.slot)
 
-    # The pending ones will not be acknowledged any more: they and their requests are gone, in flash too.
-    def discard(self):
+    # It is at a permanent checkpoint that was read, made by this epoch of the operator.
+    def restored(self, pos: "Position", epoch: "Epoch") -> None:
+        self.pos = pos
+        self.made = epoch
+
+    # ... which another host made: nothing before it that this host knew counts any more.
+    def moved(self) -> None:
+        self.discard()
+        self.safe_pos = []
+
+    # The pending ones will not be acknowledged any more: they and their requests are deleted, in flash too.
+    def discard(self) -> None:
         for c in self.pending:
             for p in self.inst.ports:
                 p.withdraw(c.outs[p.number], c.cid)
@@ -302,13 +332,14 @@ class Checkpoints:
         self._drop(PENDING)
         self._drop(PENDING + 1)
 
-    def _drop(self, slot):
+    def _drop(self, slot: int) -> None:
         key = checkpoint_key(self.inst.vertex.index, slot)
         if slot and self.host.store.blob_size(key):
             self.host.store.drop_blob(key)
 
-    # The permanent checkpoint is stored where the plan wants it: let go of what lies before.
-    def stored(self, pos, holders):
+    # The permanent checkpoint is stored where the plan wants it: acknowledge what it covers.
+    def stored(self, pos: "Position", holders: tuple[int, ...]) -> None:
+        assert not further(pos, self.pos), "what is stored was never permanent"
         if further(self.safe_pos, pos):
             return
         self.safe_pos = pos
@@ -326,11 +357,12 @@ class Checkpoints:
         self.settle()
 
     # What it covers of an input's present incarnation.
-    def safe(self, e):
+    def safe(self, e: "InEdge") -> int:
         pos = self.safe_pos
         return pos[self.inst.inputs.index(e)] if pos and pos[-1] >= e.since else -1
 
-    def announce(self):
+    # Tell every producer what is safe here.
+    def announce(self) -> None:
         load = self.load()
         for e in self.inst.inputs:
             xi = self.safe(e)

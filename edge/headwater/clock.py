@@ -57,11 +57,14 @@ class Ticks:
 class Clock:
     # drift_ppm_max  how wrong the ticks may be; a crystal with its temperature: 100
     # slew_ppm       how fast a deviation is worked off
-    def __init__(self, drift_ppm_max: int = 100, slew_ppm: int = 500, step_us: int = STEP_US) -> None:
+    # sleep_us       how far ahead this host promises the time to which it sleeps; it may wake before
+    def __init__(
+        self, drift_ppm_max: int = 100, slew_ppm: int = 500, step_us: int = STEP_US, sleep_us: int = 0
+    ) -> None:
         self.drift_ppb_max = drift_ppm_max * 1000
         self.slew_ppm = slew_ppm
         self.step_us = step_us
-        self.still_us = step_us  # how long `site` may stand still; longer where a host promised to sleep
+        self.still_us = step_us + sleep_us  # how long `site` may stand still
         self.refused = 0  # exchanges that cannot be true
         self.start(0, 0)
 

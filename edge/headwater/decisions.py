@@ -5,7 +5,7 @@
 # does not go past it unanswered. The first proposal of a number stands.
 #
 # A decision is open until a permanent checkpoint at the plan's level covers it. At most OPEN_MAX are
-# open for an operator: so many its host stores, and the reserve of the log has room for them. The
+# open for an operator: its host stores no more, and the reserve of the log has room for that many. The
 # gateway asks how the operator stands (STANDS, STAND), and refuses the next one until then.
 #
 # A gateway that lost its database asks the same first, and offers and grants nothing of an operator
@@ -14,7 +14,7 @@
 from . import lifecycle, pack, wire
 from .checkpoint_file import number as is_number
 from .checkpoint_file import numbers
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .instance import ASKING, RUNNING
 from .keyspace import B_DECISIONS, B_VALUES, F_AGAIN, F_GRANTED, F_NEXT, F_SETTLED, LEARN, grant_key
 from .log import LogFull
@@ -23,14 +23,24 @@ from .plan import CONTENT_MAX, OPEN_MAX, UNSAFE
 from .position import further
 from .refusals import CONTENT, NO_ROOM
 
-# A host that has not answered an operator's new epoch for so long is taken for lost.
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .inputs import InEdge
+    from .instance import Decision, Instance
+    from .interfaces import Epoch, Message, Params, Position, Readable
+    from .operator import Operator
+    from .plan import Plan
+
+# A host that has not answered an operator's new epoch for this long is considered lost.
 _LOST_US = const(30000000)
 _ASK_US = const(5000000)  # how the operator stands is asked no more often, where nothing waits for it
 
 
-# The content of a decision for operator v, or None, and counted, where it is none.
-def _content(host, v, data):
-    content = None
+# The content of a decision for operator v; None, and counted, where it is not valid.
+def _content(host: "Host", v: int, data: "Readable") -> "list[Any] | None":
+    content: "Any" = None
     try:
         if len(data) <= CONTENT_MAX:
             content = pack.loads(bytes(data))
@@ -39,10 +49,11 @@ def _content(host, v, data):
     if content is not None and valid(host.plan, v, content):
         return content
     host.count(CONTENT)
+    return None
 
 
-# Whether this says something that can be decided about operator v.
-def valid(plan, v, content):
+# Whether this is something that can be decided about operator v.
+def valid(plan: "Plan", v: int, content: "Any") -> bool:
     if type(content) is not list or len(content) < 2:
         return False
     if content[0] == "set":
@@ -57,8 +68,8 @@ def valid(plan, v, content):
 # ---- at the gateway
 
 
-# A config element for operator v; its number. ValueError says why it cannot be now.
-def config(host, v, content):
+# A config element for operator v; its number. ValueError says why it cannot be made now.
+def config(host: "Host", v: int, content: "list[Any]") -> int:
     name = host.plan.vertices[v].name
     if v in host.unlearned:
         raise ValueError("what was changed in %s is not known again yet: its host has not answered" % name)
@@ -80,20 +91,20 @@ def config(host, v, content):
 
 
 # Whether one more decision of operator v may be open: its host stores no more than OPEN_MAX at a time.
-def _room(host, v, most):
+def _room(host: "Host", v: int, most: int) -> bool:
     return _number(host, F_NEXT + v) - _number(host, F_SETTLED + v) < most
 
 
 # [parameters that decisions have set, the last refusal: [number, why] or [], number of the last decision
 # that they count], as the operator has told.
-def told(host, v):
+def told(host: "Host", v: int) -> "list[Any]":
     data = host.store.get_blob(B_VALUES + v)
     return pack.loads(data) if data else [{}, [], 0]
 
 
 # The parameters after all changes that were made, or after those that have their place; `op`, an operator as
 # the plan has it, is brought to them. What its type refuses is skipped, as by the operator itself.
-def follow(host, v, op, placed=False):
+def follow(host: "Host", v: int, op: "Operator", placed: bool = False) -> "Params":
     values, _, decided = told(host, v)
     op.configure(values)
     for n in range(decided + 1, _number(host, (F_GRANTED if placed else F_NEXT) + v) + 1):
@@ -108,7 +119,7 @@ def follow(host, v, op, placed=False):
 
 
 # Offer config elements that no operator has proposed a position for yet.
-def offer(host):
+def offer(host: "Host") -> None:
     for v in range(len(host.plan.vertices)):
         if v in host.unlearned:
             for h in list(host.plan.vertices[v].hosts) + [host.where[v][2]]:
@@ -124,33 +135,33 @@ def offer(host):
             if done > _number(host, F_SETTLED + v) and host.now >= host.ask_us:
                 _say(host, host.where[v][2], wire.STANDS, v, v, 0)
     if host.now >= host.ask_us:
-        host.ask_us = host.now + _ASK_US
+        host.ask_later(_ASK_US)
 
 
 # Decision `number` of operator v: [number, position or None, content]; [0, None, None] where none is kept.
-def granted(host, v, number):
+def granted(host: "Host", v: int, number: int) -> "list[Any]":
     data = host.store.get_blob(grant_key(v, number))
-    found = pack.loads(data) if data else [0, None, None]
+    found: "list[Any]" = pack.loads(data) if data else [0, None, None]
     return found if found[0] == number else [0, None, None]
 
 
-def _grant(host, v, number, pos, content):
+def _grant(host: "Host", v: int, number: int, pos: "Position | None", content: "list[Any]") -> None:
     host.store.put_blob(grant_key(v, number), pack.dumps([number, pos, content]))
 
 
 # Number of the last decision that has its position.
-def _granted_upto(host, v):
+def _granted_upto(host: "Host", v: int) -> int:
     return _number(host, F_GRANTED + v)
 
 
-def _number(host, key):
+def _number(host: "Host", key: int) -> int:
     data = host.store.get(key)
     return int.from_bytes(data, "little") if data else 0
 
 
-# The producer of an input is in another incarnation: it is taken back by decision, once for all who
-# ask, and they ask until it is.
-def _on_other(host, v, content):
+# The producer of an input is in another incarnation: the input is taken back by decision, once for all hosts
+# that ask, and they ask until it is.
+def _on_other(host: "Host", v: int, content: "list[Any]") -> None:
     if content[0] != "open":
         return
     last = _number(host, F_NEXT + v)
@@ -167,7 +178,7 @@ def _on_other(host, v, content):
 # The first proposal of a number stands, unless a newer instance has asked since. While a gateway that lost
 # its database learns, it only takes note: of the content, and of the place if the host has said that it was
 # granted. What was only proposed there may have been granted elsewhere, to a newer instance.
-def _on_propose(host, sender, m):
+def _on_propose(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, number, pos, data = m
     content = _content(host, v, data)
     if not content:
@@ -182,7 +193,7 @@ def _on_propose(host, sender, m):
     if epoch < host.where[v][:2] or number > _granted_upto(host, v) + 1 or not have:
         return
     if at is None or number > _granted_upto(host, v):
-        # Also where a place is stored already: nobody was told, for power went before it counted.
+        # Also where a place is stored already: no host was told, since power failed before it counted.
         at = pos
         what = content  # the operator may have said from where it can reopen
         _grant(host, v, number, at, what)
@@ -190,7 +201,7 @@ def _on_propose(host, sender, m):
     _say(host, sender, wire.GRANT, v, v, number, at, pack.dumps(what))
 
 
-def _on_ask(host, sender, m):
+def _on_ask(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, number = m
     if not epoch[0]:
         # Its host came again, and knows nothing of it: it starts there, unless it is elsewhere by now.
@@ -210,21 +221,23 @@ def _on_ask(host, sender, m):
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if pos is None and host.store.get(F_AGAIN):
-            last = n - 1  # it went with the database, and with the host that ran the operator
+            last = n - 1  # it was lost with the database, and with the host that ran the operator
             _learned(host, v, last, last)
             break
         _say(host, sender, wire.GRANT, v, v, n, pos, pack.dumps(content))
     _say(host, sender, wire.TOLD, v, v, last)
 
 
-def _learned(host, v, number, last):
+# The decisions up to `number` have their place, up to `last` they are known.
+def _learned(host: "Host", v: int, number: int, last: int) -> None:
+    assert number <= last
     host.store.put(F_NEXT + v, last.to_bytes(4, "little"))
     host.store.put(F_GRANTED + v, number.to_bytes(4, "little"))
 
 
 # The operator says: the decisions up to `number` are granted, up to `last` it knows of, up to `settled`
 # a checkpoint covers them; and the parameters that they changed.
-def _on_stand(host, sender, m):
+def _on_stand(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, number, last, settled, data = m
     learn = v in host.unlearned
     if not learn and epoch < host.where[v][:2] or not settled <= number <= last <= number + 2 * OPEN_MAX:
@@ -254,7 +267,16 @@ def _on_stand(host, sender, m):
 # One more host has said what it knows of the decisions of operator v, and each that it keeps has arrived: the
 # next host to run the operator may ask for any. That is enough when the host that runs it has, and the other
 # candidates have or had time to, and nothing is missing that it may propose.
-def _learn(host, sender, v, epoch, number, last, kept, values):
+def _learn(
+    host: "Host",
+    sender: int,
+    v: int,
+    epoch: "Epoch",
+    number: int,
+    last: int,
+    kept: list[int],
+    values: "list[Any]",
+) -> None:
     store = host.store
     here = number
     number = max(number, _granted_upto(host, v))
@@ -262,7 +284,7 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
     _learned(host, v, number, last)
     if epoch >= host.where[v][:2]:
         store.put_blob(B_VALUES + v, pack.dumps(values))
-    since, told, stood = host.stood.setdefault(v, [host.now, {}, []])
+    since, told, stood = host.stood.setdefault(v, (host.now, {}, []))
     told[sender] = here
     if sender not in stood:
         found = [granted(host, v, n) for n in kept]
@@ -271,7 +293,7 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
     level = host.plan.level
     waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in stood]
     if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < _LOST_US):
-        return  # beside this gateway so many may be lost as the level covers
+        return  # beside this gateway as many hosts may be lost as the level covers
     for n in range(number + 1, last + 1):
         have, pos, content = granted(host, v, n)
         if not have:
@@ -281,9 +303,9 @@ def _learn(host, sender, v, epoch, number, last, kept, values):
     lifecycle.no_more(host, v, LEARN)
 
 
-# Send, or hand over where it is for this host itself. Of what bears a number each is said; of the rest a
+# Send, or hand over where it is for this host itself. Of what bears a number each is sent; of the rest a
 # later one replaces an earlier.
-def _say(host, to, kind, subject, *values):
+def _say(host: "Host", to: int, kind: int, subject: int, *values: "Any") -> None:
     if to == host.me:
         HANDLERS[kind](host, to, (kind,) + values)
     else:
@@ -293,10 +315,10 @@ def _say(host, to, kind, subject, *values):
 # ---- at the operator
 
 
-# Every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
+# Whether every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
 # input is to be closed will never answer. Where a source's stream begins here is not known before it has
-# answered, and then the position jumps: from a place decided before, nobody would ever come to it.
-def answered(inst):
+# answered, and then the position jumps: no boot would ever come to a place that was decided before.
+def answered(inst: "Instance") -> bool:
     for e in inst.inputs:
         met = e.contact or e.cur.xi or inst.host.plan.vertices[e.edge.src].kind
         if not (e.fenced and met or e.closed or e.other or e.closing >= 0):
@@ -305,12 +327,12 @@ def answered(inst):
 
 
 # A decision may be taken here and now.
-def _may_decide(inst):
+def _may_decide(inst: "Instance") -> bool:
     return inst.status == RUNNING and inst.depth >= len(inst.host.plan.vertices) and answered(inst)
 
 
 # A config element; without a number it is one that an operator asks for.
-def _on_config(host, sender, m):
+def _on_config(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, data = m
     content = _content(host, v, data)
     if not content:
@@ -321,17 +343,19 @@ def _on_config(host, sender, m):
     inst = host.instances.get(v)
     if not inst or number <= inst.decided:
         return
-    if content[0] == "close" and inst.inputs[content[1]].closing < 0:
-        inst.inputs[content[1]].closing = inst.inputs[content[1]].cur.xi
+    if content[0] == "close":
+        inst.inputs[content[1]].close_soon()
     if number != inst.decided + 1 or number in inst.decisions or not _may_decide(inst):
         return  # the gateway offers it again
     if content[0] == "open" and not content[2]:
-        content[2] = inst.inputs[content[1]].inc  # who asks had heard of none yet: the one that is taken here
+        content[2] = inst.inputs[
+            content[1]
+        ].inc  # whoever asked had heard of none: the one that is taken here
     if content[0] == "open" and not _covered(host, inst, content) or not _grounded(host, inst):
         return
     if content[0] == "open":
-        # What is older than it has taken it cannot take any more, nor what is older than a boundary that it
-        # has given; what a former life has promised without the input lay before now.
+        # It cannot take any more what is older than what it has taken, or than a boundary that it has given;
+        # what an earlier boot promised without the input was before now.
         e = inst.inputs[content[1]]
         if not e.closed and e.inc == content[2]:
             content = ["set", {}]  # a checkpoint from elsewhere knew of it already
@@ -354,7 +378,7 @@ def _on_config(host, sender, m):
 # What was taken of an incarnation that is gone exists nowhere else: before a decision ends it here, a
 # checkpoint that covers it is stored at the plan's level. Else a restart could never come to the place
 # of that decision again.
-def _covered(host, inst, content):
+def _covered(host: "Host", inst: "Instance", content: "list[Any]") -> bool:
     e = inst.inputs[content[1]]
     if content[2] == e.inc or host.plan.strategy == UNSAFE or inst.ck.safe(e) >= e.cur.xi:
         return True
@@ -366,7 +390,7 @@ def _covered(host, inst, content):
 
 # Whether a restart can get to this place again. What was taken of a producer that does not answer, or of an
 # input that is to be closed and gives nothing more, may be nowhere else: a checkpoint covers it first.
-def _grounded(host, inst):
+def _grounded(host: "Host", inst: "Instance") -> bool:
     ck = inst.ck
     if host.plan.strategy == UNSAFE:
         return True
@@ -378,7 +402,7 @@ def _grounded(host, inst):
 
 
 # The producer of input e began another incarnation: ask for a decision to go on with that one.
-def other(host, e):
+def other(host: "Host", e: "InEdge") -> None:
     v = e.edge.dst
     content = ["open", e.sink.inputs.index(e), e.other, 0]
     if e.sink.status == RUNNING:
@@ -386,9 +410,10 @@ def other(host, e):
     _say(host, 0, wire.CONFIG, v, v, 0, pack.dumps(content))
 
 
-def propose(host, inst):
+# Tell the gateway the place of each decision that it has not granted yet.
+def propose(host: "Host", inst: "Instance") -> None:
     full = len(inst.decisions) >= OPEN_MAX and max(inst.decisions) == inst.decided
-    if full or inst.status == RUNNING and inst._exposed():
+    if full or inst.status == RUNNING and inst.exposed():
         inst.ck.now()  # no more can be open, and the one that its inputs wait for may be the next
     for number in sorted(inst.decisions):
         pos, content, done = inst.decisions[number]
@@ -397,10 +422,10 @@ def propose(host, inst):
             _say(host, 0, wire.PROPOSE, v, v, inst.epoch, number, pos, pack.dumps(content))
 
 
-# Whether every later life gets to a place where something is proposed. Samples that lead there may be lost
-# with the log of their source, and with others nobody would ever come there: so a checkpoint of that place is
-# stored at the plan's level first. Until then the operator stands.
-def _rooted(host, inst, pos):
+# Whether every later boot gets to a place where something is proposed. Samples that lead there may be lost
+# with the log of their source, and other samples would never lead there: so a checkpoint of that place is
+# stored at the plan's level first. Until then the operator stands still.
+def _rooted(host: "Host", inst: "Instance", pos: "Position") -> bool:
     if host.plan.strategy == UNSAFE or not any(pos[:-1]):
         return True
     safe = inst.ck.safe_pos
@@ -409,10 +434,10 @@ def _rooted(host, inst, pos):
     if inst.status == RUNNING and inst.position() == pos:
         inst.ck.now()
         safe = inst.ck.safe_pos
-    return safe and not further(pos, safe)
+    return bool(safe) and not further(pos, safe)
 
 
-def _on_grant(host, sender, m):
+def _on_grant(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, pos, data = m
     content = _content(host, v, data)
     inst = host.instances.get(v)
@@ -424,7 +449,10 @@ def _on_grant(host, sender, m):
 
 
 # Store a decision before anything depends on it. False where there is no room: it comes again.
-def _keep(host, inst, number, pos, content, done):
+def _keep(
+    host: "Host", inst: "Instance", number: int, pos: "Position", content: "list[Any]", done: int
+) -> bool:
+    assert number > inst.decided, "a decision that was applied is decided again"
     kept = dict(inst.decisions)
     kept[number] = (pos, content, done)
     try:
@@ -432,12 +460,12 @@ def _keep(host, inst, number, pos, content, done):
     except LogFull:
         host.count(NO_ROOM)
         return False
-    inst.decisions = kept
+    inst.decide_by(kept)
     return True
 
 
 # All open decisions of an operator are one blob.
-def _write(host, inst, kept):
+def _write(host: "Host", inst: "Instance", kept: "dict[int, Decision]") -> None:
     key = B_DECISIONS + inst.vertex.index
     if kept:
         host.store.put_blob(key, pack.dumps([[n] + list(kept[n]) for n in sorted(kept)]))
@@ -445,38 +473,48 @@ def _write(host, inst, kept):
         host.store.drop_blob(key)
 
 
-# Those up to `upto` lie behind a permanent checkpoint.
-def forget(host, inst, upto):
+# A checkpoint that is stored at the plan's level covers those up to `upto`.
+def forget(host: "Host", inst: "Instance", upto: int) -> None:
     kept = {n: inst.decisions[n] for n in inst.decisions if n > upto}
     if len(kept) < len(inst.decisions):
-        inst.decisions = kept
+        inst.decide_by(kept)
         _write(host, inst, kept)
         stand(host, inst)
 
 
 # Tell the gateway how far the decisions of an operator are.
-def stand(host, inst):
+def stand(host: "Host", inst: "Instance") -> None:
     settled = inst.decided if host.plan.strategy == UNSAFE else 0
     if inst.ck.safe_pos:
         settled = inst.ck.safe_pos[-1]
     _stand(host, inst.vertex.index, inst.epoch, inst.decided, inst.decisions, settled, inst)
 
 
-def _stand(host, v, epoch, decided, kept, settled, inst):
+def _stand(
+    host: "Host",
+    v: int,
+    epoch: "Epoch",
+    decided: int,
+    kept: "dict[int, Any]",
+    settled: int,
+    inst: "Instance | None",
+) -> None:
     number = last = decided
     for n in kept:
         if kept[n][2]:
             number = max(number, n)
         last = max(last, n)
-    data = pack.dumps(([inst.changed, inst.refused] if inst else [{}, []]) + [sorted(kept), decided])
+    values: "list[Any]" = [inst.changed, inst.refused] if inst else [{}, []]
+    data = pack.dumps(values + [sorted(kept), decided])
     _say(host, 0, wire.STAND, v, v, epoch, number, last, settled, data)
 
 
-# The gateway asks. It may have lost its database: what is open here is said again, also that of an
+# The gateway asks. It may have lost its database: what is open here is told again, also that of an
 # operator that does not run here any more.
-def _on_stands(host, sender, m):
+def _on_stands(host: "Host", sender: int, m: "Message") -> None:
     v = m[1]
     inst = host.instances.get(v)
+    kept: "dict[int, Any]"
     if inst:
         epoch = inst.epoch
         kept = inst.decisions
@@ -487,7 +525,7 @@ def _on_stands(host, sender, m):
         data = host.store.get_blob(B_DECISIONS + v)
         kept = {d[0]: d[1:] for d in pack.loads(data)} if data else {}
         _stand(host, v, epoch, 0, kept, 0, None)
-        epoch = (0, host.me)  # to be known, and not to be granted: nobody stands there
+        epoch = (0, host.me)  # to be known, and not to be granted: no operator stands there
     for n in sorted(kept):
         at = epoch if not inst or kept[n][2] or _rooted(host, inst, kept[n][0]) else (0, host.me)
         _say(host, 0, wire.PROPOSE, v, v, at, n, kept[n][0], pack.dumps(kept[n][1]))
@@ -495,11 +533,11 @@ def _on_stands(host, sender, m):
 
 # An operator that starts on another host than before first hears which decisions were granted:
 # from then on the gateway takes no proposal of an older epoch.
-def ask(host, v, epoch, decided):
+def ask(host: "Host", v: int, epoch: "Epoch", decided: int) -> None:
     _say(host, 0, wire.ASK, v, v, epoch, decided)
 
 
-def _on_told(host, sender, m):
+def _on_told(host: "Host", sender: int, m: "Message") -> None:
     _, v, last = m
     inst = host.instances.get(v)
     if inst and inst.status == ASKING and not inst.recalling:
@@ -510,7 +548,7 @@ def _on_told(host, sender, m):
                 return  # one was lost on the way: ask again
         kept = {n: inst.decisions[n] for n in inst.decisions if inst.decisions[n][2]}
         if len(kept) < len(inst.decisions):
-            inst.decisions = kept  # the others were proposed in an earlier boot, and not granted
+            inst.decide_by(kept)  # the others were proposed in an earlier boot, and not granted
             _write(host, inst, kept)
         lifecycle.run(host, inst)
 

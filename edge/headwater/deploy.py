@@ -1,19 +1,20 @@
 # How a process comes to a board, and how another one takes its place. Bytes: docs/spec.md, "Site link".
 #
 # A deployment arrives in pieces, is checked as a whole and stored. A board without a process runs it
-# after a restart. A board that has one keeps the new one beside it until the gateway says to drain
-# (the sensors rest until everything held here is safe) and then to switch. A cut at any place ends in
-# the old process, drained, or in the new one: the fact SWITCH says which, and what `finish` does
-# after it can be done again from its start.
+# after a restart. A board that has one keeps the new one beside it until the gateway orders it to drain
+# (the sensors rest until everything held here is safe) and then to switch. A power cut at any point leaves
+# the old process, drained, or the new one: the fact F_SWITCH decides which, and what `_finish` does
+# after it can be repeated from its start.
 #
 # A process is stopped by a deployment whose plan has no vertices: it takes the process's place like any
 # other, and nothing runs. It stays stored: sources that come later must begin new incarnations.
 #
-# A board needs this at its start and when something is deployed; in between it is not in RAM.
+# A board needs this at its start and when something is deployed; otherwise it is not in RAM.
 
 from hashlib import sha256
 
 from . import pack, plan, wire
+from .compat import TYPE_CHECKING
 from .keyspace import (
     B_COMING,
     B_DEPLOYMENT,
@@ -45,6 +46,18 @@ from .site_link import (
     WANTED,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .interfaces import Message, Readable
+    from .log import Log
+    from .node import Node
+    from .plan import Plan
+
+    Found = tuple[Plan, int, dict[int, bytes]]  # plan, number of this host, keys
+    Answer = tuple[int, int, str]  # state, offset or another number, why not
+
 # What follows the id in F_SWITCH where the switch is decided.
 _DRAINED = b"\1"  # nothing of the old process is unsafe
 _LEFT_OUT = b"\2"  # the old process had crashed again and again: what its sources hold stays
@@ -52,7 +65,7 @@ _KEEP = (F_BOOT, F_FLOOR, F_SWITCH)  # facts that outlive a process
 
 
 # What is in a deployment, for the board of that key and name: plan, number of this host, keys.
-def read(data, key, name):
+def read(data: "Readable", key: bytes, name: str) -> "Found":
     try:
         form, process, masked = pack.loads(data)
         found = plan.loads(process)
@@ -66,7 +79,7 @@ def read(data, key, name):
         for number, other, mask in masked:
             pad = hmac(key, b"headwater mask", other.to_bytes(8, "big"))
             if not 0 < number < len(found.hosts) or len(mask) != 32:
-                raise ValueError("a key that is none")
+                raise ValueError("malformed pair key")
             if number in near:
                 keys[number] = bytes([a ^ b for a, b in zip(mask, pad)])
     except (TypeError, ValueError, AttributeError, OverflowError) as e:
@@ -75,8 +88,8 @@ def read(data, key, name):
 
 
 # Hosts with which this one may share an edge or an operator; it needs no link to others.
-def _near(found, me):
-    near = []
+def _near(found: "Plan", me: int) -> list[int]:
+    near: list[int] = []
     for v in found.vertices:
         if me in v.hosts:
             near.extend(v.hosts)
@@ -91,8 +104,10 @@ def _near(found, me):
 
 # The deployment that this board runs: (id, plan, number, keys), or None. A switch that was decided
 # is brought to its end first.
-def load(store, key, name, random):
-    if store.get(F_SWITCH) and store.get(F_SWITCH)[8:]:
+def load(
+    store: "Log", key: bytes, name: str, random: "Callable[[], int]"
+) -> "tuple[bytes, Plan, int, dict[int, bytes]] | None":
+    if (store.get(F_SWITCH) or b"")[8:]:
         _finish(store, key, name, random)
     elif store.blob_size(B_SWITCH):
         store.drop_blob(B_SWITCH)
@@ -103,7 +118,7 @@ def load(store, key, name, random):
 
 
 # The deployment that waits, and whether this board drains for it.
-def waiting(store):
+def waiting(store: "Log") -> tuple[bytes | None, bool]:
     data = store.get_blob(B_COMING)
     if not data:
         return None, False
@@ -113,7 +128,7 @@ def waiting(store):
 
 # Messages PLAN and SWITCH; the answer is PLANNED. A gateway that lost its database sends PLANNED itself:
 # it wants the deployment that this board has, and the answer is PLAN.
-def handle(node, m):
+def handle(node: "Node", m: "Message") -> None:
     ident = bytes(m[1])
     if m[0] == wire.PLANNED:
         _give(node, ident, m[3])
@@ -125,7 +140,7 @@ def handle(node, m):
     node.say(wire.PLANNED, ident, state, offset, why.encode())
 
 
-def _give(node, ident, offset):
+def _give(node: "Node", ident: bytes, offset: int) -> None:
     key = B_DEPLOYMENT if ident == node.deployed else B_COMING if ident == node.next else None
     if key is None:
         node.say(wire.PLANNED, ident, WANTED, 0, b"")
@@ -135,7 +150,7 @@ def _give(node, ident, offset):
     node.say(wire.PLAN, ident, node.store.blob_size(key), offset, memoryview(piece)[:n])
 
 
-def _state(node):
+def _state(node: "Node") -> "Answer":
     if not node.draining:
         return STORED, node.store.blob_size(B_COMING), ""
     unsafe = node.unsafe()
@@ -144,11 +159,12 @@ def _state(node):
     return DRAINED, sum([p.ring.last for p in node.host.ports.values()]), ""
 
 
-def _piece(node, ident, size, offset, piece):
+def _piece(node: "Node", ident: bytes, size: int, offset: int, piece: "Readable") -> "Answer":
     again = size >= AGAIN
     size %= AGAIN
     if ident == node.failed:
-        return REFUSED, 0, "this process crashed again and again: " + node.crash[1]
+        crash: "Any" = node.crash
+        return REFUSED, 0, "this process crashed again and again: " + crash[1]
     if ident == node.deployed:
         return RUNS, node.store.blob_size(B_DEPLOYMENT), ""
     if ident == node.next:
@@ -161,17 +177,15 @@ def _piece(node, ident, size, offset, piece):
             return WANTED, 0, ""
         if not 0 < size <= BYTES_MAX:
             return REFUSED, 0, "a deployment of %d bytes: at most %d" % (size, BYTES_MAX)
-        node.taking = None
-        try:
-            t = node.taking = [ident, bytearray(size), 0]
-        except MemoryError:
+        t = node.take_in(ident, size)
+        if t is None:
             return REFUSED, 0, "no room for %d bytes beside the process that runs" % size
     if offset == t[2] and offset + len(piece) <= size:
         t[1][offset : offset + len(piece)] = piece
         t[2] += len(piece)
     if t[2] < size:
         return WANTED, t[2], ""
-    node.taking = None
+    node.took_in()
     try:
         return _whole(node, ident, bytes(t[1]), again)
     except (ValueError, OperatorError) as e:
@@ -182,8 +196,8 @@ def _piece(node, ident, size, offset, piece):
         return REFUSED, 0, "no room in the heap beside the process that runs"
 
 
-# All of it is here: is it fit for this board? Then it is stored.
-def _whole(node, ident, data, again):
+# All of it is here: where it fits this board it is stored.
+def _whole(node: "Node", ident: bytes, data: bytes, again: bool) -> "Answer":
     from . import operators
 
     if sha256(data).digest()[:8] != ident:
@@ -204,15 +218,15 @@ def _whole(node, ident, data, again):
         node.store.put_blob(B_DEPLOYMENT, data)
     else:
         node.store.put_blob(B_COMING, data)
-        node.next = ident
+        node.waits(ident)
         return STORED, len(data), ""
-    node.again = True
+    node.restart()
     return RUNS, len(data), ""
 
 
-# A log that cannot hold what this plan wants of it would refuse samples for ever: the plan is checked for
-# the flash that its author declared, and this board may have less.
-def _fits(store, new, me, size):
+# A log that cannot hold what this plan needs would refuse samples for ever: the plan was checked for
+# the flash that the process file declares, and this board may have less.
+def _fits(store: "Log", new: "Plan", me: int, size: int) -> None:
     from . import reserve
 
     have, sector_bytes = store.sectors()
@@ -224,12 +238,12 @@ def _fits(store, new, me, size):
         )
 
 
-# No process runs: there was none, or it was left out. Then it must leave nothing to this one.
-def _replace(node, ident, data, new, again):
+# No process runs: there was none, or it was left out. Nothing of that one may be left to this one.
+def _replace(node: "Node", ident: bytes, data: bytes, new: "Plan", again: bool) -> None:
     store = node.store
     old = store.get_blob(B_DEPLOYMENT)
     try:
-        other = old and read(old, node.key, node.name)[0].hash != new.hash
+        other = bool(old) and read(old or b"", node.key, node.name)[0].hash != new.hash
     except ValueError:
         other = True  # of another version of this program
     if other:
@@ -237,13 +251,13 @@ def _replace(node, ident, data, new, again):
         store.put(F_SWITCH, ident + _LEFT_OUT)
     else:
         if again:
-            store.put(F_AGAIN, b"\0")  # first: who runs it without knowing this runs what others run
+            store.put(F_AGAIN, b"\0")  # first: without it this board would run what other hosts run
         else:
             store.drop(F_AGAIN)
         store.put_blob(B_DEPLOYMENT, data)
 
 
-def _switch(node, ident, step):
+def _switch(node: "Node", ident: bytes, step: int) -> "Answer":
     if ident == node.deployed:
         return RUNS, node.store.blob_size(B_DEPLOYMENT), ""
     if ident == node.failed and step == FORGET:
@@ -257,7 +271,7 @@ def _switch(node, ident, step):
         store.drop(F_SWITCH)
         store.drop(F_DRAINED)
         store.drop_blob(B_COMING)
-        node.next = None
+        node.waits(None)
         node.drain(False)
         return WANTED, 0, ""
     if step == DRAIN and not node.draining:
@@ -265,11 +279,11 @@ def _switch(node, ident, step):
         node.drain(True)
     elif step == RUN and node.draining and (store.get(F_DRAINED) == ident or not node.unsafe()):
         store.put(F_SWITCH, ident + _DRAINED)
-        node.again = True
+        node.restart()
         return RUNS, store.blob_size(B_COMING), ""
     state, number, why = _state(node)
     if state == DRAINED and step >= ROUND:
-        # From now on it is the gateway that knows: a timer may still fire, and after a restart a source does
+        # From now on the gateway remembers it: a timer may still fire, and after a restart a source does
         # not know any more what the lake had acknowledged.
         if store.get(F_DRAINED) != ident:
             store.put(F_DRAINED, ident)
@@ -277,11 +291,12 @@ def _switch(node, ident, step):
     return state, number, why
 
 
-# The switch is decided: what is left of the old process goes, its sources number on in the new one.
-def _finish(store, key, name, random):
+# The switch is decided: what is left of the old process is deleted, its sources number on in the new one.
+def _finish(store: "Log", key: bytes, name: str, random: "Callable[[], int]") -> None:
     if not store.blob_size(B_SWITCH):
         store.put_blob(B_SWITCH, pack.dumps(_moves(store, key, name, random)))
-    moves = pack.loads(store.get_blob(B_SWITCH))
+    stored: "Any" = store.get_blob(B_SWITCH)
+    moves = pack.loads(stored)
     for b in store.blob_keys():
         if b & ~3 != B_DEPLOYMENT:
             store.drop_blob(b)
@@ -303,20 +318,22 @@ def _finish(store, key, name, random):
 
 
 # For each source of the new process here: vertex, incarnation, last xi, last ts, 1 where its entries stay.
-def _moves(store, key, name, random):
-    left_out = store.get(F_SWITCH)[8:] == _LEFT_OUT
-    was = {}
+def _moves(store: "Log", key: bytes, name: str, random: "Callable[[], int]") -> list[tuple[int, ...]]:
+    left_out = (store.get(F_SWITCH) or b"")[8:] == _LEFT_OUT
+    was: "dict[tuple[str, str], tuple[int, ...]]" = {}
+    old = None
+    me = -1
     try:
-        old, me, _ = read(store.get_blob(B_DEPLOYMENT), key, name)
+        old, me, _ = read(store.get_blob(B_DEPLOYMENT) or b"", key, name)
     except ValueError:
-        old = None
+        pass  # of another version of this program
     for v in old.vertices if old else ():
         if not v.kind and v.hosts[0] == me:
-            inc = store.get(F_INC + v.index)
-            inc = int.from_bytes(inc, "little") if inc else store.log_number
+            data = store.get(F_INC + v.index)
+            inc = int.from_bytes(data, "little") if data else store.log_number
             was[(v.name, v.outs[0].text)] = (inc,) + store.tail(stream_key(v.index)) + (v.index,)
-    new, me, _ = read(store.get_blob(B_COMING), key, name)
-    out = []
+    new, me, _ = read(store.get_blob(B_COMING) or b"", key, name)
+    out: list[tuple[int, ...]] = []
     for v in new.vertices:
         if not v.kind and v.hosts[0] == me:
             # A name that was used before must not give its numbers again.

@@ -1,26 +1,35 @@
-# The exchange: what a host and its neighbours say to each other. It keeps a link to each neighbour, takes
-# frames apart, and fills frames with what is to be said.
+# The exchange: messages between a host and its neighbours. It keeps a link to each neighbour, takes frames
+# apart, and fills frames with pending messages.
 #
-# The state that hosts tell each other is soft: everything that is outstanding is said again until it is
-# answered (`retry`), so no message is needed permanently. The consumer of a stream speaks first (HELLO), and
-# takes and acknowledges nothing before the producer has answered (ANSWER).
+# The state that hosts exchange is soft: every message is sent again until it is answered (`retry`), so the
+# loss of any one does no harm. The consumer of a stream speaks first (HELLO), and takes and acknowledges
+# nothing before the producer has answered (ANSWER).
 #
 # Promises.
 #   - `receive` never raises, whatever the frame is. What it refuses it counts, by a closed set of reasons.
 #   - A handler hears a message only from a host that may say it, about something that the plan has, with
-#     numbers in it that can be: ROLES and HANDLERS, by the kind of the message. What it says may still be a
-#     lie of that host about itself.
-#   - A frame that is sent may lie in a buffer that the next one uses again: whoever keeps it copies it.
+#     possible numbers in it: ROLES and HANDLERS, by the kind of the message. The sender may still lie about
+#     itself.
+#   - A frame that is sent may lie in a buffer that the next one uses again: to keep it, copy it.
 
 from . import block, wire
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .instance import ASKING, FETCHING, STOPPED
 from .plan import OUTSIDE
 from .ports import OutPort
 from .position import EPOCH_MAX, FAR
 from .refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
-from .ring import Cursor
 from .seal import OPENED, TAKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from .host import Host
+    from .interfaces import Message, Readable
+    from .plan import Plan
+    from .ports import Reader
+    from .seal import Peer
 
 _CID_MAX = const(16)
 
@@ -36,14 +45,15 @@ _NOBODY = const(5)  # it belongs to the site link
 
 # What is said to one other host.
 class Link:
-    def __init__(self, number, peer):
+    def __init__(self, number: int, peer: "Peer") -> None:
         self.number = number
         self.peer = peer
-        self.wants = {}  # (kind, subject) -> values: control messages; a later one replaces
-        self.order = []
-        self.life = None  # (log number, boot) of the neighbour
+        # (kind, subject) -> values: control messages; a later one replaces an earlier one.
+        self.wants: "dict[tuple[int, Any], tuple[Any, ...]]" = {}
+        self.order: "list[tuple[int, Any]]" = []
+        self.life: tuple[int, int] | None = None  # (log number, boot) of the neighbour
 
-    def want(self, kind, subject, *values):
+    def want(self, kind: int, subject: "Any", *values: "Any") -> None:
         key = (kind, subject)
         if key not in self.wants:
             self.order.append(key)
@@ -52,49 +62,54 @@ class Link:
 
 class Exchange:
     # send(host number, frame)
-    def __init__(self, host, send, mtu):
+    def __init__(self, host: "Host", send: "Callable[[int, Readable], Any]", mtu: int) -> None:
         self.host = host
         self.send = send
         self.writer = wire.Writer(mtu)
-        self.links = {}
+        self.links: dict[int, Link] = {}
+        # Kind -> handler, once arriving.py is loaded: it stays.
+        self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
+        self._open = False  # a frame to the neighbour whose turn it is was begun
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
-    def meet(self, number, peer):
+    def meet(self, number: int, peer: "Peer") -> None:
         self.links[number] = Link(number, peer)
         self.asked_us = self.host.now - 1
 
     # Say this to a host, in the next frame. False where there is no link to it.
-    def say(self, number, kind, subject, *values):
+    def say(self, number: int, kind: int, subject: "Any", *values: "Any") -> bool:
         link = self.links.get(number)
         if link:
             link.want(kind, subject, *values)
             return True
         return False
 
-    def ask_time(self):
+    def ask_time(self) -> None:
         if self.host.me:
             self.say(0, wire.CLOCK, 0, self.host.now)
 
-    def say_state(self):
+    def say_state(self) -> None:
         for number in self.links:
             self.say(number, wire.BEAT, 0, self.host.state(), self.host.boot_number)
 
     # ---- in
 
     # A frame arrived from somewhere. True where its messages were looked at.
-    def receive(self, frame):
+    def receive(self, frame: "Readable") -> bool:
         host = self.host
         try:
-            sender = wire.header(frame)[0]
+            head = wire.header(frame)
+            sender = head[0]
             link = self.links.get(sender)
             if link is None:
                 host.count(STRANGER)
                 return False
             peer = link.peer
-            span = peer.open(frame)
-            self._reply(link)
-            if peer.why not in (TAKEN, OPENED):
+            span = peer.open(frame, head)
+            if peer.reply:
+                self._reply(link)
+            if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
             if peer.live and link.life != (peer.log, peer.boot):
@@ -111,8 +126,12 @@ class Exchange:
 
     # Give a message that may be said to its handler. One of a consumer goes to the port that it consumes, if
     # that is here, in its present incarnation, and if no newer epoch of the consumer has spoken before.
-    def hear(self, sender, m):
+    def hear(self, sender: int, m: "Message") -> None:
         kind = m[0]
+        handler = self.arriving.get(kind)
+        if handler is not None:
+            handler(self.host, sender, m)
+            return
         handler = self.HANDLERS.get(kind, Exchange._needed)
         if self.ROLES[kind] != _CONSUMER:
             handler(self, sender, m)
@@ -133,24 +152,22 @@ class Exchange:
         else:
             handler(port, r, sender, m)
 
-    # Another host began a new life: everything it had not stored is gone.
-    def _new_life(self, link):
+    # Another host began a new boot: everything it had not stored is gone.
+    def _new_life(self, link: Link) -> None:
         host = self.host
         for e in list(host.inputs.values()):
             if e.port is None and e.producer == link.number:
                 from . import wiring
 
-                e.contact = False
+                e.lose()
                 wiring.hello(host, e)
         for p in host.ports.values():
-            for r in p.readers:
-                if r.host == link.number and not r.local:
-                    r.live = False
+            p.lose(link.number)
         link.want(wire.BEAT, 0, host.state(), host.boot_number)
         host.late.pop(link.number, None)
 
-    # Whether this message may be heard.
-    def may_say(self, sender, m):
+    # Whether this sender may say this message, and whether its numbers can be.
+    def may_say(self, sender: int, m: "Message") -> bool:
         plan = self.host.plan
         role = self.ROLES[m[0]]
         sane = self._sane
@@ -187,7 +204,7 @@ class Exchange:
 
     # Whether the numbers of a message of an edge or of a host can be: positions and names as long as those of
     # the operator, no stream time or ts beyond any.
-    def _sane(self, plan, m):
+    def _sane(self, plan: "Plan", m: "Message") -> bool:
         kind = m[0]
         if kind == wire.DATA:
             return True  # its block is read where it is taken
@@ -212,41 +229,50 @@ class Exchange:
 
     # ---- messages of hosts
 
-    # What most boards need never, or for a moment.
-    def _needed(self, sender, m):
+    # Messages that most boards never hear, or for a moment only: their modules are loaded when one comes.
+    def _needed(self, sender: int, m: "Message") -> None:
         kind = m[0]
+        handlers: "Any"
         if kind == wire.WHERE:
-            from . import moving as module
-        elif kind <= wire.ANSWER:
-            from . import arriving as module
-        elif kind <= wire.FETCH:
-            from . import transfer as module
-        else:
-            from . import decisions as module
-        module.HANDLERS[kind](self.host, sender, m)
+            from . import moving
 
-    def _on_beat(self, sender, m):
+            handlers = moving.HANDLERS
+        elif kind <= wire.ANSWER:
+            from . import arriving
+
+            handlers = self.arriving = arriving.HANDLERS
+        elif kind <= wire.FETCH:
+            from . import transfer
+
+            handlers = transfer.HANDLERS
+        else:
+            from . import decisions
+
+            handlers = decisions.HANDLERS
+        handlers[kind](self.host, sender, m)
+
+    def _on_beat(self, sender: int, m: "Message") -> None:
         if m[1] != self.host.state():
             from . import moving
 
             moving.tell(self.host, sender)
 
-    def _on_clock(self, sender, m):
+    def _on_clock(self, sender: int, m: "Message") -> None:
         host = self.host
         clock = host.clock
         if clock.synced:
             t = clock.true_us(host.now)
             self.say(sender, wire.TIME, 0, m[1], t, t, clock.true_error_us(host.now))
 
-    # What answers nothing that was asked in this life, or less than the last answer, is no answer.
-    def _on_time(self, sender, m):
+    # Ignore what answers nothing that was asked in this boot, or something older than the last answer.
+    def _on_time(self, sender: int, m: "Message") -> None:
         host = self.host
         if m[1] > self.asked_us and host.clock.exchange(m[1], m[2], m[3], host.now, m[4]):
             self.asked_us = m[1]
 
-    # ---- what was not answered is said again
+    # ---- what was not answered is sent again
 
-    def retry(self):
+    def retry(self) -> None:
         host = self.host
         if not host.clock.synced:
             self.ask_time()  # until then everything is stamped by guess
@@ -296,134 +322,120 @@ class Exchange:
 
     # ---- out
 
-    def flush(self):
+    def flush(self) -> None:
+        arriving: "Any" = None
         for e in self.host.inputs.values():
             if e.ack and e.ring is not None and e.contact:
-                from . import arriving
-
+                if arriving is None:
+                    from . import arriving
                 arriving.acknowledge(self.host, e)
         for number in self.links:
             self._flush(self.links[number])
 
-    def _flush(self, link):
-        w = self.writer
-        peer = link.peer
-        open_ = False
+    def _flush(self, link: Link) -> None:
+        self._open = False
         for key in link.order:
-            if not open_:
-                peer.begin(w)
-                open_ = True
-            if not w.put(key[0], *link.wants[key]):
-                self._seal(link)
-                peer.begin(w)
-                w.put(key[0], *link.wants[key])
+            self._put(link, key[0], *link.wants[key])
         link.order.clear()
         link.wants.clear()
         for p in self.host.ports.values():
             for r in p.readers:
-                # To the lake nothing but entries and gaps goes, and both lie behind the cursor.
+                # To the lake only entries and gaps are sent, and both lie after the cursor.
                 if r.local or not r.live or r.host != link.number:
                     continue
                 if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
-                    open_ = self._flush_reader(link, p, r, open_)
-        if open_ and w.count:
+                    self._flush_reader(link, p, r)
+        if self._open and self.writer.count:
             self._seal(link)
 
-    def _seal(self, link):
+    # Have a frame begun.
+    def _begin(self, link: Link) -> None:
+        if not self._open:
+            link.peer.begin(self.writer)
+            self._open = True
+
+    # The frame is full: send it, and begin the next one.
+    def _turn(self, link: Link) -> None:
+        self._seal(link)
+        link.peer.begin(self.writer)
+
+    def _seal(self, link: Link) -> None:
         self.send(link.number, link.peer.seal(self.writer))
         self._reply(link)
 
-    def _reply(self, link):
-        if link.peer.reply:
-            self.send(link.number, bytes(link.peer.reply))
-            link.peer.reply = None
+    def _reply(self, link: Link) -> None:
+        reply = link.peer.take_reply()
+        if reply:
+            self.send(link.number, reply)
+
+    def _put(self, link: Link, kind: int, *values: "Any") -> None:
+        self._begin(link)
+        if not self.writer.put(kind, *values):
+            self._turn(link)
+            self.writer.put(kind, *values)
 
     # Put into frames what reader r may have now.
-    def _flush_reader(self, link, p, r, open_):
-        w = self.writer
-        peer = link.peer
+    def _flush_reader(self, link: Link, p: OutPort, r: "Reader") -> None:
         index = r.edge.index
         inside = r.edge.dst != OUTSIDE
-        epoch = self.host.instances[p.vertex.index].epoch if p.vertex.kind else (0, 0)
         if inside:
             for cr in p.crs:
-                if cr[3] > r.crs_sent:
-                    r.crs_sent = cr[3]
-                    open_ = self._put(link, open_, wire.CR, index, p.inc, cr[0], cr[1], cr[2])
+                if r.wants_request(cr[3]):
+                    self._put(link, wire.CR, index, p.inc, cr[0], cr[1], cr[2])
         while True:
             xi = r.cur.xi
-            if r.gaps:
-                told = False
-                for g in r.gaps:
-                    if g[0] <= xi + 1 <= g[1]:
-                        open_ = self._put(link, open_, wire.GAP, index, p.inc, xi + 1, g[1], g[2])
-                        r.cur = Cursor(g[1])
-                        told = True
-                        break
-                if told:
-                    continue
-            n = min(p.ring.last, r.got + r.room) - xi
-            if n <= 0 or (xi < p.ring.first and xi < p.first()):
-                break
-            # The bytes that the log took a moment ago, if they are what comes next.
-            packed = self.host.packed
-            if packed and packed[0] is p and packed[1] == xi + 1 and packed[2] <= n and not r.gaps:
-                if not open_:
-                    peer.begin(w)
-                    open_ = True
-                if w.put(wire.DATA, index, p.inc, epoch, memoryview(self.host.scratch)[: packed[3]]):
-                    n = packed[2]
-                    r.cur.xi = xi + n
-                    if xi == r.got:
-                        r.progress_us = self.host.now
-                    continue
-                if w.count:
-                    self._seal(link)
-                    peer.begin(w)
-                    continue
-            batch = self.host.batch(p.alphabet)
-            n = p.read(r.cur, batch, min(n, batch.size))
-            for g in r.gaps:
-                if xi < g[0] <= xi + n:
-                    n = g[0] - 1 - xi
+            gap = r.gap_at(xi + 1)
+            if gap:
+                self._put(link, wire.GAP, index, p.inc, xi + 1, gap[1], gap[2])
+                r.seek(gap[1])
+                continue
+            n = p.due(r)
+            n = n and self._put_entries(link, p, r, n)
             if not n:
                 break
-            if not open_:
-                peer.begin(w)
-                open_ = True
-            while True:
-                at = w.open_data(index, p.inc, epoch)
-                if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
-                    break
-                if w.count:
-                    self._seal(link)
-                    peer.begin(w)
-                else:
-                    n //= 2
-            r.cur.xi = xi + n
-            if xi == r.got:
-                r.progress_us = self.host.now
-        if inside and p.bound > r.bound_sent and r.cur.xi == p.ring.last:
-            r.bound_sent = p.bound
-            open_ = self._put(link, open_, wire.BOUND, index, p.inc, p.ring.last, p.bound)
-        return open_
+            r.sent(xi + n, self.host.now)
+        if inside and r.cur.xi == p.ring.last and r.wants_bound(p.bound):
+            self._put(link, wire.BOUND, index, p.inc, p.ring.last, p.bound)
 
-    def _put(self, link, open_, kind, *values):
+    # Put the next entries of reader r into a frame, at most n; how many.
+    def _put_entries(self, link: Link, p: OutPort, r: "Reader", n: int) -> int:
         w = self.writer
-        if not open_:
-            link.peer.begin(w)
-        if not w.put(kind, *values):
-            self._seal(link)
-            link.peer.begin(w)
-            w.put(kind, *values)
-        return True
+        index = r.edge.index
+        epoch = p.epoch()
+        xi = r.cur.xi
+        # The bytes that the log took a moment ago, if they are what comes next.
+        packed = None if r.gaps else self.host.scratch.kept(p, xi + 1, n)
+        if packed:
+            self._begin(link)
+            while True:
+                if w.put(wire.DATA, index, p.inc, epoch, packed[1]):
+                    return packed[0]
+                if not w.count:
+                    break  # too long for any frame: fewer entries go into this one
+                self._turn(link)
+        batch = self.host.batch(p.alphabet)
+        n = p.read(r.cur, batch, min(n, batch.size))
+        for g in r.gaps:
+            if xi < g[0] <= xi + n:
+                n = g[0] - 1 - xi
+        if not n:
+            return 0
+        self._begin(link)
+        while True:
+            at = w.open_data(index, p.inc, epoch)
+            if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
+                return n
+            if w.count:
+                self._turn(link)
+            else:
+                n //= 2
 
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
     ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4"
     # What is not here is heard by a module that most boards need never: see _needed.
-    HANDLERS = {
+    HANDLERS: "dict[int, Any]" = {
         wire.GOT: OutPort.hear_got,
         wire.SAFE: OutPort.hear_safe,
         wire.EXT: OutPort.hear_extend,

@@ -1,4 +1,4 @@
-# An operator comes to this host: its parts are made, and brought to what the flash has of it.
+# An operator begins on this host: its parts are made, and brought to what the flash has of it.
 #
 # Promises.
 #   - It stands at its permanent checkpoint, or at its first state where there is none or it cannot be read.
@@ -6,6 +6,7 @@
 #     its way. What cannot be read is deleted.
 
 from .checkpoint import Checkpoint, Checkpoints
+from .compat import TYPE_CHECKING
 from .inputs import InEdge
 from .instance import Instance
 from .keyspace import PENDING, PERMANENT, checkpoint_key
@@ -14,43 +15,34 @@ from .ports import OutPort
 from .position import further, rank
 from .refusals import CHECKPOINT
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .interfaces import Epoch
+    from .operator import Operator
+    from .plan import Vertex
+
 _WAIT_US = 2000000  # how long a restored operator waits for news of its pending checkpoints
 
 
 # An operator of this host: from its permanent checkpoint, or from its first state. anew: under a new
-# epoch; what an earlier one left here beside the checkpoint does not count.
-def operator(host, v, epoch, op=None, anew=False):
+# epoch; what an earlier one left here beside the checkpoint does not count. first: it begins in this boot.
+def operator(
+    host: "Host",
+    v: "Vertex",
+    epoch: "Epoch",
+    op: "Operator | None" = None,
+    anew: bool = False,
+    first: bool = False,
+) -> Instance:
     from . import lifecycle, restoring
 
-    plan = host.plan
-    inputs = [InEdge(host, e, v.ins[e.dport], None) for e in plan.ins(v.index)]
-    for e in inputs:
-        if not plan.vertices[e.edge.src].kind and plan.strategy >= ECOC:
-            e.every = plan.every
-    ports = []
-    for k in range(len(v.outs)):
-        edges = plan.outs(v.index, k)
-        logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
-        ports.append(OutPort(host, v, k, edges, logged))
-    op = op or restoring.made(host, v)
-    kind = Instance
-    if len(inputs) != 1 or inputs[0].edge.delay_us:
-        from .merging import Joined as kind
-    inst = kind(host, v, op, inputs, ports)
-    # What needs much room in one piece comes first.
-    for p in ports:
-        b = host.batch(p.alphabet)
-        if not op.ONE_TO_ONE:
-            p.ring.make_at()
-            b.at = b.at
-    inst.epoch = epoch
-    inst.ck = Checkpoints(host, inst)
-    for e in inputs:
-        e.sink = inst
-        host.inputs[e.edge.index] = e
+    inst = _made(host, v, op or restoring.made(host, v))
+    inst.begin(epoch, Checkpoints(host, inst), first)
     if anew:
         lifecycle.forget_epoch(host, v.index)
-    for p in ports:
+    for p in inst.ports:
         restoring.mount(p)
         if anew:
             from . import gaps
@@ -61,6 +53,49 @@ def operator(host, v, epoch, op=None, anew=False):
     data = host.store.get_blob(checkpoint_key(v.index, PERMANENT))
     if data:
         restoring.restore(host, inst, data)
+    _load_pending(host, inst)
+    if inst.ck.pending:
+        lifecycle.wait(inst, host.now + _WAIT_US)
+    restoring.load_decisions(host, inst)
+    if not inst.op.ONE_TO_ONE:
+        for y in inst.op.outs:
+            _ = y.at
+    assert not host.where[v.index][:2] > tuple(epoch), "an epoch begins that is over"
+    return inst
+
+
+# The parts of an operator on this host, connected to each other.
+def _made(host: "Host", v: "Vertex", op: "Operator") -> Instance:
+    plan = host.plan
+    ins: "Any" = v.ins  # a port with an edge has an alphabet
+    inputs = [InEdge(host, e, ins[e.dport], None) for e in plan.ins(v.index)]
+    ports = []
+    for k in range(len(v.outs)):
+        edges = plan.outs(v.index, k)
+        logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
+        ports.append(OutPort(host, v, k, edges, logged))
+    kind: "type[Instance]" = Instance
+    if len(inputs) != 1 or inputs[0].edge.delay_us:
+        from .merging import Joined
+
+        kind = Joined
+    inst = kind(host, v, op, inputs, ports)
+    # What needs much room in one piece comes first.
+    for p in ports:
+        b = host.batch(p.alphabet)
+        if not op.ONE_TO_ONE:
+            p.ring.make_at()
+            _ = b.at  # made when it is first asked for
+    for e in inputs:
+        derived = not plan.vertices[e.edge.src].kind and plan.strategy >= ECOC
+        e.belongs_to(inst, plan.every if derived else 0)
+        host.inputs[e.edge.index] = e
+    return inst
+
+
+# The pending checkpoints that flash has of it, those behind the permanent one left out.
+def _load_pending(host: "Host", inst: Instance) -> None:
+    v = inst.vertex
     pending = inst.ck.pending
     for slot in (PENDING, PENDING + 1):
         data = host.store.get_blob(checkpoint_key(v.index, slot))
@@ -71,16 +106,9 @@ def operator(host, v, epoch, op=None, anew=False):
             else:
                 host.store.drop_blob(checkpoint_key(v.index, slot))
     pending.sort(key=lambda c: rank(c.pos))
-    if pending:
-        lifecycle.wait(inst, host.now + _WAIT_US)
-    restoring.load_decisions(host, inst)
-    if not inst.op.ONE_TO_ONE:
-        for y in inst.op.outs:
-            y.at = y.at
-    return inst
 
 
-def _pending(host, inst, data, slot):
+def _pending(host: "Host", inst: Instance, data: bytes, slot: int) -> Checkpoint | None:
     from . import checkpoint_file
 
     found = checkpoint_file.read_pending(inst.vertex, data)

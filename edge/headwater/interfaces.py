@@ -29,6 +29,7 @@ Tree: TypeAlias = "int | str | list[Tree]"
 Epoch: TypeAlias = "tuple[int, int]"  # number, host
 Position: TypeAlias = "Sequence[int]"
 Message: TypeAlias = "tuple[Any, ...]"  # kind, then the fields that wire.MESSAGES lists for that kind
+Head: TypeAlias = "tuple[int, int, int, bytes, int]"  # of a frame: see wire.header
 Span: TypeAlias = "tuple[int, int]"  # begin, end
 # Of a stream: elements a second at most, most elements between two checkpoints, longest time between them in
 # seconds. None: unknown.
@@ -58,3 +59,24 @@ class Device(Protocol):
     def writeblocks(self, block: int, buf: Readable, offset: int, /) -> Any: ...
 
     def ioctl(self, request: int, block: int, /) -> int: ...
+
+
+class Outbox(Protocol):
+    """Where the edges to the lake end at a gateway: its database, or the simulator's."""
+
+    # Nothing more is taken: the queues fill, and the producers are told that there is no room.
+    @property
+    def full(self) -> bool: ...
+
+    # The block in `data`, which it copies, holds entries xi .. xi + n - 1.
+    def put(self, edge: int, inc: int, xi: int, n: int, data: Readable) -> None: ...
+
+    def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None: ...
+
+    # The incarnation taken last, or 0.
+    def latest(self, edge: int) -> int: ...
+
+    # xi up to which everything is in the outbox, in the lake.
+    def durable(self, edge: int, inc: int) -> int: ...
+
+    def lake(self, edge: int, inc: int) -> int: ...

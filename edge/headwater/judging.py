@@ -1,11 +1,19 @@
-# Whether a message about an operator may be believed: who says it (may_say), and what it says (sane). Those
-# between producers and consumers, and of the clock, are judged in exchange.py: they come all the time.
+# Whether a message about an operator may be believed: because of its sender (may_say), and of its content
+# (sane). Messages between producers and consumers, and of the clock, are judged in exchange.py: they are
+# frequent, and this module is not always loaded.
 
 from . import wire
+from .compat import TYPE_CHECKING
 from .position import EPOCH_MAX
 
+if TYPE_CHECKING:
+    from .host import Host
+    from .interfaces import Message
+    from .plan import Plan
 
-def may_say(host, sender, m):
+
+# Whether that host may say this.
+def may_say(host: "Host", sender: int, m: "Message") -> bool:
     kind = m[0]
     plan = host.plan
     if kind == wire.WHERE:
@@ -22,10 +30,11 @@ def may_say(host, sender, m):
         if kind in (wire.PROPOSE, wire.ASK, wire.STAND):
             ok = ok and m[2][1] == sender and m[2][0] <= EPOCH_MAX
         ok = ok and host.outbox is not None
-    return ok
+    return bool(ok)
 
 
-def sane(plan, m):
+# Whether its numbers can be.
+def sane(plan: "Plan", m: "Message") -> bool:
     kind = m[0]
     if kind in (wire.CKPT, wire.STORED, wire.GRANT):
         return plan.is_position(m[1], m[3]) and (kind != wire.GRANT or m[2] <= EPOCH_MAX)

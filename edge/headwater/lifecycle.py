@@ -1,5 +1,5 @@
 # The life of an operator on a host: its states, every transition between them, and what flash notes of it, so
-# that a later boot goes on where this one was.
+# that a later boot continues where this one was.
 #
 #   from              to        transition
 #   (made)            RUNNING   Instance.__init__; nothing runs before hosting and starting have looked at it
@@ -9,15 +9,20 @@
 #   any but STOPPED   ASKING    ask: the gateway says first where it runs and what was decided
 #                     ASKING    ask_again: the same, from a checkpoint that another epoch made
 #   ASKING            RUNNING   run
-#   any               STOPPED   stop: a newer epoch runs elsewhere
+#   any but STOPPED   STOPPED   stop: a newer epoch runs elsewhere
+#
+# Beside its status an operator whose epoch is new is `recalling` until enough of its keepers have answered
+# (transfer.py), and `unsettled` until a checkpoint of this epoch is stored at the plan's level (settled).
 #
 # Invariants.
-#   - No other module writes Instance.status.
+#   - No other module calls Instance.become, and nothing else writes Instance.status.
+#   - The epoch that flash notes of an operator never falls.
 #   - What a transition makes useless it deletes in RAM and in flash: pending checkpoints that will not be
-#     acknowledged any more, and at the end of an epoch what it has put out.
+#     acknowledged any more, and at the end of an epoch what it put out.
 #   - An operator that runs is noted as running before it takes anything.
 
 from . import pack
+from .compat import TYPE_CHECKING
 from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
 from .keyspace import (
     F_AGAIN,
@@ -31,23 +36,35 @@ from .keyspace import (
     checkpoint_key,
     stream_key,
 )
+from .position import further
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .host import Host
+    from .instance import Instance
+    from .interfaces import Epoch, Position
 
 
 # What flash knows of an operator here: its epoch, and OVER, RUNS, UNTOLD or UNSETTLED.
-def note(host, v, epoch, state):
+def note(host: "Host", v: int, epoch: "Epoch", state: int) -> None:
+    known = noted(host, v)
+    assert not known or known[0] <= epoch, "the epoch of an operator fell"
     host.store.put(F_OP + v, pack.dumps([epoch[0], epoch[1], state]))
 
 
 # (epoch, state) of an operator as flash knows it, or None.
-def noted(host, v):
+def noted(host: "Host", v: int) -> "tuple[Epoch, int] | None":
     data = host.store.get(F_OP + v)
     if data:
         number, at, state = pack.loads(data)
         return (number, at), state
+    return None
 
 
 # Note an operator that runs here.
-def note_running(host, inst):
+def note_running(host: "Host", inst: "Instance") -> None:
+    assert inst.status != STOPPED
     state = UNTOLD if inst.status == ASKING else RUNS
     if state == RUNS and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
         state = UNSETTLED
@@ -55,21 +72,24 @@ def note_running(host, inst):
 
 
 # The epoch of an operator has a checkpoint at the plan's level.
-def settled(host, inst):
-    inst.unsettled = False
+def settled(host: "Host", inst: "Instance") -> None:
+    assert inst.unsettled and inst.ck.safe_pos
+    inst.recall(False, inst.recalling, inst.unheard, inst.erased)
     no_more(host, inst.vertex.index, LOST)
     note_running(host, inst)
+    assert not lost(host, inst.vertex.index)
 
 
-# ---- what this host has lost with its flash, or its database: host.again
+# ---- what this host has lost with its flash, or its database: Host.again
 
 
-def lost(host, v):
+# Whether the checkpoints that were stored here for operator v are lost, and none was stored since.
+def lost(host: "Host", v: int) -> bool:
     return bool(host.again and host.again[v] & LOST)
 
 
 # LEARN or LOST is over for operator v.
-def no_more(host, v, bit):
+def no_more(host: "Host", v: int, bit: int) -> None:
     if host.again and host.again[v] & bit:
         host.again[v] -= bit
         host.store.put(F_AGAIN, bytes(host.again))
@@ -78,59 +98,65 @@ def no_more(host, v, bit):
 # ---- transitions
 
 
-# It has pending checkpoints from an earlier boot; news of them may be on its way until then.
-def wait(inst, until_us):
+# It has pending checkpoints from an earlier boot; an acknowledgement of them may arrive until then.
+def wait(inst: "Instance", until_us: int) -> None:
     assert inst.status == RUNNING and inst.ck.pending
-    inst.status = WAITING
-    inst.wait_us = until_us
+    inst.become(WAITING, until_us)
+    assert all([further(c.pos, inst.ck.pos) for c in inst.ck.pending]), "pending, and permanent already"
 
 
-# No news of them came: they will not be acknowledged any more.
-def expire(inst):
+# None arrived: they will not be acknowledged any more.
+def expire(inst: "Instance") -> None:
     assert inst.status == WAITING
-    inst.status = RUNNING
+    inst.become(RUNNING)
     inst.ck.discard()
+    assert not inst.ck.pending
 
 
 # It goes on from this checkpoint, once it has it.
-def seek(inst, name, epoch, holders):
+def seek(inst: "Instance", name: "Position", epoch: "Epoch", holders: "Sequence[int]") -> None:
     assert inst.status != STOPPED
-    inst.status = FETCHING
-    inst.target = name
-    inst.target_epoch = epoch
-    inst.fetch_from = list(holders)
-    inst.fetch_try = 0
+    assert epoch[0] or further(name, inst.position()) or not inst.ck.pos, "it seeks what it has"
+    inst.become(FETCHING)
+    inst.want(name, epoch, holders)
+    assert not inst.fetch_try
 
 
-# The gateway is asked before it runs.
-def ask(inst):
+# It asks the gateway before it runs.
+def ask(inst: "Instance") -> None:
     assert inst.status != STOPPED
-    inst.status = ASKING
+    inst.become(ASKING)
+    assert inst.first or noted(inst.host, inst.vertex.index), "flash does not know that it is here"
 
 
 # ... and what was pending here belonged to another course.
-def ask_again(inst):
+def ask_again(inst: "Instance") -> None:
     ask(inst)
     inst.ck.discard()
+    assert not inst.ck.pending
 
 
-def run(host, inst):
-    assert inst.status == ASKING
-    inst.status = RUNNING
+# The gateway has answered, or nothing was to be asked.
+def run(host: "Host", inst: "Instance") -> None:
+    assert inst.status == ASKING and not inst.recalling
+    inst.become(RUNNING)
     note_running(host, inst)
+    assert inst.status == RUNNING
 
 
-# This epoch says and takes nothing any more.
-def stop(host, inst):
-    inst.status = STOPPED
+# From now on this epoch tells and takes nothing.
+def stop(host: "Host", inst: "Instance") -> None:
+    assert inst.status != STOPPED
+    inst.become(STOPPED)
     note(host, inst.vertex.index, inst.epoch, OVER)
     forget_epoch(host, inst.vertex.index)
+    assert noted(host, inst.vertex.index) == (tuple(inst.epoch), OVER)
 
 
-# Delete what an epoch of operator v that is over left here beside its permanent checkpoint. Pending ones will
-# not be acknowledged any more. What it put out may have been on another course, and would stay permanently;
-# the checkpoint has what is not safe, and only at level local it leaves that to the log.
-def forget_epoch(host, v):
+# Delete what an epoch of operator v that is over left here beside its permanent checkpoint. Its pending ones
+# will not be acknowledged any more. What it put out may have been on another course, and would stay
+# permanently; the checkpoint has what is not safe, and only at level local it leaves that to the log.
+def forget_epoch(host: "Host", v: int) -> None:
     for slot in (PENDING, PENDING + 1):
         key = checkpoint_key(v, slot)
         if host.store.blob_size(key):

@@ -85,22 +85,21 @@ class LogFull(LogError):
 
 
 class _Stream:
-    # Where the record behind stands: sector, its sequence, offset; and the xi before it.
-    at: int
-    at_seq: int
-    off: int
-    base: int
-
     def __init__(self, sectors: int) -> None:
         self.lo = array("I", bytes(4 * sectors))  # per sector the lowest and highest xi in it
         self.hi = array("I", bytes(4 * sectors))
-        self.read = -1  # the xi read last; behind it the next record stands, after xi base
+        self.last = self.ts = 0  # the tail
+        self.first = self.saved = 1  # first live xi, and what flash knows of it
+        self.birth = 0  # (sequence << 12) + offset / 16; what lies before is of an earlier stream
+        # The xi read last. Where the next record is: sector, its sequence, offset; and the xi before it.
+        self.read = -1
+        self.at = self.at_seq = self.off = self.base = 0
 
     def begin(self, last: int, ts: int, live: int, birth: int) -> None:
         self.last = last
         self.ts = ts
-        self.first = self.saved = last + 1 - live  # first live xi, and what flash knows of it
-        self.birth = birth  # (sequence << 12) + offset / 16; what stands before is of an earlier life
+        self.first = self.saved = last + 1 - live
+        self.birth = birth
 
     # Sector p holds lo ... hi.
     def note(self, p: int, lo: int, hi: int) -> None:
@@ -117,8 +116,6 @@ class _Stream:
 
 
 class Log:
-    log_number: int
-
     # reserve: see ensure_reserve. scratch_bytes: records up to this size are built in buf, not allocated.
     # Nothing is kept in it between two calls.
     def __init__(self, device: "Device", reserve: "Sequence[int]" = (), scratch_bytes: int = 512) -> None:
@@ -130,6 +127,7 @@ class Log:
         # Records are programmed in steps of 16 bytes: so is what one is built in.
         self.buf = bytearray(min(max(scratch_bytes + 15 & ~15, 256), self._size))
         self._h = bytearray(_HEADER)
+        self.log_number = 0
         self._reserve: "Sequence[int]" = reserve
         self._counts = [0] * 6  # programs, programmed, bodies, erases, skipped, reclaimed
         self._cycles = 0  # most erases of a sector
@@ -180,9 +178,27 @@ class Log:
         mounting = None  # type: ignore[assignment]
         let_go("mounting")
 
-    # Sector p is in use, whatever was said of it before.
-    def _settle(self, p: int) -> None:
-        if self._next == p:
+    # What mounting.py finds: the sector that is written, or -1; the number of the log; the newest chain, and
+    # the sequence below which nothing lives.
+    def _found(self, p: int, number: int, chain: int, oldest: int) -> None:
+        self._p = p
+        self.log_number = number
+        self._chain = chain
+        self._oldest = oldest
+
+    # All of it is in: the log may be used.
+    def _mounted(self) -> None:
+        self._pool = {}
+        self._limit()
+        self._count()
+        self._sound = True
+        assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
+
+    # Sector p is in use, or the one to be used next, whatever was said of it before.
+    def _settle(self, p: int, is_next: int = 0) -> None:
+        if is_next:
+            self._next = p
+        elif self._next == p:
             self._next = -1
         if p in self._out:
             self._out.remove(p)

@@ -34,7 +34,7 @@ def format(log: "Log", log_number: int) -> None:
     for p in range(log._n):
         if log._header(p):
             log._erase(p)
-    log.log_number = log_number
+    log._found(-1, log_number, 0, 0)
     p = 0
     while not log._erase(p):
         log._bad.append(p)
@@ -47,7 +47,7 @@ def format(log: "Log", log_number: int) -> None:
 # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
 def mount(log: "Log") -> None:
     seqs = log._seq
-    log._p = -1
+    log._found(-1, log.log_number, 0, 0)
     for p in range(log._n):
         seqs[p] = log._header(p)
     top = max(seqs)
@@ -78,10 +78,7 @@ def mount(log: "Log") -> None:
         raise LogError("the flash does not keep what is written: sector %d" % p)
     log._settle(p)
     _index(log, p)
-    log._pool = {}
-    log._limit()
-    log._count()
-    log._sound = True
+    log._mounted()
 
 
 # Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
@@ -89,7 +86,7 @@ def mount(log: "Log") -> None:
 def _replay(log: "Log", p: int, full: bool) -> int:
     seq = log._header(p)
     if full:
-        log.log_number = log._number
+        log._found(log._p, log._number, log._chain, log._oldest)
     elif log._number != log.log_number:
         return 0
     copied = log._copied
@@ -105,11 +102,9 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             xi, n, _ = log._span(kind, key, buf, last)
             if s is not None and here >= s.birth:
                 if full and xi > base:
-                    s.last = xi + n - 1
-                    if kind == _RUN:
-                        s.ts += unpack_from("<I", buf, 10)[0]
-                    else:
-                        s.ts = unpack_from("<Q", buf, 18)[0]
+                    near = kind == _RUN
+                    ts = s.ts + unpack_from("<I", buf, 10)[0] if near else unpack_from("<Q", buf, 18)[0]
+                    s.begin(xi + n - 1, ts, xi + n - s.first, s.birth)
                 s.note(p, xi, xi + n - 1)
         elif kind == _STREAM:
             xi, ts, live, birth = unpack_from("<QQIQ", buf, i)
@@ -122,7 +117,7 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             if key > 0x7FFF:
                 done = not copied
                 if full:
-                    log._listed = log._out + log._bad
+                    log._listed[:] = log._out + log._bad
         elif kind == _NOTE:
             done = done or key
             if full:
@@ -133,7 +128,8 @@ def _replay(log: "Log", p: int, full: bool) -> int:
             pass
         elif kind == _TRIM:
             if s is not None:
-                s.first = s.saved = max(s.first, unpack_from("<Q", buf, i)[0])
+                first = max(s.first, unpack_from("<Q", buf, i)[0])
+                s.begin(s.last, s.ts, s.last + 1 - first, s.birth)
         elif kind == _FORGET:
             log._streams.pop(key, None)
         elif kind == _FACT:
@@ -143,10 +139,10 @@ def _replay(log: "Log", p: int, full: bool) -> int:
         elif kind == _BLOB:
             blobs[key] = (p, log._off, end - i, p, crc32(memoryview(buf)[i:end]))
         elif kind == _PIECE:
-            log._chain = key
-            if i > 8:
-                log._oldest = unpack_from("<I", buf, i + 2)[0]
-            elif not unpack_from("<H", buf, i)[0]:
+            in_table = i > 8
+            oldest = unpack_from("<I", buf, i + 2)[0] if in_table else log._oldest
+            log._found(log._p, log.log_number, key, oldest)
+            if not in_table and not unpack_from("<H", buf, i)[0]:
                 place = (key, p, log._off)
         elif kind == _CLOSE:
             chain, size, crc, first, off, to = unpack_from("<HIIHHH", buf, i)
@@ -170,10 +166,8 @@ def _replay(log: "Log", p: int, full: bool) -> int:
 # A note or table says something of a sector.
 def _said(log: "Log", what: int) -> None:
     p = what & 0x3FFF
-    log._settle(p)
-    if what & _NEXT:
-        log._next = p
-    elif p not in log._bad:
+    log._settle(p, what & _NEXT)
+    if not what & _NEXT and p not in log._bad:
         (log._bad if what & _BAD else log._out).append(p)
 
 
@@ -188,7 +182,7 @@ def _index(log: "Log", p: int) -> None:
 
 # Copies the records of sector `old` into a fresh one and voids the old one.
 def _rewrite(log: "Log", old: int, seq: int) -> None:
-    log._p = old
+    log._found(old, log.log_number, log._chain, log._oldest)
     p = log._take()
     log._header(old)
     seal = log._seal

@@ -1,15 +1,23 @@
-# Operators begin, end and are found elsewhere.
+# Where operators run: one begins here, ends here, or is found elsewhere.
 #
 # An activation raises the epoch. A host that hears of a newer epoch of what it runs stops it: from
-# then on it says and takes nothing for that operator any more.
+# then on it tells and takes nothing for that operator any more.
+#
+# Invariant: the epoch under which an operator is known to run (Host.where) never falls.
 
 from . import lifecycle, pack, wire, wiring
+from .compat import TYPE_CHECKING
 from .instance import STOPPED
 from .keyspace import F_WHERE, UNTOLD
 
+if TYPE_CHECKING:
+    from .host import Host
+    from .instance import Instance
+    from .interfaces import Epoch, Message
+
 
 # Run operator v here from now on, under a new epoch.
-def activate(host, v, number):
+def activate(host: "Host", v: int, number: int) -> None:
     from . import decisions, hosting, transfer
 
     epoch = (number, host.me)
@@ -30,17 +38,17 @@ def activate(host, v, number):
     decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
-# A newer epoch runs elsewhere: this one says and takes nothing any more.
-def stop(host, inst, epoch):
+# A newer epoch runs elsewhere: this one tells and takes nothing any more.
+def stop(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
     if inst.is_lake or inst.status == STOPPED:
         return
     _end(host, inst, epoch)
     mine(host, inst.vertex.index, epoch)
 
 
-# Others know of an epoch here that this host does not: its flash was erased. It starts again above it, or
-# everybody would believe that somebody runs the operator.
-def mine(host, v, epoch):
+# Others know of an epoch here that this host does not know: its flash was erased. It starts again above that
+# epoch. Otherwise every host would take it for the one that runs the operator, and none would run it.
+def mine(host: "Host", v: int, epoch: "Epoch") -> None:
     if epoch[1] == host.me and v not in host.instances:
         known = lifecycle.noted(host, v)
         if (known[0][0] if known else 0) < epoch[0]:
@@ -48,7 +56,7 @@ def mine(host, v, epoch):
 
 
 # This host came again with an empty store, and runs no operator before it has heard where that runs now.
-def ask(host):
+def ask(host: "Host") -> None:
     from . import decisions
 
     for v in host.plan.vertices:
@@ -56,7 +64,7 @@ def ask(host):
             decisions.ask(host, v.index, (0, host.me), 0)
 
 
-def _end(host, inst, epoch):
+def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
     v = inst.vertex.index
     lifecycle.stop(host, inst)
     host.pushes.pop(v, None)
@@ -64,51 +72,50 @@ def _end(host, inst, epoch):
         host.inputs.pop(e.edge.index, None)
         r = e.port.reader(e.edge) if e.port else None
         if r and r.local is e:
-            r.local = None
-            r.live = False
+            r.leave()
     for p in inst.ports:
         host.ports.pop((v, p.number), None)
         for r in p.readers:
             if r.local:
-                e = r.local
-                e.cur.chunk = 0
-                e.detach()
-                e.contact = False
+                r.local.cut_off()
     host.instances.pop(v, None)
     if host.where[v][:2] < tuple(epoch):
         moved(host, v, epoch, epoch[1])
     wiring.again(host)
+    held = [r for p in host.ports.values() for r in p.readers if r.local and r.local.sink is inst]
+    assert not held, "a producer holds on to a consumer that has ended"
 
 
-def moved(host, v, epoch, to):
+def moved(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
+    assert tuple(epoch) >= host.where[v][:2], "an operator is said to run under an earlier epoch"
     host.where[v] = (epoch[0], epoch[1], to)
     host.store.put(F_WHERE + v, pack.dumps(list(host.where[v])))
     for number in host.exchange.links:
         host.exchange.say(number, wire.WHERE, v, v, epoch, to)
 
 
-# News of a newer epoch.
-def on_where(host, v, epoch, to):
+# A newer epoch of operator v runs at host `to`.
+def on_where(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
     moved(host, v, epoch, to)
     inst = host.instances.get(v)
     if inst and epoch > inst.epoch:
         _end(host, inst, epoch)
     for e in list(host.inputs.values()):
         if e.edge.src == v and e.port is None:
-            wiring.connect(host, e)  # perhaps it begins anew where it was
+            wiring.connect(host, e)  # perhaps it begins again where it was
     mine(host, v, epoch)
     wiring.again(host)
 
 
 # Tell another host where operators are that have moved: those that run here; the gateway knows of all.
-def tell(host, sender):
+def tell(host: "Host", sender: int) -> None:
     for v in range(len(host.where)):
         w = host.where[v]
         if w[0] > 1 and (w[2] == host.me or not host.me):
             host.exchange.say(sender, wire.WHERE, v, v, w[:2], w[2])
 
 
-def _heard(host, sender, m):
+def _heard(host: "Host", sender: int, m: "Message") -> None:
     host.heard_where(m[1], m[2], m[3])
 
 

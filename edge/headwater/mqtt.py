@@ -92,7 +92,7 @@ class Packets:
         self.body = 0  # where the body of the last packet begins; it ends at pos
         self.broken = False
 
-    # Where the next bytes go; `end` goes up by as many as came.
+    # Where the next bytes go; see `came`.
     def room(self) -> memoryview:
         n = self.end - self.pos
         if self.pos:
@@ -100,6 +100,11 @@ class Packets:
             self.pos = 0
             self.end = n
         return self.mem[n:]
+
+    # n bytes came to where `room` ended.
+    def came(self, n: int) -> None:
+        assert self.end + n <= len(self.mem)
+        self.end += n
 
     # The first byte of the next packet, whose body is mem[body:pos]; or 0.
     def next(self) -> int:
@@ -269,7 +274,7 @@ class Client:
             n = await self._read(p.room())
             if not n:
                 raise OSError("closed by the broker")
-            p.end += n
+            p.came(n)
             self.heard = self.now
             while True:
                 kind = p.next()

@@ -2,9 +2,9 @@
 #
 # It starts with what the flash holds, runs the process that is deployed there, or waits for the gateway
 # to deploy one. It reads the sensors at their rate, calls the host in time, tells the gateway how the
-# board is and writes one line a second on the serial console. Whatever goes wrong ends in a restart,
-# with the reason kept in flash and told; a process that crashes again and again is left out, so that
-# another one can be deployed.
+# board is and writes one line a second on the serial console. Whatever fails ends in a restart, with the
+# reason kept in flash and reported; a process that crashes repeatedly is not run any more, so that another
+# one can be deployed.
 #
 # What differs from board to board is the `board` that is given:
 #   flash               block device: readblocks, writeblocks with offset, ioctl
@@ -20,8 +20,8 @@
 #                       the time of the first sample on the clock that `now` is of, or None: not a
 #                       whole batch yet. What it gives is asked for once.
 #   taken(batch, n)     n samples of that batch were accepted: all, or none
-#   lost                True where samples were missed before what take gives now or next; whoever has
-#                       seen it sets it to False
+#   lost                True where samples were missed before what take gives now or next; the program
+#                       sets it to False when it has noted that
 
 import asyncio
 import gc
@@ -32,72 +32,150 @@ from . import pack, wire
 from .batch import RESTART, SENSOR
 from .clock import Ticks
 from .collection import STEADY_S, collect, collect_often
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .keyspace import B_CRASH
 from .machine import BOARD
 from .once import let_go
 from .seal import OPENED, TAKEN
 from .site_link import DRAINED, DRAINING, LEFT_OUT, RUNS, STORED
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .beginning import Sensor
+    from .host import Host
+    from .interfaces import Readable
+    from .log import Log
+    from .mqtt import Client
+    from .seal import Peer
+    from .wire import Writer
+
 VERSION = "0.1.0"
 _TICK_US = const(250000)
 _SECOND_US = const(1000000)
-_GOOD_S = const(60)  # a life that lasted so long was a good one
+_GOOD_S = const(60)  # a boot that lasted this long was a good one
 _STATUS_BYTES = const(480)
 _MARK_S_MAX = const(64)
 
 
-def _us():
-    return time.ticks_us() if BOARD else time.monotonic_ns() // 1000
+def _us() -> int:
+    return time.ticks_us() if BOARD else time.monotonic_ns() // 1000  # type: ignore[attr-defined]
 
 
 class Node:
-    def __init__(self, config, board):
+    # From `opened` on: the key of this board, and its log.
+    key: bytes
+    store: "Log"
+    # From `speaks` on: the session with the gateway, and what its frames are made in.
+    peer: "Peer"
+    writer: "Writer"
+    client: "Client"  # from `linked` on
+
+    # config: the board's configuration, as read. board: see above.
+    def __init__(self, config: "dict[str, Any]", board: "Any") -> None:
         self.config = config
         self.board = board
         self.name = config["name"]
         self.ticks = Ticks(_us())
-        self.host = None
-        self.client = None
-        self.sensors = []
-        self.deployed = None  # id of the deployment that runs
-        self.next = None  # of the one that waits
-        self.failed = None  # of one that is left out
-        self.taking = None  # [id, bytes, how many are here]: a deployment that arrives
+        self.boot = 0
+        self.host: "Host" = None  # type: ignore[assignment]  # where a process runs
+        self.client = None  # type: ignore[assignment]
+        self.sensors: "list[Sensor]" = []
+        self.deployed: bytes | None = None  # id of the deployment that runs
+        self.next: bytes | None = None  # of the one that waits
+        self.failed: bytes | None = None  # of one that is not run any more
+        # [id, bytes, how many are here]: a deployment that arrives
+        self.taking: "list[Any] | None" = None
         self.draining = False
+        self.mark_s = 1  # while it drains: seconds between two promises,
+        self.mark_us = 0  # and when the next one is due
         self.again = False  # start again
-        self.error = None  # what went wrong while a frame was taken
+        self.error: Exception | None = None  # what went wrong while a frame was taken
         self.dropped = 0
         self.status_us = 0  # when the gateway is told next
         self.sleep_ms = 0
-        self.crash = None
+        self.crash: "list[Any] | None" = None  # [boot, text, crashes in a row], of the last one
         self.free = 0  # bytes of heap, after the newest collection
 
-    def mono(self):
+    # Microseconds since the start.
+    def mono(self) -> int:
         return self.ticks.read(_us())
 
     # ---- the start
 
-    def begin(self):
+    def begin(self) -> None:
         from . import beginning
 
         beginning.begin(self)
-        beginning = None
+        beginning = None  # type: ignore[assignment]
         let_go("beginning")
 
-    def note(self, boot, text, row):
+    # beginning.py has read the key and mounted the flash.
+    def opened(self, key: bytes, store: "Log") -> None:
+        self.key = key
+        self.store = store
+        data = store.get_blob(B_CRASH)
+        if data:
+            self.crash = pack.loads(data)
+
+    # ... found these deployments in the flash: one that runs, one that is not run any more, one that waits.
+    def has(self, deployed: bytes | None, failed: bytes | None, coming: bytes | None) -> None:
+        self.deployed = deployed
+        self.failed = failed
+        self.next = coming
+
+    # ... made the host of the process that runs.
+    def runs(self, host: "Host") -> None:
+        self.host = host
+
+    # ... is ready to speak to the gateway.
+    def speaks(self, boot: int, writer: "Writer", peer: "Peer") -> None:
+        self.boot = boot
+        self.writer = writer
+        self.peer = peer
+
+    # ... has a link.
+    def linked(self, client: "Client") -> None:
+        self.client = client
+
+    # Keep in flash what went wrong: in which boot, and how many boots in a row.
+    def note(self, boot: int, text: str, row: int) -> None:
         self.crash = [boot, text[:120], row]
         self.store.put_blob(B_CRASH, pack.dumps(self.crash))
 
-    # Former crashes do not count any more.
-    def forgive(self):
+    # Earlier crashes do not count any more.
+    def forgive(self) -> None:
         self.failed = None
         if self.crash and self.crash[2]:
             self.note(self.crash[0], self.crash[1], 0)
 
-    # ---- the life
+    # ---- a deployment arrives: deploy.py
 
-    async def run(self):
+    # Bytes of one of this size are taken in from now on, and one that was arriving before is given up. None
+    # where there is no room.
+    def take_in(self, ident: bytes, size: int) -> "list[Any] | None":
+        self.taking = None
+        try:
+            self.taking = [ident, bytearray(size), 0]
+        except MemoryError:
+            pass
+        return self.taking
+
+    # All of it is here.
+    def took_in(self) -> None:
+        self.taking = None
+
+    # It waits; None: the one that waited does not any more.
+    def waits(self, ident: bytes | None) -> None:
+        self.next = ident
+
+    # Nothing more is done before a restart.
+    def restart(self) -> None:
+        self.again = True
+
+    # ---- the boot, to its end
+
+    async def run(self) -> None:
         task = asyncio.create_task(self._link())
         second = ticked = 0
         up_s = -1
@@ -140,14 +218,14 @@ class Node:
         except asyncio.CancelledError:
             pass
 
-    async def _link(self):
+    async def _link(self) -> None:
         try:
             await self.client.run()
         except Exception as e:
             self.error = e
 
-    def _sample(self, s, now):
-        s.due = now + s.every_us // 8
+    def _sample(self, s: "Sensor", now: int) -> None:
+        s.rest(now, 1)
         host = self.host
         batch = s.batch
         for _ in range(4):
@@ -157,12 +235,11 @@ class Node:
                 host.sources[s.vertex].fault(SENSOR)
             if mono is None:
                 return
-            host.now = now
-            s.driver.taken(batch, host.sample(s.vertex, batch, mono))
-            s.due = now + s.every_us * 7 // 8
+            s.driver.taken(batch, host.sample(s.vertex, batch, mono, now))
+            s.rest(now, 7)
 
     # Sleep until it is time again? The promise goes out first.
-    def _rest(self, up_s, now):
+    def _rest(self, up_s: int, now: int) -> bool:
         config = self.config
         if not self.host or up_s < 2 or self.unsafe() and up_s < config["awake_s"]:
             return False
@@ -172,28 +249,30 @@ class Node:
 
     # ---- frames
 
-    def send(self, to, frame):
+    # A frame for host `to` of the process.
+    def send(self, to: int, frame: "Readable") -> None:
         if self.client:
             self.client.send(self.host.plan.hosts[to] if to else "g", frame)
 
     # A frame came.
-    def take(self, sender, frame):
+    def take(self, sender: str, frame: "Readable") -> None:
         try:
             if sender == "s":
                 self._site(frame)
             elif self.host:
                 self.host.receive(frame, self.mono())
+                self.host.settle()
         except Exception as e:
             self.error = e
 
     # ---- the site link
 
-    def _site(self, frame):
+    def _site(self, frame: "Readable") -> None:
         peer = self.peer
         span = peer.open(frame)
         self._reply()
         if peer.why == OPENED:
-            self.status_us = 0  # what went before was not heard
+            self.status_us = 0  # the gateway has not heard what was sent before
         elif peer.why != TAKEN:
             self.dropped += 1
         elif span:
@@ -210,41 +289,43 @@ class Node:
             if not self.taking:
                 let_go("deploy", "reserve")
 
-    def say(self, kind, *values):
+    # Send a message to the gateway.
+    def say(self, kind: int, *values: "Any") -> None:
         self.peer.begin(self.writer)
         if self.writer.put(kind, *values):
             self.client.send("s", self.peer.seal(self.writer))
             self._reply()
 
-    def _reply(self):
-        if self.peer.reply:
-            self.client.send("s", bytes(self.peer.reply))
-            self.peer.reply = None
+    def _reply(self) -> None:
+        reply = self.peer.take_reply()
+        if reply:
+            self.client.send("s", reply)
 
     # ---- draining for a switch
 
     # Entries held here that are not safe. An acknowledgement may lie above the last entry: an operator
     # that went back to its checkpoint has not made those entries again yet.
-    def unsafe(self):
+    def unsafe(self) -> int:
         n = 0
         for p in self.host.ports.values():
             if p.readers:
                 n += max(0, p.ring.last - min([r.safe for r in p.readers]))
         return n
 
-    def drain(self, on):
+    # on: sensors rest until everything held here is safe.
+    def drain(self, on: bool) -> None:
         self.draining = on
-        self.host.quiet = on
+        self.host.hush(on)
         self.mark_s = 1
         self.mark_us = self.host.now + 2 * _SECOND_US
         if not on:
             for s in self.host.sources.values():
                 s.fault(RESTART)
 
-    # Consumers are asked for checkpoints: no interval ends any more. A join waits for what the sources here
-    # could still give, so they promise that it is nothing. Timers fire up to that; in between, longer and
+    # Ask consumers for checkpoints, since no interval ends any more. A join waits for what the sources here
+    # could still give, so they promise that it is nothing. Timers fire up to that promise; between two, ever
     # longer, everything settles.
-    def _press(self):
+    def _press(self) -> None:
         host = self.host
         if host.now >= self.mark_us and host.clock.synced:
             self.mark_s = min(_MARK_S_MAX, 2 * self.mark_s)
@@ -256,7 +337,8 @@ class Node:
 
     # ---- how the board is
 
-    def _backlog(self):
+    # [stream, its last entry, the last one that every consumer has safe].
+    def _backlog(self) -> list[list[int]]:
         if not self.host:
             return []
         return [
@@ -264,11 +346,11 @@ class Node:
             for p in self.host.ports.values()
         ]
 
-    def _dropped(self):
+    def _dropped(self) -> int:
         n = self.dropped + self.client.packets.skipped + self.client.strays
         return n + sum(self.host.dropped.values()) if self.host else n
 
-    def _status(self, up_s):
+    def _status(self, up_s: int) -> None:
         host = self.host
         mono = self.mono()
         if self.failed:
@@ -279,7 +361,7 @@ class Node:
             state = STORED
         else:
             state = DRAINING if self.unsafe() else DRAINED
-        status = {
+        status: "Any" = {
             "backlog": self._backlog(),
             "battery": self.board.battery_mv(),
             "boot": self.boot,
@@ -308,11 +390,11 @@ class Node:
             if n <= _STATUS_BYTES or "backlog" not in status:
                 break
             del status["backlog"]
-        status = None  # its room is for what follows
+        status = None  # what follows needs its room
         if n <= len(buf):
             self.say(wire.STATUS, memoryview(buf)[:n])
 
-    def _line(self, up_s):
+    def _line(self, up_s: int) -> None:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
@@ -334,8 +416,8 @@ class Node:
         )
 
 
-# A life, to the restart.
-def live(node):
+# A boot, to the restart.
+def live(node: Node) -> None:
     board = node.board
     if BOARD:
         collect_often()
@@ -351,15 +433,15 @@ def live(node):
     board.restart()
 
 
-# It is told on the console, and after the restart to the gateway.
-def _crashed(node, e):
+# It is reported on the console, and after the restart to the gateway.
+def _crashed(node: Node, e: Exception) -> None:
     text = type(e).__name__ + ": " + str(e)
     row = 1 + (node.crash[2] if node.crash else 0)
     if hasattr(sys, "print_exception"):
         sys.print_exception(e)
     node.board.say("%s crashed: %s" % (node.name, text))
     try:
-        node.note(getattr(node, "boot", 0), text, row)
+        node.note(node.boot, text, row)
     except Exception as e:
         node.board.say("%s: and the flash does not take it: %s" % (node.name, e))
     time.sleep(min(row, 20) * 0.2)  # the flash wears, and somebody may want to read

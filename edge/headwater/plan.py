@@ -112,6 +112,10 @@ class Edge:
         self.within_ms = within_ms
         self.cyclic = cyclic
 
+    # It lies inside a cycle.
+    def in_cycle(self) -> None:
+        self.cyclic = True
+
 
 class Plan:
     # name, strategy, every (interval in elements), level, batch (most elements per batch),
@@ -132,6 +136,8 @@ class Plan:
         hosts: tuple[str, ...],
         hash_: bytes,
         batch_ms: int = 1000,
+        deployment: int = 0,
+        process_hash: bytes = b"",
     ) -> None:
         self.name = name
         self.strategy = strategy
@@ -144,8 +150,8 @@ class Plan:
         self.hosts = hosts
         self.hash = hash_
         self.batch_ms = batch_ms
-        self.deployment = 0
-        self.process_hash = b""
+        self.deployment = deployment
+        self.process_hash = process_hash
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:

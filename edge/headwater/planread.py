@@ -127,7 +127,7 @@ def _tree(where: str, flat: "list[Any]", pos: int, n: int, depth: int) -> "tuple
     return out, pos
 
 
-def _vertex(i: int, row: "Any", alphabets: list[Alphabet]) -> Vertex:
+def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...]) -> Vertex:
     where = "vertex %d" % i
     row = _list("fields", where, row, 10, 10)
     name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes = row
@@ -152,7 +152,7 @@ def _vertex(i: int, row: "Any", alphabets: list[Alphabet]) -> Vertex:
     _int("log_bytes", where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
     _int("state_bytes", where, state_bytes, 0, STATE_BYTES_MAX if kind else 0)
     _int("changed_bytes", where, changed_bytes, 0, STATE_BYTES_MAX if kind else 0)
-    row = (rate_mhz, (), log_bytes, state_bytes, changed_bytes)
+    row = (rate_mhz, hosts, log_bytes, state_bytes, changed_bytes)
     return Vertex(i, name, kind, version, params, ins, outs, *row)
 
 
@@ -234,16 +234,15 @@ def plan(data: "Readable") -> Plan:
             raise PlanError("plan: " + str(e))
     vertices: list[Vertex] = []
     for i in range(len(rows)):
-        v = _vertex(i, rows[i], alphabets)
+        places = _list("placement", "vertex %d" % i, placement[i], 1, min(PLACES_MAX, len(hosts)))
+        for k in range(len(places)):
+            _int("host", "vertex %d" % i, places[k], 0, len(hosts) - 1)
+            if places[k] in places[:k]:
+                _fail("hosts", "vertex %d" % i, places)
+        v = _vertex(i, rows[i], alphabets, tuple(places))
         for u in vertices:
             if u.name == v.name:
                 _fail("name", "vertex %d" % i, v.name)
-        where = _list("placement", "vertex %d" % i, placement[i], 1, min(PLACES_MAX, len(hosts)))
-        for k in range(len(where)):
-            _int("host", "vertex %d" % i, where[k], 0, len(hosts) - 1)
-            if where[k] in where[:k]:
-                _fail("hosts", "vertex %d" % i, where)
-        v.hosts = tuple(where)
         vertices.append(v)
     edges = []
     taken: list[tuple[int, int]] = []
@@ -259,10 +258,23 @@ def plan(data: "Readable") -> Plan:
             seen = reach(edges, v.index)
             for edge in edges:
                 if edge.dst == v.index and edge.src in seen:
-                    edge.cyclic = True
+                    edge.in_cycle()
     order = tuple(range(len(vertices)))
-    made = Plan(name, strategy, every, level, batch, vertices, edges, order, tuple(hosts), b"", batch_ms)
-    made.deployment = deployment
-    made.hash = plan_hash(process, deployment)
-    made.process_hash = sha256(process).digest()[:8]
-    return made
+    hash_ = plan_hash(process, deployment)
+    version = sha256(process).digest()[:8]
+    where = tuple(hosts)
+    return Plan(
+        name,
+        strategy,
+        every,
+        level,
+        batch,
+        vertices,
+        edges,
+        order,
+        where,
+        hash_,
+        batch_ms,
+        deployment,
+        version,
+    )

@@ -5,40 +5,59 @@
 # durable="flash"), or both. A reader is what the port knows of the consumer of one edge.
 #
 # Invariants.
-#   - Nothing above the smallest safe xi of all readers is ever let go (except a declared gap of an
+#   - Nothing above the smallest safe xi of all readers is ever trimmed (except a declared gap of an
 #     edge to the lake).
 #   - A reader's epoch never falls, survives a restart, and an acknowledgement of an older epoch
 #     changes nothing.
-#   - A reader's name is the furthest checkpoint that its consumer made safe; what is let go lies at
+#   - A reader's name is the furthest checkpoint that its consumer made safe; what is trimmed lies at
 #     or before it.
+#
+# Where the consumer of a reader is, and whether it has spoken (`local`, `live`; inputs.py has the other end):
+#
+#   from         to      transition
+#   (made)       SILENT  nothing is sent to it, and of what it sends only HELLO counts
+#   any          LOCAL   join: it is an input of this host, and reads by itself
+#   LOCAL        SILENT  leave: it ended here, or runs elsewhere now
+#   SILENT LIVE  LIVE    OutPort.on_hello: it has spoken, from another host, and is sent what follows
+#   LIVE         SILENT  lose: its host began a new boot, or asks for another incarnation
+#   any          SILENT  forget: this incarnation of the stream is over
 
 import struct
 
 from . import block, pack, wire
 from .batch import SPAN_US, Batch
-from .const import const
+from .compat import TYPE_CHECKING, const
 from .keyspace import F_GAPS, F_READER, stream_key
 from .plan import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
 from .position import further
 from .ring import Cursor, Ring
 
-RETRY_US = 1000000  # what was said and not answered is said again after this
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .host import Host
+    from .inputs import InEdge
+    from .interfaces import Epoch, Message, Position
+    from .plan import Edge, Vertex
+
+RETRY_US = 1000000  # a message that is not answered is sent again after this
 _RETRY_MAX_US = const(8000000)
 
 
 class Reader:
-    def __init__(self, edge, epoch):
+    def __init__(self, edge: "Edge", epoch: "Epoch") -> None:
         self.edge = edge
-        self.local = None  # the InEdge, where the consumer runs on this host
+        self.local: "InEdge | None" = None  # where the consumer runs on this host
         self.host = -1  # host of the consumer, -1 while unknown
         self.epoch = epoch  # newest epoch of the consumer that spoke: at first the one it starts with
         self.safe = 0
-        self.saved = 0  # of it, what flash knows of at least
-        self.name = []
-        self.holders = ()
+        self.saved = 0  # the part of it that flash knows of, at least
+        self.name: "Position" = []
+        self.holders: tuple[int, ...] = ()
         self.load = 0
-        self.gaps = []  # [first, last, reason] declared on this edge, not safe yet
-        # What follows is forgotten in a restart; the consumer speaks first and says it anew.
+        self.gaps: list[list[int]] = []  # [first, last, reason] declared on this edge, not safe yet
+        # What follows is lost in a restart; the consumer speaks first, and sends it again.
         self.live = False
         self.cur = Cursor()
         self.got = 0
@@ -49,10 +68,94 @@ class Reader:
         self.bound_sent = 0
         self.crs_sent = 0  # serial number of the last Check-Request sent
 
+    # A restart, or a checkpoint from elsewhere, knows this of the consumer. What is known here may be newer.
+    def adopt(self, epoch: "tuple[int, int]", safe: int, name: list[int], holders: list[int]) -> None:
+        self.epoch = max(self.epoch, epoch)
+        self.safe = max(self.safe, safe)
+        if further(name, self.name):
+            self.name = name
+            self.holders = tuple(holders)
+
+    # The gaps that the lake was not told yet.
+    def owe(self, gaps: list[list[int]]) -> None:
+        self.gaps = gaps
+
+    # ---- transitions: see the table above
+
+    def join(self, local: "InEdge", me: int) -> None:
+        self.local = local
+        self.host = me
+        self.live = False
+
+    def leave(self) -> None:
+        self.local = None
+        self.live = False
+
+    def lose(self) -> None:
+        assert not self.local, "a consumer of this host has no boot of its own"
+        self.live = False
+
+    # The producer begins another incarnation, of which the consumer has nothing.
+    def forget(self) -> None:
+        self.safe = self.got = 0
+        self.cur = Cursor()
+        self.name = []
+        self.holders = ()
+        self.live = False
+
+    # ---- what is sent to it
+
+    # The gap declared on this edge that has entry xi, or None.
+    def gap_at(self, xi: int) -> list[int] | None:
+        for gap in self.gaps:
+            if gap[0] <= xi <= gap[1]:
+                return gap
+        return None
+
+    # It waits no more for entries first .. last: as a gap they are safe, and it is told of them next.
+    def give_up(self, first: int, last: int) -> None:
+        if last > self.safe:
+            self.safe = last
+        if first - 1 <= self.cur.xi < last:
+            self.cur.move(first - 1)
+
+    # Everything up to entry xi was sent.
+    def sent(self, xi: int, now: int) -> None:
+        if self.cur.xi == self.got:
+            self.progress_us = now
+        self.cur.move(xi)
+
+    # What follows entry xi is sent next.
+    def seek(self, xi: int) -> None:
+        self.cur = Cursor(xi)
+
+    # Whether boundary ts has to be sent; it counts as sent from now on.
+    def wants_bound(self, ts: int) -> bool:
+        if ts <= self.bound_sent:
+            return False
+        self.bound_sent = ts
+        return True
+
+    # The same for the Check-Request with this serial number.
+    def wants_request(self, serial: int) -> bool:
+        if serial <= self.crs_sent:
+            return False
+        self.crs_sent = serial
+        return True
+
 
 class OutPort:
-    # stream: number of the port's stream in the log. logged: everything goes to the log at once.
-    def __init__(self, host, vertex, number, edges, logged):
+    # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the
+    # incarnation of a source.
+    def __init__(
+        self,
+        host: "Host",
+        vertex: "Vertex",
+        number: int,
+        edges: "list[Edge]",
+        logged: bool,
+        inc: int = 0,
+    ) -> None:
         self.host = host
         self.vertex = vertex
         self.number = number
@@ -75,40 +178,43 @@ class OutPort:
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
         self.readers = [Reader(e, host.plan.first_epoch(e)) for e in edges]
         self.inside = any([e.dst != OUTSIDE for e in edges])
-        self.crs = []  # (xi, cid, urgent, serial): Check-Requests, kept with what they stand in
+        # (xi, cid, urgent, serial): Check-Requests, kept as long as the entries that they belong to.
+        self.crs: list[tuple[int, bytes, int, int]] = []
         self.serial = 0
         self.trim_to = 0  # every reader has this safe
         self.bound = 0  # nothing below this ts follows entry `last`
-        self.inc = 0
+        self.inc = inc
         self.sealed = 0  # entries up to this are in the log
         self.urged = -1  # what was trimmed to when its consumers were last pressed
         self.urged_us = 0
         self.bound_seen = 0
-        self.scratch = None
+        # The batch that is written before it is appended: the operator's output, or see `spare`.
+        self.scratch: Batch | None = None
 
     # Entries held: the lowest xi from which a reader can be served.
-    def first(self):
+    def first(self) -> int:
         if self.spills:
             held = self.host.store.first(self.stream)
             if held and held - 1 < self.ring.first and self.sealed >= self.ring.first:
                 return held - 1
         return self.ring.first
 
-    # The same for one reader: what it was told is a gap, it need not be served.
-    def first_for(self, r):
+    # The same for one reader: entries of a gap that it was told of need not be held for it.
+    def first_for(self, r: Reader) -> int:
         first = self.first()
         for g in r.gaps[::-1]:
             if g[0] <= first <= g[1]:
                 first = g[0] - 1
         return first
 
-    def reader(self, edge):
+    def reader(self, edge: "Edge") -> Reader:
         for r in self.readers:
             if r.edge is edge:
                 return r
+        raise IndexError
 
-    # Room for n more entries; makes room by spilling, or says that there is none.
-    def has_room(self, n):
+    # Whether there is room for n more entries, once what can be dropped or moved to the log is.
+    def has_room(self, n: int) -> bool:
         ring = self.ring
         if ring.room() >= n:
             return True
@@ -125,7 +231,7 @@ class OutPort:
         return ring.room() >= n
 
     # What the log holds need not stay in the ring.
-    def _evict(self, n):
+    def _evict(self, n: int) -> None:
         ring = self.ring
         while ring.room() < n and ring.count:
             upto = ring.chunk_end()
@@ -138,7 +244,7 @@ class OutPort:
             ring.trim(upto)
 
     # Move the oldest chunks into the log.
-    def _spill(self, n):
+    def _spill(self, n: int) -> None:
         ring = self.ring
         while ring.room() < n and ring.count:
             upto = ring.chunk_end()
@@ -146,43 +252,44 @@ class OutPort:
                 return
             ring.trim(upto)
 
-    def _seal_upto(self, upto):
+    def _seal_upto(self, upto: int) -> bool:
         cur = Cursor(max(self.sealed, self.ring.first))
         b = self.spare()
         while cur.xi < upto:
             n = self.ring.read(cur, b, min(b.size, upto - cur.xi))
             if not self._log(b, n):
                 return False
-            cur.xi += n
+            cur.move(cur.xi + n)
         return True
 
     # Write a batch into the log, unless it is there; False where there is no room.
-    def seal(self, batch, n):
+    def seal(self, batch: Batch, n: int) -> bool:
         return batch.xi + n - 1 <= self.sealed or self._log(batch, n)
 
     # Only what the log does not hold yet: after a restart batches are cut elsewhere.
-    def _log(self, batch, n):
+    def _log(self, batch: Batch, n: int) -> bool:
         store = self.host.store
         i0 = self.sealed + 1 - batch.xi
         if i0 < 0:
-            # What lies between was safe and is gone: the log goes on at the present place.
+            # The entries between were safe and are trimmed: the log continues after them.
             store.start_stream(self.stream, batch.xi - 1, batch.ts_of(0))
             i0 = 0
-        self.host.packed = None
-        body = self.host.room(self.alphabet, n - i0)
+        scratch = self.host.scratch
+        body = scratch.take(block.bound(self.alphabet, n - i0))
         end = block.encode(batch, i0, n - i0, body, 0)
         if not i0:
-            self.host.packed = (self, batch.xi, n, end)  # the frame that follows takes the same bytes
-        body = memoryview(body)[:end]
-        if not store.append_run(self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), body):
+            scratch.keep(self, batch.xi, n, end)  # the frame that follows takes the same bytes
+        if not store.append_run(
+            self.stream, batch.xi + i0, n - i0, batch.ts_of(n - 1), memoryview(body)[:end]
+        ):
             return False
         self.sealed = batch.xi + n - 1
         return True
 
     # Take n entries that the operator just produced.
-    def append(self, batch, n):
+    def append(self, batch: Batch, n: int) -> None:
         ring = self.ring
-        ring.append(batch, 0, n)
+        ring.append(batch, 0, n, True)
         ts = batch.ts_of(n - 1)
         if self.logged and self.sealed < batch.xi - 1:
             self._seal_upto(ring.last)  # a checkpoint from elsewhere brought entries along
@@ -194,16 +301,20 @@ class OutPort:
             ring.trim(min(self.trim_to, ring.last))
 
     # Nothing below ts follows. True where a consumer may not have seen the boundary yet.
-    def promise(self, ts):
-        if ts > self.bound:
-            self.bound = ts
+    def promise(self, ts: int) -> bool:
+        self.raise_bound(ts)
         if self.bound > self.bound_seen:
             self.bound_seen = self.bound
             return True
         return False
 
-    # Let go of what every reader has safe.
-    def trim(self):
+    # Nothing below ts follows the newest entry.
+    def raise_bound(self, ts: int) -> None:
+        if ts > self.bound:
+            self.bound = ts
+
+    # Drop what every reader has safe.
+    def trim(self) -> None:
         upto = min([r.safe for r in self.readers]) if self.readers else self.ring.last
         if upto > self.trim_to:
             self.trim_to = upto
@@ -216,26 +327,26 @@ class OutPort:
         self.ring.trim(min(upto, self.ring.last))
 
     # Copy the entries after the cursor into `batch`, from RAM or from the log; how many.
-    def read(self, cur, batch, limit):
+    def read(self, cur: Cursor, batch: Batch, limit: int) -> int:
         ring = self.ring
         if cur.xi >= ring.first:
             return ring.read(cur, batch, limit)
         b = self.spare()
-        self.host.packed = None
-        body = self.host.room(self.alphabet, b.size)
+        body = self.host.scratch.take(block.bound(self.alphabet, b.size))
         size = self.host.store.read_run(self.stream, cur.xi + 1, body)
         if not size:
             return 0
         block.decode(body, 0, size, b)
         off = cur.xi + 1 - b.xi
-        n = min(limit, b.n - off)
-        _window(b, off, n, batch)
+        # The log may reach further, as an earlier boot put it out: that is not put out again yet.
+        n = min(limit, b.n - off, ring.last - cur.xi)
+        batch.copy(b, off, n)
         return n
 
     # A batch beside that of the host, which holds nothing between two calls: that into which the operator
     # writes. Sources of one alphabet share one.
-    def spare(self):
-        self.ring.tail = None
+    def spare(self) -> Batch:
+        self.ring.stale()
         if self.scratch is None:
             for p in self.host.ports.values():
                 if p.scratch and not p.vertex.kind and p.alphabet == self.alphabet:
@@ -247,26 +358,25 @@ class OutPort:
     # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, and how many
     # entries in turn are stamped synchronised and not. For a ring holds what came finely cut, like the output
     # of a join, in as many chunks, and with a block for each a checkpoint would have no bound.
-    def blocks(self, start, end):
-        out = []
-        turns = []
+    def blocks(self, start: int, end: int) -> "tuple[int, list[bytes], Sequence[int]]":
+        out: list[bytes] = []
+        turns: list[int] = []
         cur = Cursor(start)
         b = self.host.batch(self.alphabet)
-        self.host.packed = None
         while cur.xi < end:
             n = self.read(cur, b, min(b.size, end - cur.xi))
             assert n, "transfer state: entries missing"
             _turn(turns, b.unsync, n)
-            cur.xi += n
+            cur.move(cur.xi + n)
             n = self._follow(b, n, cur, end, turns)
-            b.unsync = 0
-            body = self.host.room(self.alphabet, n)
+            b.stamp(0)
+            body = self.host.scratch.take(block.bound(self.alphabet, n))
             size = block.encode(b, 0, n, body, 0)
             out.append(bytes(memoryview(body)[:size]))
-        return [start, out, turns if len(turns) > 1 else []]
+        return start, out, turns if len(turns) > 1 else ()
 
-    # Put what follows the n entries of b in the ring behind them; how many there are then.
-    def _follow(self, b, n, cur, end, turns):
+    # Put what follows the n entries of b in the ring after them; how many there are then.
+    def _follow(self, b: Batch, n: int, cur: Cursor, end: int, turns: list[int]) -> int:
         s = self.spare()
         while n < b.size and cur.xi < end and cur.xi >= self.ring.first and not b.hole:
             if b.dt >= 0 and n > 16:
@@ -275,21 +385,44 @@ class OutPort:
             shift = s.ts - b.ts
             if s.hole or s.ts_of(k - 1) - b.ts > SPAN_US:
                 break
-            if b.dt >= 0:
-                for i in range(n):
-                    b.at[i] = i * b.dt
-                b.dt = -1
+            b.loosen()
             for d, c in zip(b.mem, s.mem):
                 d[n : n + k] = c[:k]
             for i in range(k):
                 b.at[n + i] = shift + (i * s.dt if s.dt >= 0 else s.at[i])
             _turn(turns, s.unsync, k)
             n += k
-            cur.xi += k
+            cur.move(cur.xi + k)
         return n
 
+    # The operator writes what it puts out into this batch.
+    def write_into(self, batch: Batch) -> None:
+        self.scratch = batch
+
+    # Empty in RAM, the next entry being xi + 1.
+    def reset(self, xi: int) -> None:
+        self.ring.reset(xi)
+        self.trim_to = 0
+
+    # Number from 1 under another incarnation. Nothing of the stream is held, in RAM or in the log.
+    def renumber(self, inc: int) -> None:
+        self.inc = inc
+        self.reset(0)
+        self.sealed = 0
+        self.crs = []
+        for r in self.readers:
+            r.forget()
+
+    # The log holds the entries from `first` to `last`. Of a stream that went to the lake, what was trimmed is
+    # safe there: flash need not remember that to the entry.
+    def found(self, first: int, last: int) -> None:
+        self.sealed = last
+        for r in self.readers:
+            if r.edge.dst == OUTSIDE and last:
+                r.safe = max(r.safe, first - 1)
+
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
-    def request(self, xi, cid, urgent):
+    def request(self, xi: int, cid: bytes, urgent: int) -> None:
         if not self.inside:
             return
         self.serial += 1
@@ -301,7 +434,7 @@ class OutPort:
                 r.local.on_request(xi, cid, urgent)
 
     # The port is full: its consumers are asked for a checkpoint at once.
-    def press(self):
+    def press(self) -> None:
         now = self.host.now
         if self.urged == self.trim_to and now - self.urged_us < RETRY_US:
             return
@@ -310,13 +443,24 @@ class OutPort:
         last = self.ring.last
         self.request(last, request_id(self.vertex.index, self.inc, last), 1)
 
-    # A pending checkpoint was replaced: its request goes with it.
-    def withdraw(self, xi, cid):
+    # A pending checkpoint was replaced: its request is void.
+    def withdraw(self, xi: int, cid: bytes) -> None:
         self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
 
-    # The consumer of edge r speaks under this epoch. False where a newer one was here before; from here on
-    # nobody older acknowledges this edge, in no life of this host.
-    def fence(self, r, epoch):
+    # The operator stands at another place: what was asked and promised there is void.
+    def jumped(self) -> None:
+        self.crs = []
+        self.bound = 0
+
+    # That host began a new boot: its consumers have to speak again.
+    def lose(self, host: int) -> None:
+        for r in self.readers:
+            if r.host == host and not r.local:
+                r.lose()
+
+    # The consumer of edge r speaks under this epoch. False where a newer one was here before. From now on,
+    # and across restarts, acknowledgements of older epochs are refused.
+    def fence(self, r: Reader, epoch: "Epoch") -> bool:
         if epoch < r.epoch:
             return False
         if epoch > r.epoch:
@@ -325,9 +469,9 @@ class OutPort:
         assert r.epoch >= epoch, "an epoch fell"
         return True
 
-    # It speaks first, and wants what follows.
-    def on_hello(self, r, nxt):
-        r.live = True
+    # It speaks first, and wants entry nxt and what follows.
+    def on_hello(self, r: Reader, nxt: int) -> None:
+        r.live = not r.local
         r.progress_us = self.host.now
         r.depth = 0
         r.got = nxt - 1
@@ -338,7 +482,8 @@ class OutPort:
         r.bound_sent = 0
         for g in r.gaps:
             if g[0] <= nxt <= g[1]:
-                r.cur.xi = r.got = g[0] - 1
+                r.got = g[0] - 1
+                r.cur.move(r.got)
         if r.edge.dst == OUTSIDE and r.got < r.safe:
             # A gateway that lost its database lost what it had acknowledged. What is still here, or is made
             # again after a restart, is kept for it.
@@ -346,16 +491,26 @@ class OutPort:
             self.trim_to = min(self.trim_to, r.safe)
 
     # It has everything up to xi, in memory at least.
-    def on_got(self, r, xi):
+    def on_got(self, r: Reader, xi: int) -> None:
         if xi > r.got:
             r.got = xi
             r.progress_us = self.host.now
             r.rto_us = 0
         if r.cur.xi < xi:
-            r.cur = Cursor(xi)
+            r.seek(xi)
+
+    # How many of the entries after its cursor reader r may be sent now.
+    def due(self, r: Reader) -> int:
+        xi = r.cur.xi
+        n = min(self.ring.last, r.got + r.room) - xi
+        return n if n > 0 and (xi >= self.ring.first or xi >= self.first()) else 0
+
+    # The epoch under which its entries are made.
+    def epoch(self) -> "Epoch":
+        return (0, 0) if self.source else self.host.instances[self.vertex.index].epoch
 
     # Answer reader r. other: to what was said under another incarnation; that is no contact.
-    def answer(self, r, other=False):
+    def answer(self, r: Reader, other: bool = False) -> None:
         host = self.host
         host.exchange.say(
             r.host,
@@ -364,7 +519,7 @@ class OutPort:
             r.edge.index,
             self.inc,
             (0, 0) if other else r.epoch,
-            (0, 0) if self.source else host.instances[self.vertex.index].epoch,
+            self.epoch(),
             self.first_for(r),
             self.ring.last,
             self.bound,
@@ -373,28 +528,28 @@ class OutPort:
             r.holders,
         )
 
-    # An older epoch speaks: it learns of the newer one, and nothing else happens.
-    def refuse(self, r, sender):
+    # A message of an older epoch: its sender is told of the newer one, and nothing else happens.
+    def refuse(self, r: Reader, sender: int) -> None:
         k = r.edge.index
         first = self.first()
         last = self.ring.last
         say = self.host.exchange.say
         say(sender, wire.ANSWER, k, k, self.inc, r.epoch, (0, 0), first, last, 0, r.safe, r.name, r.holders)
 
-    # ---- what the consumer of edge r says, from another host; see Exchange.hear
+    # ---- messages of the consumer of edge r, from another host; see Exchange.hear
 
-    def hear_hello(self, r, sender, m):
+    def hear_hello(self, r: Reader, sender: int, m: "Message") -> None:
         _, _, inc, epoch, nxt, _ = m
         newer = epoch > r.epoch
         self.fence(r, epoch)
         host = self.host
         if r.local and not r.local.sink.is_lake:
             host.stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
-            r.local = None
+            r.leave()
         r.host = sender
         if inc != self.inc and inc != 0:
             if newer:
-                r.live = False  # else it may be late, and have spoken since in the present incarnation
+                r.lose()  # else it may be late, and have spoken since in the present incarnation
             self.answer(r, True)
             return
         if self.source and inc == self.inc and nxt > self.ring.last + 1:
@@ -404,7 +559,7 @@ class OutPort:
         self.on_hello(r, nxt)
         self.answer(r)
 
-    def hear_got(self, r, sender, m):
+    def hear_got(self, r: Reader, sender: int, m: "Message") -> None:
         if r.live:
             r.room = m[5]
             r.depth = m[6] >> 1
@@ -412,9 +567,9 @@ class OutPort:
             if m[6] & 1:
                 # The consumer may have gone back, and this may have overtaken what it said before.
                 r.got = m[4]
-                r.cur = Cursor(m[4])
+                r.seek(m[4])
 
-    def hear_safe(self, r, sender, m):
+    def hear_safe(self, r: Reader, sender: int, m: "Message") -> None:
         if self.source and m[4] > self.ring.last:
             from . import renumbering
 
@@ -425,14 +580,14 @@ class OutPort:
         if r.live:
             self.on_got(r, m[4])
 
-    def hear_extend(self, r, sender, m):
+    def hear_extend(self, r: Reader, sender: int, m: "Message") -> None:
         inst = self.host.instances.get(self.vertex.index)
         if inst:
             inst.ck.on_extend(r, bytes(m[4]), m[5], m[6])
 
     # Send again what was not got, after pauses that grow. Where nothing moves, make the consumer repeat its
     # Got and its Safe.
-    def send_again(self):
+    def send_again(self) -> None:
         host = self.host
         now = host.now
         inst = host.instances.get(self.vertex.index)
@@ -442,7 +597,7 @@ class OutPort:
                 continue
             rto_us = r.rto_us or RETRY_US
             if r.cur.xi > r.got and now - r.progress_us >= rto_us:
-                r.cur = Cursor(r.got)
+                r.seek(r.got)
                 r.rto_us = min(_RETRY_MAX_US, 2 * rto_us)
                 r.progress_us = now
             if r.cur.xi <= r.got and now - r.progress_us >= 2 * RETRY_US:
@@ -453,9 +608,12 @@ class OutPort:
                     self.answer(r)
 
     # An acknowledgement for edge r; False where it is refused.
-    def on_safe(self, r, epoch, xi, name, holders, load):
+    def on_safe(
+        self, r: Reader, epoch: "Epoch", xi: int, name: "Position", holders: "Sequence[int]", load: int
+    ) -> bool:
         if not self.fence(r, epoch):
             return False
+        assert not self.source or xi <= self.ring.last, "a consumer acknowledged what its source never gave"
         r.load = load
         moved = xi > r.safe or further(name, r.name)
         if moved or tuple(holders) != r.holders:
@@ -474,27 +632,27 @@ class OutPort:
             self.trim()
         return True
 
-    # What is trimmed from RAM alone stands in the checkpoint that covers it; of such a stream flash
-    # remembers the epoch.
-    def save(self, r):
+    # Store what the port knows of a reader. What is trimmed from RAM alone is in the checkpoint that covers
+    # it; of such a stream flash only holds the epoch.
+    def save(self, r: Reader) -> None:
         r.saved = r.safe
         rec = self.record(r)
         if not self.spills:
             rec[4:] = [0, [], []]
         self.host.store.put(F_READER + r.edge.index, pack.dumps(rec, self.host.exchange.writer.buf))
 
-    def record(self, r):
+    def record(self, r: Reader) -> "list[Any]":
         return [r.edge.index, self.inc, r.epoch[0], r.epoch[1], r.safe, r.name, list(r.holders)]
 
     # Up to where a checkpoint need not carry what reader r has not made safe: with level "local" what the
     # log holds is as safe as the checkpoint.
-    def carried(self, r):
+    def carried(self, r: Reader) -> int:
         if self.spills and self.host.plan.level == LOCAL and self.first() <= r.safe:
             return max(r.safe, self.sealed)
         return r.safe
 
     # True where an edge's condition for a checkpoint at xi_out holds.
-    def covered(self, r, xi):
+    def covered(self, r: Reader, xi: int) -> bool:
         if r.safe >= xi:
             return True
         e = r.edge
@@ -504,34 +662,16 @@ class OutPort:
         return local and self.sealed >= xi and self.first() <= self.trim_to
 
 
-# The id of the Check-Request at entry xi of a stream: the same in every life.
-def request_id(v, inc, xi):
+# The id of the Check-Request at entry xi of a stream: the same in every boot.
+def request_id(v: int, inc: int, xi: int) -> bytes:
     return struct.pack("<QBQ", inc, v, xi)[:15]
 
 
 # n more entries, stamped unsynchronised or not; turns begins with those that are not.
-def _turn(turns, unsync, n):
+def _turn(turns: list[int], unsync: int, n: int) -> None:
     if not turns:
         turns.append(0)
     if len(turns) + unsync & 1:
         turns[-1] += n
     else:
         turns.append(n)
-
-
-# Copy a part of one batch into another.
-def _window(b, off, n, out):
-    out.xi = b.xi + off
-    out.n = n
-    out.dt = b.dt
-    out.hole = b.hole
-    out.back = b.back
-    out.unsync = b.unsync
-    out.ts = b.ts + off * b.dt if b.dt > 0 else b.ts
-    if b.hole:
-        out.at[0] = 0
-    else:
-        for d, s in zip(out.mem, b.mem):
-            d[0:n] = s[off : off + n]
-        if b.dt < 0:
-            out.at_mem[0:n] = b.at_mem[off : off + n]

@@ -1,35 +1,28 @@
 # A source begins another incarnation, because its numbering was lost: a consumer knows entries of the present
-# one that were never given here.
+# one that were never made here.
 #
 # Promise: nothing of the former incarnation is left, and flash knows the new one before it holds an entry
 # of it.
 
-from .batch import RESTART
+from .compat import TYPE_CHECKING
 from .keyspace import F_INC
-from .ring import Cursor
+
+if TYPE_CHECKING:
+    from .source import Source
 
 
-def begin_again(source):
+def begin_again(source: "Source") -> None:
     port = source.port
-    port.inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
-    port.host.store.put(F_INC + source.vertex.index, port.inc.to_bytes(8, "little"))
-    _restart(port)
-    source.why = RESTART
-
-
-def _restart(port):
-    port.host.packed = None
-    port.host.store.forget(port.stream)
-    port.ring.reset(0)
-    port.sealed = port.trim_to = 0
-    port.crs = []
+    host = port.host
+    inc = port.inc + 1 & 0xFFFFFFFFFFFFFFFF
+    host.store.put(F_INC + source.vertex.index, inc.to_bytes(8, "little"))
+    host.scratch.forget()
+    host.store.forget(port.stream)
+    port.renumber(inc)
     for r in port.readers:
-        r.safe = r.got = 0
-        r.cur = Cursor()
-        r.name = []
-        r.holders = ()
-        r.live = False
         port.save(r)
     from . import gaps
 
     gaps.forget(port)
+    source.restarted()
+    assert port.first() == 0 == port.ring.last and not any([r.safe or r.gaps for r in port.readers])

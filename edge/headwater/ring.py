@@ -1,7 +1,7 @@
 # A bounded run of consecutive entries in RAM: the transfer state of a port, the receive queue of an
 # edge. Holds the entries (first, last]; grows at the back, is trimmed at the front.
 #
-# Entries stand in circular columns; what they share (ts, step, hole, unsync) stands once for each
+# Entries are stored in circular columns; what they share (ts, step, hole, unsync) is stored once for each
 # chunk. The columns are allocated at the start, the chunks grow where a stream is cut up finely (a
 # join of synchronised and unsynchronised boards), never beyond one an entry; appending and reading
 # copy slices, never elements one by one. Several readers go through a ring at their own pace, each
@@ -26,6 +26,9 @@ class Cursor:
         self.xi = xi
         self.chunk = 0  # absolute number of the chunk it stood in last: where to look first
 
+    def move(self, xi: int) -> None:
+        self.xi = xi
+
 
 class Ring:
     def __init__(self, alphabet: "Alphabet", cap: int, chunks: int) -> None:
@@ -36,7 +39,7 @@ class Ring:
         self.at: "array[int] | None" = None
         self.k0 = self.k1 = 0
         self._slots(min(cap, chunks))
-        self.tail: "Batch | None" = None  # the batch that was appended last, if it is still as it was
+        self._tail: "Batch | None" = None  # see `lent`
         self.reset(0)
 
     def make_at(self) -> None:
@@ -68,15 +71,16 @@ class Ring:
         self.head = 0  # index of entry first + 1
         self.count = 0
         self.k0 = 0  # absolute number of the oldest chunk
-        self.k1 = 0  # ... behind the newest
-        self.tail = None
+        self.k1 = 0  # ... after the newest
+        self._tail = None
 
     # Most entries that can be appended now.
     def room(self) -> int:
         return self.cap - self.count
 
-    # Append entries i0 .. i0 + n of a batch; the caller made sure of the room.
-    def append(self, batch: "Batch", i0: int, n: int) -> None:
+    # Append entries i0 .. i0 + n of a batch; the caller made sure of the room. lent: the caller leaves this
+    # batch as it is until it calls `stale`.
+    def append(self, batch: "Batch", i0: int, n: int, lent: bool = False) -> None:
         xi = self.last
         cap = self.cap
         tail = self.count
@@ -112,7 +116,7 @@ class Ring:
                 ts += i0 * dt
         k = self.k1
         c = (k - 1) % self.chunks
-        # A regular run goes on, or a few irregular entries join the newest chunk; else a new one begins.
+        # A regular run goes on, or a few irregular entries join the newest chunk; otherwise a new one begins.
         if (
             k == self.k0
             or what > 1
@@ -131,7 +135,17 @@ class Ring:
                 self.c_back[c] = batch.back
             self.k1 = k + 1
         self.last = xi + n
-        self.tail = batch if not i0 and n == batch.n else None
+        self._tail = batch if lent and not i0 and n == batch.n else None
+
+    # The batch that was appended last, if it is still as it was and its first entry follows xi, or None. A
+    # reader takes it as it is: most of what runs on one host comes this way, and is not copied.
+    def lent(self, xi: int) -> "Batch | None":
+        b = self._tail
+        return b if b is not None and b.xi == xi + 1 else None
+
+    # The batch that was appended last is written again: it is not what the ring holds any more.
+    def stale(self) -> None:
+        self._tail = None
 
     # Let irregular entries join chunk c; true when they did.
     def _joins(self, batch: "Batch", c: int, ts: int, tail: int, n: int) -> bool:
@@ -164,24 +178,19 @@ class Ring:
         n = self._end(k) - xi
         if n > limit:
             n = limit
-        batch.xi = xi + 1
-        batch.n = n
-        dt = self.c_dt[c]
-        batch.dt = dt
         what = self.c_what[c]
-        batch.unsync = what & 1
-        batch.hole = what >> 1
-        batch.ts = self.c_ts[c] + off * dt if dt > 0 and off else self.c_ts[c]
+        ts = self.c_ts[c]
         if what > 1:
-            batch.back = self.c_back[c]
-            batch.at[0] = 0
-        else:
-            start = self.head + (xi - self.first)
-            if start >= self.cap:
-                start -= self.cap
-            _copy_out(batch.mem, self.mem, start, n, self.cap)
-            if dt < 0:
-                _copy_out((batch.at_mem,), (self.at_mem,), start, n, self.cap)
+            batch.begin_one(xi + 1, ts, what & 1, what >> 1, self.c_back[c])
+            return n
+        dt = self.c_dt[c]
+        batch.begin(xi + 1, n, ts + off * dt if dt > 0 and off else ts, dt, what)
+        start = self.head + (xi - self.first)
+        if start >= self.cap:
+            start -= self.cap
+        _copy_out(batch.mem, self.mem, start, n, self.cap)
+        if dt < 0:
+            _copy_out((batch.at_mem,), (self.at_mem,), start, n, self.cap)
         return n
 
     # The last entry of chunk k.
@@ -193,7 +202,7 @@ class Ring:
     def chunk_end(self) -> int:
         return self._end(self.k0)
 
-    # Let go of everything up to xi.
+    # Drop everything up to xi.
     def trim(self, xi: int) -> None:
         n = xi - self.first
         if n <= 0:

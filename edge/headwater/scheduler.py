@@ -1,28 +1,34 @@
 # The scheduler: in which order the operators of a host run, and for how long.
 #
 # Promises.
-#   - `run` ends when nothing can be done any more: nothing waits that an operator may take, every
-#     acknowledgement has been used (`settle`), and every boundary is where its consumers may see it.
+#   - `run` ends when no operator can make progress: nothing waits that one may take, every acknowledgement
+#     has been used (`settle`), and every boundary is where its consumers may see it.
 #   - Producers come before their consumers, feedback aside, so most entries take one round.
 
+from .compat import TYPE_CHECKING
 from .instance import FETCHING, RUNNING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
 
 
 class Scheduler:
-    def __init__(self, host):
+    def __init__(self, host: "Host") -> None:
         self.host = host
-        self.order = []  # instances and ends of edges to the lake, producers first
-        self.acknowledged = set()  # vertices whose pending checkpoints should be looked at
+        self.order: "list[Any]" = []  # Instances and LakeEnds, producers first
+        self.acknowledged: set[int] = set()  # vertices whose pending checkpoints may be permanent now
 
     # What runs here from now on.
-    def arrange(self, order):
+    def arrange(self, order: "list[Any]") -> None:
         self.order = order
 
     # Something that operator v has put out was acknowledged.
-    def settle(self, v):
+    def settle(self, v: int) -> None:
         self.acknowledged.add(v)
 
-    def run(self):
+    def run(self) -> None:
         busy = True
         while busy:
             busy = False

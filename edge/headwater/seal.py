@@ -15,6 +15,7 @@
 # Sans-I/O: no clock; nonces come from the caller. Bytes: docs/spec.md.
 
 from hashlib import sha256
+from struct import unpack_from
 
 from .block import put_varint
 from .compat import TYPE_CHECKING
@@ -22,8 +23,9 @@ from .wire import OPENING, TAG, VERSION, FrameError, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
-    from .interfaces import Readable, Span
+    from .interfaces import Head, Readable, Span
     from .wire import Writer
 
 # Why `open` gave nothing (Peer.why, index into Peer.counts).
@@ -39,6 +41,8 @@ OLD_PLAN = 8  # genuine, of a plan before ours: Peer.span is (pos, end) of its m
 OTHER_PLAN = 9  # of a plan this host does not know
 _WHYS = 10  # so many; texts in reasons.py
 _WINDOW = 64
+_BEGUN_MAX = 4
+_COPIES = hasattr(sha256(b""), "copy")  # MicroPython cannot copy a hash
 
 
 # HMAC-SHA256 over the parts, one behind the other: 32 bytes.
@@ -85,6 +89,8 @@ class Peer:
         nonce: "Callable[[], int]",
     ) -> None:
         self._inner, self._outer = _pads(key)
+        # (log, plan) -> hashes of what all its seals begin with; where hashes can be copied
+        self._begun: "dict[tuple[int, bytes], tuple[Any, Any]]" = {}
         self.me = me
         self.my_log = my_log
         self.my_boot = my_boot
@@ -99,7 +105,7 @@ class Peer:
         self._top = 0  # highest counter seen in this session
         self._seen = 0  # bit k: top - k was seen
         self._asked = 0  # nonce of ours that waits for an answer
-        # Bytes of an opening frame to send, or None; the caller takes it away.
+        # Bytes of an opening frame to send, or None: see take_reply.
         self.reply: bytes | None = None
         self.why = TAKEN
         self.span: "Span | None" = None
@@ -111,6 +117,12 @@ class Peer:
         if not self.live:
             self.log = log
             self.boot = boot
+
+    # The bytes of an opening frame to send, or None. They are given once.
+    def take_reply(self) -> bytes | None:
+        reply = self.reply
+        self.reply = None
+        return reply
 
     # The plan from now on; frames of `old` ones are told apart (OLD_PLAN).
     def use_plan(self, plan: bytes, old: "Sequence[bytes]" = ()) -> None:
@@ -136,13 +148,32 @@ class Peer:
         return mem[: pos + TAG]
 
     def _tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
-        return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))[:TAG]
+        return self._whole_tag(log, plan, body)[:TAG]
 
-    def _genuine(self, frame: memoryview, log: int, plan: bytes) -> bool:
+    def _whole_tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
+        if not _COPIES:
+            return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))
+        inner, outer = self._begun.get((log, plan)) or self._begin(log, plan)
+        inner = inner.copy()
+        inner.update(body)
+        outer = outer.copy()
+        outer.update(inner.digest())
+        tag: bytes = outer.digest()
+        return tag
+
+    # An opening frame names any log, and so may a stranger's: what is kept has a bound.
+    def _begin(self, log: int, plan: bytes) -> "tuple[Any, Any]":
+        if len(self._begun) >= _BEGUN_MAX:
+            self._begun.clear()
+        begun = (sha256(self._inner + log.to_bytes(8, "little") + plan), sha256(self._outer))
+        self._begun[log, plan] = begun
+        return begun
+
+    def _genuine(self, frame: "Readable", log: int, plan: bytes) -> bool:
         end = len(frame) - TAG
-        tag = self._tag(log, plan, frame[:end])
+        tag = self._whole_tag(log, plan, frame[:end])
         # As numbers: how long it takes says nothing of where they differ.
-        return not int.from_bytes(tag, "little") ^ int.from_bytes(bytes(frame[end:]), "little")
+        return not unpack_from("<Q", tag)[0] ^ unpack_from("<Q", frame, end)[0]
 
     # Put an opening frame into `reply`: answers nonce `answer`, and asks where we have no session.
     def _open_with(self, answer: int, ask: int = False) -> None:
@@ -159,12 +190,12 @@ class Peer:
             body += v.to_bytes(8, "little")
         self.reply = body + self._tag(self.my_log, _NO_PLAN, body)
 
-    # Take a frame. -> (pos, end) of its messages, or None: `why` says why, and `reply` may hold a
-    # frame to send back. Never raises.
-    def open(self, frame: "Readable") -> "Span | None":
+    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
+    # its messages, or None: `why` says why, and `reply` may hold a frame to send back. Never raises.
+    # head: what wire.header has read of the frame, if it has.
+    def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
-        frame = memoryview(frame)
-        why, span = self._judge(frame)
+        why, span = self._judge(frame, head)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -173,9 +204,9 @@ class Peer:
             self.span = span
         return None
 
-    def _judge(self, frame: memoryview) -> "tuple[int, Span | None]":
+    def _judge(self, frame: "Readable", head: "Head | None") -> "tuple[int, Span | None]":
         try:
-            sender, boot, counter, plan2, pos = header(frame)
+            sender, boot, counter, plan2, pos = head or header(frame)
         except FrameError:
             return MALFORMED, None
         if sender != self.peer:
@@ -218,7 +249,7 @@ class Peer:
             self._seen |= 1 << -ahead
         return TAKEN
 
-    def _opening(self, frame: memoryview, boot: int, counter: int, pos: int) -> int:
+    def _opening(self, frame: "Readable", boot: int, counter: int, pos: int) -> int:
         if len(frame) != pos + 24 + TAG:
             return MALFORMED
         log = int.from_bytes(bytes(frame[pos : pos + 8]), "little")

@@ -1,19 +1,27 @@
 # A source: sensor and log, no inputs, no state. A sample is accepted when its record is sealed in
-# flash; until then nothing of it leaves for an operator or a link.
+# flash; until then no operator and no link gets it.
 #
 # Invariants.
 #   - ts never falls, across power cuts too; every boundary given out lies at or below a floor that
-#     the flash remembers, and a new life begins above it. ts is never ahead of the clock, but for what
-#     that floor demands: as soon as the clock has come there, samples have the time they were taken at.
+#     the flash remembers, and a later boot begins above it. ts is never ahead of the clock, except as far
+#     as that floor demands: once the clock has come there, samples have the time they were taken at.
 #   - What could not be sampled or accepted is one hole: an entry of the stream, with from, to and why.
 #   - An incarnation ends only when the numbering was truly lost.
 
 from .batch import LOG_FULL, RESTART, Batch
 from .block import bound
+from .compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .host import Host
+    from .plan import Vertex
+    from .ports import OutPort
 
 
 class Source:
-    def __init__(self, host, vertex, port, last_ts):
+    def __init__(self, host: "Host", vertex: "Vertex", port: "OutPort", last_ts: int) -> None:
         self.host = host
         self.vertex = vertex
         self.port = port
@@ -26,46 +34,36 @@ class Source:
 
     # Accept a batch whose first sample was taken at `mono` of the host's clock; how many were.
     # It carries cols, n, dt (or at); ts, xi and unsync are set here.
-    def take(self, batch, mono):
+    def take(self, batch: Batch, mono: int) -> int:
         n = batch.n
         clock = self.host.clock
         ts = clock.at(mono)
-        batch.unsync = 0 if clock.sure else 1
+        unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
             ts = self.last_ts + 1
             self._squeeze(batch, clock.at, mono, ts)
-        batch.ts = ts
-        batch.hole = 0
         port = self.port
         if self.why:
-            # Not without the batch that ends it: holes with no sample between them are one.
+            # Not without the batch that ends it: holes with no sample between them are one hole.
             while not self.host.store.takes(bound(self.vertex.outs[0], n) + 64):
                 if not self._drop(port):
                     return self._refuse(n)
-            if not self._close_hole(ts, batch.unsync):
+            if not self._close_hole(ts, unsync):
                 return self._refuse(n)
-        batch.xi = port.ring.last + 1
+        batch.begin(port.ring.last + 1, n, ts, batch.dt, unsync)
         if not self._seal(batch, n):
             return self._refuse(n)
         self.accepted += n
         return n
 
     # The batch begins later than its first sample was taken: after a restart, where the last entry or the
-    # floor lies ahead of the clock. It ends when its last sample was taken all the same. Else a source that
+    # floor lies ahead of the clock. It still ends when its last sample was taken. Otherwise a source that
     # samples without a pause would never come back to the clock, and every restart could add to its times.
-    def _squeeze(self, batch, at, mono, ts):
-        last = batch.n - 1
-        if last > 0:
-            span = last * batch.dt if batch.dt >= 0 else batch.at[last]
-            room = at(mono + span) - ts
-            if room < span:
-                if batch.dt > 0:
-                    batch.dt = max(1, room // last)
-                elif batch.dt < 0:
-                    for i in range(last + 1):
-                        batch.at[i] = min(batch.at[i], max(0, room))
+    def _squeeze(self, batch: Batch, at: "Callable[[int], int]", mono: int, ts: int) -> None:
+        if batch.n > 1:
+            batch.squeeze(at(mono + batch.span()) - ts)
 
-    def _refuse(self, n):
+    def _refuse(self, n: int) -> int:
         self.refused += n
         if not self.why:
             self.why = LOG_FULL
@@ -73,50 +71,46 @@ class Source:
         return 0
 
     # The hole from the last sample to this one, before this one.
-    def _close_hole(self, ts, unsync):
-        h = self.hole
-        h.xi = self.port.ring.last + 1
-        h.n = 1
-        h.dt = -1
-        h.at[0] = 0
-        h.ts = ts
-        h.hole = self.why
-        h.back = ts - self.sampled_to if self.sampled_to else 0
-        h.unsync = unsync
-        if not self._seal(h, 1):
+    def _close_hole(self, ts: int, unsync: int) -> bool:
+        back = ts - self.sampled_to if self.sampled_to else 0
+        self.hole.begin_one(self.port.ring.last + 1, ts, unsync, self.why, back)
+        if not self._seal(self.hole, 1):
             return False
         self.why = 0
         return True
 
-    # The sensor gave nothing since the last sample: a hole, closed by the next one.
-    def fault(self, reason):
+    # The sensor gave nothing since the last sample, for this reason: a hole, closed by the next one.
+    def fault(self, reason: int) -> None:
         if not self.why:
             self.why = reason
 
-    def _seal(self, batch, n):
+    # The numbering begins again: what was before is a hole.
+    def restarted(self) -> None:
+        self.why = RESTART
+
+    def _seal(self, batch: Batch, n: int) -> bool:
         port = self.port
         while not port.seal(batch, n):
             if not self._drop(port):
                 return False
         port.has_room(n)
-        ring = port.ring
-        ring.append(batch, 0, n)
+        port.ring.append(batch, 0, n, True)
         ts = batch.ts_of(n - 1)
         self.last_ts = self.sampled_to = ts
         self.host.floor.sealed(ts)
-        port.bound = ts + 1 if not batch.hole else ts
+        port.raise_bound(ts + 1 if not batch.hole else ts)
         return True
 
-    # The log is full. An edge to the lake whose author prefers the newest lets go of the oldest.
-    def _drop(self, port):
+    # The log is full. An edge to the lake that is declared to prefer the newest drops the oldest.
+    def _drop(self, port: "OutPort") -> bool:
         if not port.drops:
             return False
         from . import gaps
 
-        return gaps.let_oldest_go(port)
+        return gaps.drop_oldest(port)
 
     # Time passes without a sample. An irregular source promises that nothing earlier will come.
-    def tick(self):
+    def tick(self) -> None:
         if self.vertex.rate_mhz or not self.host.clock.synced:
             return
         ts = self.host.site()
@@ -124,8 +118,8 @@ class Source:
         self.promise(self.host.floor.cap(ts))
 
     # Nothing below ts will come; the floor in flash is at least there.
-    def promise(self, ts):
+    def promise(self, ts: int) -> None:
         if ts > self.port.bound:
-            self.port.bound = ts
+            self.port.raise_bound(ts)
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1

@@ -1,10 +1,10 @@
 # How a host begins, or begins again: everything comes from its store.
 #
-# On a board this is when the most code is loaded, so what a step needs alone is taken in there, and goes
-# before the next.
+# On a board this is when the most code is loaded, so what one step alone needs is imported there, and is
+# unloaded before the next.
 
 from . import pack
-from .clock import Floor
+from .compat import TYPE_CHECKING
 from .inputs import InEdge
 from .instance import ASKING
 from .keyspace import (
@@ -26,46 +26,81 @@ from .ports import OutPort
 from .seal import Peer
 from .source import Source
 
+if TYPE_CHECKING:
+    from .host import Host
+    from .operator import Operator
+    from .plan import Edge, Vertex
+
 
 # made: operators that are likely to run here, by vertex. again: see Host.start.
-def start(host, now, made, again):
-    host.now = now
-    store = host.store
-    plan = host.plan
-    me = host.me
+def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> None:
     sizes = _sizes(host)
     let_go("reserve")
+    number = _boot(host, now)
+    _meet(host, number)
+    _remember(host, number, again)
+    _begin(host, made)
+    let_go("hosting", "restoring", "checkpoint_file", "packread")
+    from . import wiring
+
+    wiring.wire(host)
+    host.store.ensure_reserve(sizes)
+    _go_on(host)
+    host.exchange.say_state()
+
+
+# The number of this boot, and the time above which it begins.
+def _boot(host: "Host", now: int) -> int:
+    store = host.store
     data = store.get(F_BOOT)
-    host.boot_number = (int.from_bytes(data, "little") if data else 0) + 1
-    store.put(F_BOOT, host.boot_number.to_bytes(4, "little"))
+    number = (int.from_bytes(data, "little") if data else 0) + 1
+    store.put(F_BOOT, number.to_bytes(4, "little"))
     data = store.get(F_FLOOR)
     floor = int.from_bytes(data, "little") if data else 0
-    for v in plan.vertices:
-        if not v.kind and v.hosts[0] == me:
+    for v in host.plan.vertices:
+        if not v.kind and v.hosts[0] == host.me:
             floor = max(floor, store.tail(stream_key(v.index))[1])  # a sealed sample is a floor too
-    host.floor = Floor(floor)
+    host.floor.sealed(floor)
     if host.outbox is None:
         host.clock.start(now, floor)
+    return number
+
+
+# The neighbours with which this host has a key.
+def _meet(host: "Host", boot: int) -> None:
     for number in host.keys:
-        if number != me:
+        if number != host.me:
             key = host.keys[number]
-            log = store.log_number
-            peer = Peer(key, me, log, host.boot_number, number, plan.hash, host.nonce)
+            log = host.store.log_number
+            peer = Peer(key, host.me, log, boot, number, host.plan.hash, host.nonce)
             host.exchange.meet(number, peer)
+
+
+# What this host knows to have lost, and where it knows operators to be.
+def _remember(host: "Host", boot: int, again: bool) -> None:
+    store = host.store
+    plan = host.plan
     data = store.get(F_AGAIN)
     if again or data:
         if not data or len(data) != len(plan.vertices):
             learn = LEARN + LOST if host.outbox is not None else LOST
             data = bytes([learn if v.kind else 0 for v in plan.vertices])
             store.put(F_AGAIN, data)
-        host.again = bytearray(data)
-    host.unlearned = [i for i in range(len(host.again)) if host.again[i] & LEARN]
+    known = bytearray(data or b"")
+    host.booted(boot, known, [i for i in range(len(known)) if known[i] & LEARN])
     for v in plan.vertices:
         data = store.get(F_WHERE + v.index)
         if data:
-            host.where[v.index] = tuple(pack.loads(data))
+            number, at, place = pack.loads(data)
+            host.where[v.index] = (number, at, place)
+
+
+# Sources, operators and ends of edges to the lake.
+def _begin(host: "Host", made: "dict[int, Operator]") -> None:
     from . import hosting, lifecycle
 
+    plan = host.plan
+    me = host.me
     for v in plan.vertices:
         if not v.kind:
             if v.hosts[0] == me:
@@ -84,23 +119,22 @@ def start(host, now, made, again):
                 if epoch > host.where[v.index][:2]:
                     from . import moving
 
-                    moving.moved(host, v.index, epoch, me)  # power went in the middle of it
+                    moving.moved(host, v.index, epoch, me)  # power failed in the middle of it
             else:
                 lifecycle.forget_epoch(host, v.index)  # ... or of its end
         elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:
-            inst = hosting.operator(host, v, (1, me), made[v.index])
-            inst.first = True
+            inst = hosting.operator(host, v, (1, me), made[v.index], first=True)
             lifecycle.ask(inst)  # until there is room for what it has to store
     if host.outbox is not None:
         for e in plan.edges:
             if e.dst == OUTSIDE:
                 _end(host, e)
-    hosting = None
-    let_go("hosting", "restoring", "checkpoint_file", "packread")
-    from . import wiring
 
-    wiring.wire(host)
-    store.ensure_reserve(sizes)
+
+# Everything is connected, and has room in the flash: operators run, or ask what they need to know for that.
+def _go_on(host: "Host") -> None:
+    from . import lifecycle, wiring
+
     for inst in list(host.instances.values()):
         if inst.unsettled:
             from . import transfer
@@ -120,15 +154,14 @@ def start(host, now, made, again):
             decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
     for v in range(len(host.where)):
         w = host.where[v]
-        if w[0] > 1 and w[2] == me and v not in host.instances:
+        if w[0] > 1 and w[2] == host.me and v not in host.instances:
             from . import moving
 
-            moving.mine(host, v, w[:2])  # power went when it was to begin here
-    host.exchange.say_state()
+            moving.mine(host, v, w[:2])  # power failed when it was to begin here
 
 
 # What the log must have room for; and how large a checkpoint gets that is kept here.
-def _sizes(host):
+def _sizes(host: "Host") -> list[int]:
     from . import reserve
 
     plan = host.plan
@@ -138,16 +171,16 @@ def _sizes(host):
     return reserve.blobs(plan, host.me, host.store.blob_size(B_DEPLOYMENT))
 
 
-def _source(host, v):
+def _source(host: "Host", v: "Vertex") -> None:
     from . import restoring
 
-    port = OutPort(host, v, 0, host.plan.outs(v.index, 0), True)
     data = host.store.get(F_INC + v.index)
-    port.inc = int.from_bytes(data, "little") if data else host.store.log_number
+    inc = int.from_bytes(data, "little") if data else host.store.log_number
+    port = OutPort(host, v, 0, host.plan.outs(v.index, 0), True, inc)
     restoring.mount(port)
     last, ts = host.store.tail(port.stream)
-    port.ring.reset(last)
-    port.bound = ts
+    port.reset(last)
+    port.promise(ts)
     host.ports[(v.index, 0)] = port
     port.spare()
     port.trim()
@@ -155,12 +188,12 @@ def _source(host, v):
 
 
 # The gateway's end of an edge to the lake.
-def _end(host, e):
+def _end(host: "Host", e: "Edge") -> None:
     from .lakeend import LakeEnd
 
     v = host.plan.vertices[e.src]
     inp = InEdge(host, e, v.outs[e.sport], None)
     end = LakeEnd(host, inp, host.outbox)
-    inp.sink = end
+    inp.belongs_to(end)
     host.inputs[e.index] = inp
     host.ends.append(end)

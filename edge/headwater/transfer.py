@@ -1,14 +1,15 @@
 # Checkpoints on their way between hosts: to the holders that the plan's level wants, and to an
 # operator whose producer names one that is further than its own.
 #
-# A holder keeps the checkpoint of the newest epoch, of one epoch the furthest, and offers it to whoever
-# stores an earlier one; it confirms only what it has read, and what is in its flash. Pieces are asked for
+# A holder keeps the checkpoint of the newest epoch, of one epoch the furthest, and offers it to a host that
+# stores an earlier one; it confirms only what it has read, and what is in its flash. Pieces are requested
 # one by one.
 #
 # Holders that did not confirm in time are remembered (Host.late): the next checkpoint goes to others
 # first. So one dead holder costs one retry, not one for each checkpoint.
 
 from . import checkpoint_file, lifecycle, wire
+from .compat import TYPE_CHECKING
 from .instance import FETCHING, STOPPED
 from .keyspace import HELD, LOST, PERMANENT, checkpoint_key
 from .log import LogFull
@@ -17,18 +18,26 @@ from .ports import RETRY_US
 from .position import further, newer
 from .refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from .host import Host
+    from .instance import Instance
+    from .interfaces import Epoch, Message, Position
+
 RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
 ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
 CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
-_TRIES = 8  # a holder that was asked so often for a checkpoint that it told of has not got it any more
+_TRIES = 8  # a holder that was asked this often for a checkpoint that it named does not have it any more
 
 
 # ---- to holders
 
 
 # host.pushes: vertex -> [position, hosts that confirmed, retries, when the next is due, hosts asked]
-def push(host, inst):
+def push(host: "Host", inst: "Instance") -> None:
+    assert not inst.recalling, "it may have to go on from another checkpoint"
     v = inst.vertex.index
     old = host.pushes.get(v)
     if not old or old[0] != inst.ck.pos:
@@ -36,11 +45,11 @@ def push(host, inst):
         _push(host, inst)
 
 
-def _push(host, inst):
+def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
     need = host.plan.level + push[2]
-    ask = []
+    ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
         if h == host.me or h not in host.exchange.links:
@@ -49,7 +58,7 @@ def _push(host, inst):
             ask.append(h)
         elif host.now >= host.late[h]:
             host.late[h] = host.now + _LATE_US
-            ask.insert(0, h)  # nobody waits for it
+            ask.insert(0, h)  # beside the others, and none waits for it
             need += 1
         else:
             late.append(h)
@@ -59,8 +68,8 @@ def _push(host, inst):
             _piece(host, v, checkpoint_key(v, PERMANENT), push[0], inst.epoch, h, 0)
 
 
-# Say again what was not confirmed, and to one host more.
-def push_again(host):
+# Send again what was not confirmed, and to one host more.
+def push_again(host: "Host") -> None:
     for v in list(host.pushes):
         push = host.pushes[v]
         if host.now >= push[3]:
@@ -74,7 +83,7 @@ def push_again(host):
 
 
 # Send the piece at `offset` of a stored checkpoint.
-def _piece(host, v, key, pos, epoch, to, offset):
+def _piece(host: "Host", v: int, key: int, pos: "Position", epoch: "Epoch", to: int, offset: int) -> None:
     size = host.store.blob_size(key)
     if not size or offset > size or to not in host.exchange.links:
         return
@@ -83,14 +92,14 @@ def _piece(host, v, key, pos, epoch, to, offset):
     host.exchange.say(to, wire.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
 
 
-def _on_stored(host, sender, m):
+def _on_stored(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, pos, size = m
     inst = host.instances.get(v)
     if inst is None:
         return
     if size >= RECALL:
         if size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
-            inst.erased += size // ERASED
+            inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
             _on_recalled(host, inst, sender, tuple(epoch), pos)
         return
     push = host.pushes.get(v)
@@ -107,7 +116,7 @@ def _on_stored(host, sender, m):
 # ---- at a holder
 
 
-def _on_piece(host, sender, m):
+def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, pos, size, offset, piece = m
     if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
         host.count(CHECKPOINT)
@@ -117,10 +126,14 @@ def _on_piece(host, sender, m):
     here = (tuple(epoch), pos)
     have = newest(host, v)[1]
     inst = host.instances.get(v)
-    wanted = inst and inst.status == FETCHING and here[0] >= inst.target_epoch
-    wanted = wanted and not further(inst.target, pos)
+    wanted = (
+        inst is not None
+        and inst.status == FETCHING
+        and here[0] >= inst.target_epoch
+        and not further(inst.target, pos)
+    )
     if not wanted and here[0] < host.where[v][:2]:
-        # A newer epoch has asked here what there is: what it was not told of must not be acknowledged.
+        # A newer epoch has asked here what there is: what it did not hear of must not be acknowledged.
         host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
     elif not wanted and have and not newer(here, have):
         say(sender, wire.STORED, v, v, have[0], have[1], size)
@@ -161,14 +174,16 @@ def _on_piece(host, sender, m):
 
 
 # (epoch, position) of a checkpoint that is stored here, or None.
-def place(host, v, slot):
+def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
     return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
 
 
 # Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
 # at `pos` or beyond it, under `epoch` or a later one. (0, None) where there is none.
-def newest(host, v, pos=(), epoch=(0, 0)):
-    best = (0, None)
+def newest(
+    host: "Host", v: int, pos: "Position" = (), epoch: "Epoch" = (0, 0)
+) -> "tuple[int, tuple[Epoch, Position] | None]":
+    best: "tuple[int, tuple[Epoch, Position] | None]" = (0, None)
     for slot in (HELD, PERMANENT):
         have = place(host, v, slot)
         if have and not further(pos, have[1]) and have[0] >= epoch:
@@ -177,7 +192,7 @@ def newest(host, v, pos=(), epoch=(0, 0)):
     return best
 
 
-def _on_fetch(host, sender, m):
+def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
     _, v, pos, offset = m
     if offset >= RECALL:
         host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
@@ -193,48 +208,45 @@ def _on_fetch(host, sender, m):
 # ---- recalling: an operator that starts under a new epoch asks its keepers what they hold
 #
 # A producer names the checkpoint that it has trimmed for. One whose flash was erased, or that is lost,
-# names nothing; then the newest checkpoint is known to its holders alone, and whoever goes on from an
-# earlier one can never have again what lies between. What was acknowledged is stored on one host more than
-# the level says. So the operator waits until no more keepers than that may hide it: those that have not
+# names nothing; then the newest checkpoint is known to its holders alone, and an operator that goes on from
+# an earlier one can never take again what lies between. What was acknowledged is stored on one host more
+# than the level says. So the operator waits until no more keepers than that may hide it: those that have not
 # answered, and those whose flash was erased and that were given none since. It goes on from the newest that
-# it heard of. What it missed was acknowledged to nobody, and never will be: who answers keeps nothing more
-# for an earlier epoch. As soon as a checkpoint is stored at the plan's level under the new epoch, nobody will
-# go on from what was missed.
+# it heard of. What it missed was never acknowledged, and never will be: a keeper that answers keeps nothing
+# more for an earlier epoch. As soon as a checkpoint is stored at the plan's level under the new epoch, no
+# later epoch will go on from what was missed.
 
 
-def begin_recall(host, inst):
-    inst.recalling = True
-    inst.unsettled = host.plan.strategy != UNSAFE
+def begin_recall(host: "Host", inst: "Instance") -> None:
     for e in inst.inputs:
-        e.fenced = False
-    _ask_all(host, inst)
+        e.unfence()
+    _ask_all(host, inst, host.plan.strategy != UNSAFE, True)
 
 
-def _ask_all(host, inst):
-    inst.erased = int(lifecycle.lost(host, inst.vertex.index))
-    inst.unheard = []
-    if host.plan.level and inst.unsettled:
-        for h in host.plan.keepers(inst.vertex.index):
-            if h != host.me and h in host.exchange.links:
-                inst.unheard.append(h)
+# All keepers are to be asked.
+def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
+    v = inst.vertex.index
+    unheard = []
+    if host.plan.level and unsettled:
+        unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
+    inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
 
 # Ask those that have not answered; or do what is left to do after the answers.
-def recall(host, inst):
+def recall(host: "Host", inst: "Instance") -> None:
     if inst.status == STOPPED:
         return
     v = inst.vertex.index
     if inst.recalling:
         have = newest(host, v)[1]
-        if have and newer(have, (inst.made, inst.ck.pos)):
+        if have and newer(have, (inst.ck.made, inst.ck.pos)):
             from . import wiring
 
             wiring.seek(host, inst, have[1], [], have[0])
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
         if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
-            inst.recalling = False
-            inst.unheard = []
+            inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
             if data:
@@ -242,24 +254,24 @@ def recall(host, inst):
                 inst.ck.store_at_level()
         for h in inst.unheard:
             host.exchange.say(h, wire.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
-    # At level local nobody was asked: first the producers say whether there is a checkpoint elsewhere.
+    # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
     if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
         inst.ck.now()
 
 
-def _answered(inst):
+def _answered(inst: "Instance") -> bool:
     from . import decisions
 
     return decisions.answered(inst)
 
 
 # epoch: of what the keeper holds, number 0 where that is nothing.
-def _on_recalled(host, inst, sender, epoch, pos):
+def _on_recalled(host: "Host", inst: "Instance", sender: int, epoch: "Epoch", pos: "Position") -> None:
     if epoch > inst.epoch:
         host.stop(inst, epoch)  # that runs elsewhere; what is here may be what a producer names
         return
     inst.unheard.remove(sender)
-    if epoch[0] and newer((epoch, pos), (inst.made, inst.ck.pos)):
+    if epoch[0] and newer((epoch, pos), (inst.ck.made, inst.ck.pos)):
         from . import wiring
 
         wiring.seek(host, inst, pos, [sender], epoch)
@@ -269,10 +281,10 @@ def _on_recalled(host, inst, sender, epoch, pos):
 # ---- jumping to a checkpoint that a producer names
 
 
-# A keeper that was recalled and told of a checkpoint, and then does not give it, has not answered. All are
-# asked again: what others told of was forgotten for it. What a producer names was acknowledged, and is waited
-# for.
-def fetch(host, inst):
+# A keeper that named a checkpoint when it was recalled, and then does not send it, has not answered. All are
+# asked again: what others had named was forgotten in its favour. What a producer names was acknowledged, and
+# the operator waits for it.
+def fetch(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     if _jump(host, inst):
         return
@@ -281,34 +293,32 @@ def fetch(host, inst):
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
-            _ask_all(host, inst)
+            _ask_all(host, inst, inst.unsettled, inst.recalling)
             lifecycle.ask(inst)
             return  # `recall` goes on from here
     if others:
-        h = others[inst.fetch_try % len(others)]
-        inst.fetch_try += 1
         # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
-        host.exchange.say(h, wire.FETCH, v, v, inst.target, 0)
+        host.exchange.say(inst.next_of(others), wire.FETCH, v, v, inst.target, 0)
 
 
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
-def _jump(host, inst):
+def _jump(host: "Host", inst: "Instance") -> bool:
     v = inst.vertex.index
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:
         return False
     from . import decisions, restoring
 
-    data = host.store.get_blob(key)
+    data: "Any" = host.store.get_blob(key)  # it was read a moment ago
     if not restoring.restore(host, inst, data):
         return False
+    assert not further(inst.target, inst.ck.pos), "it took an earlier checkpoint than the one that was named"
     own = checkpoint_key(v, PERMANENT)
     if key != own:
         host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
     lifecycle.ask(inst)
     lifecycle.note_running(host, inst)
-    inst.ck.discard()
-    inst.ck.safe_pos = []
+    inst.ck.moved()
     restoring.load_decisions(host, inst)
     restoring.reconnect(host, inst)
     if inst.status == STOPPED:

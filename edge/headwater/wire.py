@@ -10,7 +10,7 @@
 #   e  epoch: number, host                       -> (number, host)
 #   i  incarnation: 0, a log number, or any other 64 bits. The log numbers of sender and receiver
 #      take one byte: both ends know them from their session.
-#   b  bytes                                     -> memoryview into the frame
+#   b  bytes                                     -> the piece of the frame: no copy where that is a memoryview
 #   p  numbers, at most 64: a position or name   -> list
 #   l  host numbers, at most 16                  -> list
 
@@ -251,11 +251,12 @@ def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
         raise FrameError("version %d of the frame format; this host speaks %d" % (version, VERSION))
     n -= TAG
     try:
-        pos = 2
+        pos = 3
         sender = frame[1]
-        if sender > 127:
+        boot = frame[2]
+        if sender > 127 or boot > 127:
             sender, pos = get_varint(frame, 1, n)
-        boot, pos = get_varint(frame, pos, n)
+            boot, pos = get_varint(frame, pos, n)
         counter, pos = get_varint(frame, pos, n)
     except BlockError as e:
         raise FrameError("header: " + e.args[0])
@@ -266,7 +267,6 @@ def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
 
 # The messages at frame[pos:end] as a list of tuples (kind, field, ...).
 def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_log: int) -> "list[Message]":
-    frame = memoryview(frame)
     out: "list[Message]" = []
     v: "Any"
     try:
@@ -277,6 +277,29 @@ def messages(frame: "Readable", pos: int, end: int, sender_log: int, receiver_lo
                 raise FrameError("unknown message %d" % kind)
             if len(out) >= MESSAGES_MAX:
                 raise FrameError("more than %d messages" % MESSAGES_MAX)
+            # Most messages are DATA whose numbers are small: read as below, without the loop over fields.
+            if (
+                kind == DATA
+                and pos + 4 < end
+                and frame[pos] < 128
+                and frame[pos + 1] == 1
+                and frame[pos + 2] < 128
+                and frame[pos + 3] < 128
+            ):
+                v, begin = get_varint(frame, pos + 4, end)
+                if v > end - begin:
+                    raise FrameError("message 1 cut short")
+                out.append(
+                    (
+                        DATA,
+                        frame[pos],
+                        sender_log,
+                        (frame[pos + 2], frame[pos + 3]),
+                        frame[begin : begin + v],
+                    )
+                )
+                pos = begin + v
+                continue
             fields: "list[Any]" = [kind]
             for c in MESSAGES[kind].encode():
                 if pos >= end:

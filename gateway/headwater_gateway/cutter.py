@@ -26,6 +26,7 @@ from headwater import block
 from headwater.alphabet import Alphabet
 from headwater.batch import Batch
 from headwater.planread import BATCH_MAX
+from headwater.position import FAR
 from headwater.reasons import OF_HOLES
 
 from .names import join, words
@@ -206,9 +207,11 @@ def gather(
                 if xi + n - 1 <= run.last:
                     continue
                 block.decode(item, 0, len(item), batch)
+                if batch.ts_of(batch.n - 1) >= FAR:
+                    raise block.BlockError("times that no clock shows")
                 run.entries(batch, last, arrived)
             except block.BlockError:
-                # Its board sealed it, so its board made it so. What is in it nobody knows.
+                # The seal was valid, so the board itself produced this block. Its contents are lost: a gap.
                 end = min(xi + n - 1, last)
                 run.damaged += end - run.last
                 run.gap(run.last + 1, end, "gap", UNREADABLE, run.ts, None)

@@ -13,10 +13,10 @@ from typing import Any
 
 from headwater import plan as plans
 from headwater import reasons
+from headwater.host import Host
 from headwater.plan import Plan
 from headwater.seal import TAKEN
 
-from .intake import Intake
 from .keys import Keys
 from .site_clock import SiteClock, mono_us
 from .store import Database, Ends, Outbox
@@ -51,7 +51,7 @@ class Seat:
         self.publish = publish
         self.broken = 0  # frames that a defect of ours did not survive
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
-        self.host = Intake(
+        self.host = Host(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
         )
         self.host.start(mono_us(), learn)

@@ -31,8 +31,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from headwater import block
-from headwater.batch import Batch
 from headwater.plan import Plan
 
 from . import Trouble
@@ -635,14 +633,15 @@ class End:
     def put(self, xi: int, n: int, data: bytes) -> None:
         """Entries xi .. xi + n - 1 as a block; they follow what was taken. What the lake had already, as an
         acknowledgement said meanwhile, is not kept."""
-        assert xi <= self.taken + 1, "outbox: entries out of order"
+        last = xi + n - 1
+        assert xi <= self.taken + 1 and last < XI_MAX, "outbox: entries out of order"
         self.last_block = data
-        if xi + n - 1 <= self.taken:
+        if last <= self.taken:
             return
-        batch = self.db.pending()
+        self.taken = last
         self._waiting.append(data)
-        self.taken = xi + n - 1
-        self._places.append(self.taken)
+        self._places.append(last)
+        batch = self.db.pending()
         batch.size += len(data)
         batch.ends[self.id] = self
 
@@ -759,8 +758,6 @@ class Outbox:
         self.acked = acked  # what the lake says it has, for a stream that this disk does not know
         self.draining = False  # for a switch an edge to the lake is safe when it is here
         self._by_edge: dict[tuple[int, int], End] = {}
-        widest = max(block.bound(a, plan.batch) for v in plan.vertices for a in v.outs)
-        self._buf = bytearray(widest)
 
     @property
     def full(self) -> bool:
@@ -789,12 +786,9 @@ class Outbox:
             end.acknowledge(have)
         return end
 
-    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
-        size = block.encode(batch, 0, n, self._buf, 0)
-        self.end(edge, inc).put(batch.xi, n, bytes(self._buf[:size]))
-
-    def put_block(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
-        self.end(edge, inc).put(xi, n, bytes(data))
+    def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
+        end = self._by_edge.get((edge, inc)) or self.end(edge, inc)
+        end.put(xi, n, bytes(data))
 
     def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
         self.end(edge, inc).gap(first, last, reason)

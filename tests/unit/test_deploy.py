@@ -24,6 +24,7 @@ from headwater.keyspace import (
     stream_key,
 )
 from headwater.log import Log
+from headwater.node import Node as Program
 from headwater.process import Fir, Process
 from headwater.seal import hmac, pair_key
 
@@ -118,17 +119,13 @@ def test_power_cut_at_any_operation_of_a_switch_ends_in_the_new_process() -> Non
                 switched(mounted(flash))
 
 
-class Node:
-    """As much of a node as deployments speak to."""
+class Node(Program):
+    """The program of a board, without a host and a link."""
 
     def __init__(self, store: Log, failed: bytes | None = None) -> None:
-        self.store = store
-        self.key, self.name = KEY, "chest"
-        self.config: dict[str, Any] = {"sensors": {"ecg": {}, "gone": {}, "fresh": {}}}
-        self.host = None
-        self.failed = failed
-        self.deployed = self.next = self.taking = None
-        self.draining = self.again = False
+        super().__init__({"name": "chest", "sensors": {"ecg": {}, "gone": {}, "fresh": {}}}, None)
+        self.opened(KEY, store)
+        self.has(None, failed, None)
         self.crash = [3, "crashed", 5]
         self.said: list[tuple[Any, ...]] = []
         self.held = 0
@@ -229,7 +226,7 @@ def test_a_deployment_that_cannot_be_read_any_more_is_replaced() -> None:
 def test_a_board_hands_out_the_deployments_that_it_has_and_no_other() -> None:
     log = mounted(decided())
     node = Node(log)
-    node.deployed, node.next = sha256(OLD).digest()[:8], sha256(NEW).digest()[:8]  # type: ignore[assignment]
+    node.deployed, node.next = sha256(OLD).digest()[:8], sha256(NEW).digest()[:8]
     for ident, data in ((node.deployed, OLD), (node.next, NEW)):
         got = b""
         while len(got) < len(data):
@@ -310,7 +307,7 @@ def draining() -> tuple[Node, bytes]:
     ident = sha256(NEW).digest()[:8]
     log.put(F_SWITCH, ident)
     node = Node(log)
-    node.deployed, node.next, node.draining = sha256(OLD).digest()[:8], ident, True  # type: ignore[assignment]
+    node.deployed, node.next, node.draining = sha256(OLD).digest()[:8], ident, True
     node.host = SimpleNamespace(ports={0: SimpleNamespace(ring=SimpleNamespace(last=60))})  # type: ignore[assignment]
     return node, ident
 

@@ -17,6 +17,7 @@ from headwater_tools.sim.directed.base import SHIFTED, SPARE
 from headwater_tools.sim.directed.decisions import ManyDecisions
 from headwater_tools.sim.directed.joins import Asleep
 from headwater_tools.sim.directed.logs import ManyOperators
+from headwater_tools.sim.outbox import UNREADABLE
 from headwater_tools.sim.scenario import Result
 from headwater_tools.sim.world import SECOND, SITE_US
 
@@ -110,6 +111,19 @@ def test_what_a_full_edge_to_the_lake_drops_is_declared(seed: int) -> None:
     assert result.errors == []
     assert result.counts["gaps_declared"] >= 1
     assert result.counts["lost"] == 0
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_a_block_that_cannot_be_decoded_is_a_gap_and_holds_up_nothing(seed: int) -> None:
+    scenario = SCHEDULES["spoiled"](seed)
+    assert scenario.run().errors == []
+    (stream,) = [stream for (_, inc), stream in scenario.world.outbox.streams.items() if inc]
+    given = {
+        xi for first, last, reason in stream.gaps if reason == UNREADABLE for xi in range(first, last + 1)
+    }
+    assert {100, 130, 200, 205, 265, 270} <= given == {xi for _, _, xi in scenario.world.spoiled}
+    assert sorted(given | stream.rows.keys()) == list(range(1, stream.taken + 1))
+    assert stream.taken > 350 and stream.rows.keys().isdisjoint(given)
 
 
 @pytest.mark.parametrize("name", ["erased", "erased at rest"])

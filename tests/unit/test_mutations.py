@@ -22,7 +22,7 @@ from headwater.instance import Instance
 from headwater.lakeend import LakeEnd
 from headwater.merging import Joined
 from headwater.plan import Plan
-from headwater.ports import OutPort
+from headwater.ports import OutPort, Reader
 from headwater.process import Debounce, Process, Union
 from headwater.source import Source
 from headwater_gateway.site_clock import SiteClock
@@ -84,6 +84,9 @@ PLANS: dict[str, Callable[[], Plan]] = {
     "buttons": _buttons,
 }
 
+# Taken out where the checkers are to see what it would have stopped.
+_NEXT = 'assert xi == e.cur.xi + 1, "a block that is not the next one"'
+
 DEFECTS = [
     Defect(
         "a keeper takes the furthest checkpoint whatever its epoch",
@@ -107,7 +110,7 @@ DEFECTS = [
     Defect(
         "an operator under a new epoch does not recall",
         "an operator that begins anew where its producer lost the name of its checkpoint",
-        [(transfer, "begin_recall", "inst.recalling = True", "inst.recalling = False")],
+        [(transfer, "begin_recall", "UNSAFE, True)", "UNSAFE, False)")],
         ["erased home", "course left"],
     ),
     Defect(
@@ -174,19 +177,19 @@ DEFECTS = [
     Defect(
         "merged by arrival",
         "a second life computes something else than the first",
-        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if False:")],
+        [(Joined, "_take", " or bounds[q] < t or (bounds[q] == t and q < best):", ":")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
         "ties go to the higher port",
         "two implementations of the merge that differ",
-        [(Joined, "_merge", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
+        [(Joined, "_take", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
     ),
     Defect(
         "a boundary lets its own ts through on any port",
         "entries of the same ts in another order in each life",
-        [(Joined, "_merge", "if b < t or (b == t and q < best):", "if b < t:")],
+        [(Joined, "_take", " or (bounds[q] == t and q < best):", ":")],
         ["sp2", "sp2 uncoordinated", "sp4 spare", "diamond"],
     ),
     Defect(
@@ -259,6 +262,43 @@ DEFECTS = [
         ["sp4 spare", "diamond", "sp2"],
     ),
     Defect(
+        "a block passes through to the lake though it repeats entries",
+        "rows of the lake that come twice",
+        [
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if skip < n and e.sink.is_lake"),
+            (LakeEnd, "pass_on", _NEXT, ""),
+        ],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a block passes through to the lake though another is missing before it",
+        "rows of the lake that never come",
+        [
+            (arriving, "on_data", "if xi > ring.last + 1:", "if xi > ring.last + 1 and not e.sink.is_lake:"),
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if skip <= 0 and e.sink.is_lake"),
+            (LakeEnd, "pass_on", _NEXT, ""),
+        ],
+        ["buttons", "sp2"],
+    ),
+    Defect(
+        "a block passes by entries that still wait for the outbox",
+        "rows of the lake that never come, or out of order",
+        [(LakeEnd, "pass_on", "if e.ring.count:", "if False:"), (LakeEnd, "pass_on", _NEXT, "")],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a block passes through to the lake, and is not noted as taken",
+        "rows of the lake that come twice",
+        [(LakeEnd, "pass_on", "e.skip(xi + n - 1)", "e.ring.reset(xi - 1)"), (LakeEnd, "pass_on", _NEXT, "")],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
+        "a full outbox takes what passes through",
+        "a gateway whose memory or disk has no bound",
+        [(LakeEnd, "pass_on", "self.outbox.full or n", "n")],
+        ["spoiled", "buttons"],
+    ),
+    Defect(
         "the lake's end says Safe before the outbox is durable",
         "rows lost with the power of the gateway",
         [(LakeEnd, "announce", "xi = self.outbox.durable(e.edge.index, e.inc)", "xi = e.cur.xi")],
@@ -324,7 +364,7 @@ DEFECTS = [
     Defect(
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
-        [(restoring, "adopt", "if further(name, r.name):", "if False:")],
+        [(Reader, "adopt", "if further(name, self.name):", "if False:")],
         ["checkpoint left"],
     ),
     Defect(
@@ -334,8 +374,8 @@ DEFECTS = [
             (
                 lifecycle,
                 "expire",
-                "inst.status = RUNNING\n",
-                "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.status = RUNNING\n",
+                "inst.become(RUNNING)\n",
+                "inst.ck.pending and inst.ck.commit(inst.ck.pending[-1], False); inst.become(RUNNING)\n",
             )
         ],
         ["sp3", "buttons", "sp2", "sp4 spare"],
@@ -344,12 +384,8 @@ DEFECTS = [
         "duplicates are taken",
         "an element that counts twice",
         [
-            (
-                arriving,
-                "on_data",
-                "skip = ring.last + 1 - xi\n        if skip >= n or n - skip > ring.room():",
-                "skip = 0\n        if n > ring.room():",
-            ),
+            (arriving, "on_data", "skip = ring.last + 1 - xi\n", "skip = 0\n"),
+            (arriving, "on_data", "if not skip and e.sink.is_lake", "if xi > ring.last and e.sink.is_lake"),
             (arriving, "on_data", "ring.append(b, skip", "b.xi = ring.last + 1\n    ring.append(b, skip"),
         ],
         ["buttons", "sp4 spare", "sp2"],
@@ -419,12 +455,17 @@ DEFECTS = [
         [
             (
                 Joined,
-                "_merge",
+                "_look",
                 "if n and w.ts_of(0) + e.edge.delay_us < base:",
                 "if n and w.ts_of(0) < base:",
             ),
-            (Joined, "_merge", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
-            (Joined, "_merge", "d = w.ts + e.edge.delay_us - base", "d = w.ts - base"),
+            (Joined, "_look", "base = w.ts_of(0) + e.edge.delay_us", "base = w.ts_of(0)"),
+            (
+                Joined,
+                "_merge",
+                "d = self.window[p].ts + e.edge.delay_us - base",
+                "d = self.window[p].ts - base",
+            ),
         ],
         ["sp4 spare", "sp3", "sp2"],
     ),
@@ -437,7 +478,7 @@ DEFECTS = [
     Defect(
         "a hole that does not reach back to the last sample",
         "a loss window that is told too short",
-        [(Source, "_close_hole", "h.back = ts - self.sampled_to if self.sampled_to else 0", "h.back = 0")],
+        [(Source, "_close_hole", "back = ts - self.sampled_to if self.sampled_to else 0", "back = 0")],
         ["buttons", "sp4 spare", "sp2"],
     ),
     Defect(
@@ -454,8 +495,8 @@ DEFECTS = [
             (
                 Source,
                 "_seal",
-                "port.has_room(n)\n    ring = port.ring\n    ring.append(batch, 0, n)\n",
-                "ring = port.ring\n",
+                "port.has_room(n)\n    port.ring.append(batch, 0, n, True)\n    ts",
+                "ts",
             ),
         ],
         ["buttons", "sp4", "sp2 local", "sp3"],
@@ -487,7 +528,7 @@ DEFECTS = [
     Defect(
         "contact before the producer has answered",
         "an old instance trims what the new one needs",
-        [(wiring, "connect", "e.contact = False", "e.contact = True")],
+        [(wiring, "connect", "e.lose()", "e.contact = True")],
         ["sp4 spare", "buttons", "sp2"],
     ),
     Defect(
@@ -509,10 +550,9 @@ DEFECTS = [
         [
             (
                 Exchange,
-                "_flush_reader",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n"
-                "        batch.unsync ^= 1 if r.rto_us else 0\n        for g",
+                "_put_entries",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.unsync ^= 1 if r.rto_us else 0\n",
             )
         ],
         ["sp2", "sp2 uncoordinated", "sp4 spare"],
@@ -523,10 +563,9 @@ DEFECTS = [
         [
             (
                 Exchange,
-                "_flush_reader",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n        for g",
-                "n = p.read(r.cur, batch, min(n, batch.size))\n"
-                "        batch.ts += 1 if r.rto_us else 0\n        for g",
+                "_put_entries",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n",
+                "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.ts += 1 if r.rto_us else 0\n",
             )
         ],
         ["sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
@@ -571,7 +610,7 @@ DEFECTS = [
     Defect(
         "a restart below the floor",
         "a reboot that stamps behind the frontier of a join",
-        [(starting, "start", 'floor = int.from_bytes(data, "little") if data else 0', "floor = 0")],
+        [(starting, "_boot", 'floor = int.from_bytes(data, "little") if data else 0', "floor = 0")],
         ["behind"],
     ),
     Defect(
@@ -627,13 +666,13 @@ DEFECTS = [
     Defect(
         "an operator that was to begin when power went is forgotten",
         "an operator that runs nowhere, because each host believes that another one runs it",
-        [(starting, "start", "if w[0] > 1 and", "if False and")],
+        [(starting, "_go_on", "if w[0] > 1 and", "if False and")],
         ["erased and told"],
     ),
     Defect(
         "no reserve at all",
         "a log so full of samples that a checkpoint or a decision has no room",
-        [(starting, "start", "store.ensure_reserve(sizes)", "pass")],
+        [(starting, "start", "host.store.ensure_reserve(sizes)", "pass")],
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
@@ -690,12 +729,12 @@ DEFECTS = [
         [
             (
                 Joined,
-                "_merge",
+                "_look",
                 "n = before(w, n, e.from_ts)",
                 "while n and w.ts_of(0) < e.from_ts:\n"
                 "                    n = e.until_request(1) and (e.taken(1), e.read(w, self.size))[1]",
             ),
-            (Joined, "_merge", "old += (p,)", "pass"),
+            (Joined, "_look", "self.old[p] = True", "pass"),
         ],
         ["taken back"],
     ),
@@ -762,7 +801,7 @@ DEFECTS = [
         "what follows a decision is put out when only the gateway knows of it",
         "an operator that is lost with the gateway takes another course than others have seen",
         [
-            (Instance, "_exposed", "return self.few and", "return False and"),
+            (Instance, "exposed", "return self.few and", "return False and"),
             (Instance, "_decide", "if self.few:", "if False:"),
         ],
         ["gateway erased with an operator"],

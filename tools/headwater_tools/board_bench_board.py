@@ -152,6 +152,7 @@ class Board:
         for frame in self.wire.exchange():
             t = time.ticks_us()
             self.host.receive(frame, self.now)
+            self.host.settle()
             gone = time.ticks_diff(time.ticks_us(), t)
             self.us += gone
             self.acks_us += gone

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater import block
 from headwater.batch import Batch
 from headwater.clock import Clock
 from headwater.cutflash import CutFlash
@@ -72,21 +73,24 @@ class Outbox:
 
     full = False
 
-    def __init__(self, raw_edge: int) -> None:
+    def __init__(self, raw_edge: int, decoded: Batch) -> None:
         self.raw_edge = raw_edge
+        self.decoded = decoded
         self.samples = array("h", ECG.read_bytes())
         self.last: dict[int, int] = {}
         self.inc = 0
         self.wrong = 0
         self.offset = -1
-        self.batch = 0
+        self.batch = decoded.size
 
-    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
-        if batch.xi != self.last.get(edge, 0) + 1:
+    def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
+        if xi != self.last.get(edge, 0) + 1:
             self.wrong += 1
-        self.last[edge] = batch.xi + n - 1
+        self.last[edge] = xi + n - 1
         self.inc = inc
         if edge == self.raw_edge:
+            batch = self.decoded
+            block.decode(data, 0, len(data), batch)
             size = len(self.samples) // self.batch * self.batch  # the sensor begins again with a whole batch
             at = (batch.xi - 1) % size
             want = self.samples[at : at + n]
@@ -117,8 +121,7 @@ class Gateway:
         log = Log(flash)
         log.mount()
         raw = [e.index for e in plan.edges if e.lake == "sp1/ecg"]
-        self.outbox = Outbox(raw[0] if raw else -1)
-        self.outbox.batch = plan.batch
+        self.outbox = Outbox(raw[0] if raw else -1, Batch(plan.vertices[0].outs[0], plan.batch))
         self.frames: list[bytes] = []
         self.received = 0
         nonces = iter(range(1 << 40, 1 << 62))
@@ -141,6 +144,7 @@ class Gateway:
             if n:
                 self.received += n
                 self.host.receive(board.stdout.read(n), self.now)
+                self.host.settle()
                 continue
             self.now += self.step
             if self.now - self.ticked >= 400_000:
@@ -477,11 +481,18 @@ class Results:
 
     def __init__(self) -> None:
         self.taken = 0
-        self.values = array("i")
+        self.blocks: list[bytes] = []
 
-    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
-        self.taken = batch.xi + n - 1
-        self.values += batch.cols[0][:n]
+    def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
+        self.taken = xi + n - 1
+        self.blocks.append(bytes(data))
+
+    def values(self, batch: Batch) -> list[int]:
+        found: list[int] = []
+        for data in self.blocks:
+            block.decode(data, 0, len(data), batch)
+            found += batch.cols[0][: batch.n]
+        return found
 
     def latest(self, edge: int) -> int:
         return 0
@@ -509,7 +520,8 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     results = Results()
     nonces = iter(range(1, 1 << 30))
     now = 1_000_000
-    host: Any = Host(plan, 0, log, {}, _clock(now), None, lambda: next(nonces), results)
+    nobody: Any = None  # there is no link to send over
+    host: Any = Host(plan, 0, log, {}, _clock(now), nobody, lambda: next(nonces), results)
     host.start(now)
     batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778
@@ -524,7 +536,8 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     host.tick(now)
     seconds = time.perf_counter() - begin
     os.close(flash.handle)
-    return seconds, list(results.values)
+    edge = plan.edges[-1]
+    return seconds, results.values(Batch(plan.vertices[edge.src].outs[edge.sport], BATCH))
 
 
 def bytewax_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]:

@@ -48,7 +48,7 @@ from .checkers import at_the_end
 from .outbox import Stream
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
-from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World
+from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World, received
 
 SECTOR_BYTES = 4096
 STATUS_S = 5
@@ -192,17 +192,18 @@ class Board(Program):
         self.machine = machine
         self.store = store
         self.key = changes.keys.board(machine.number)
-        self.client = SimpleNamespace(
+        client: Any = SimpleNamespace(
             send=partial(changes.from_board, machine), packets=SimpleNamespace(skipped=0), strays=0
         )
+        self.client = client
         self.pressed_us = self.status_us = 0
 
     def mono(self) -> int:
         node = self.machine.node
         return node.mono() if node else self.changes.now
 
-    def begin(self, host: Host | None) -> None:
-        """As the original, after the deployment was read and the host started."""
+    def begin(self, host: Any) -> None:  # type: ignore[override]
+        """As the original, after the deployment was read and the host, or None, started."""
         self.host = host
         self.deployed = self.machine.deployed
         self.next, draining = deploy.waiting(self.store)
@@ -354,7 +355,7 @@ class Version(World):
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.changes.machines[self.name(to)].node
         if node and (sender, to) not in self.cut:
-            node.world.call(node, lambda host: host.receive(frame, node.mono()), "receive")
+            node.world.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
 
 class Weather(Storm):

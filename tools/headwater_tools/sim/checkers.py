@@ -16,6 +16,7 @@ from headwater.position import further
 from headwater.ring import Cursor, Ring
 
 from .ideal import Ends, Ideal
+from .outbox import UNREADABLE
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
@@ -170,8 +171,8 @@ class Bounds:
             if len(inst.ck.pending) > 2:
                 self.world.error("%s: %d pending checkpoints" % (inst.vertex.name, len(inst.ck.pending)))
         for v in self.world.plan.vertices:
-            inst = host.instances.get(v.index)
-            waits = {c.slot for c in inst.ck.pending} if inst else set()
+            here = host.instances.get(v.index)
+            waits = {c.slot for c in here.ck.pending} if here else set()
             for slot in (PENDING, PENDING + 1):
                 if v.kind and slot not in waits and host.store.blob_size(checkpoint_key(v.index, slot)):
                     text = "%s: flash keeps a pending checkpoint of %s that nothing waits for"
@@ -416,7 +417,7 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
     """It goes no further: for want of room, or of the checkpoint that comes first behind a decision."""
-    if inst._exposed() and any(_spilled(p, waits) for p in inst.ports):
+    if inst.exposed() and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)
 
@@ -554,6 +555,8 @@ def compare(world: World, e: Edge, inc: int, want: list[Entry], must: int, count
 def may_declare(world: World, e: Edge, inc: int, gap: tuple[int, int, int]) -> bool:
     """Whether the lake may be told of a gap for this reason: see headwater.ports."""
     reason = gap[2]
+    if reason == UNREADABLE:
+        return all((e.index, inc, xi) in world.spoiled for xi in range(gap[0], gap[1] + 1))
     if reason == GAP_EARLIER:
         return gap[1] <= world.begun.get((e.src, inc), 0)
     if reason == GAP_GATEWAY_LOST:

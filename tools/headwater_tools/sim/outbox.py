@@ -1,16 +1,20 @@
 """Where the edges to the lake end in the simulation: an outbox that is durable a little later, and a
-lake that acknowledges later still. Both check what they are given."""
+lake that acknowledges later still. Both check what they are given.
+
+As in the gateway, a block that cannot be decoded becomes a declared gap in the lake."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from headwater.batch import Batch
+from headwater import block
+from headwater.batch import Batch
 
+if TYPE_CHECKING:
     from .world import World
 
 COMMIT_US = 40_000  # group commit of the outbox
+UNREADABLE = 0  # reason of a gap: its block could not be decoded
 LAKE_US = 700_000  # from the outbox to the lake
 
 
@@ -40,14 +44,38 @@ class Outbox:
     def _stream(self, edge: int, inc: int) -> Stream:
         return self.streams.setdefault((edge, inc), Stream())
 
-    def put(self, edge: int, inc: int, batch: Batch, n: int) -> None:
+    def put(self, edge: int, inc: int, xi: int, n: int, data: bytes | memoryview) -> None:
+        s = self._stream(edge, inc)
+        if self.full:
+            self.world.error("edge %d: the lake's end put xi %d into a full outbox" % (edge, xi))
+        if xi != s.taken + 1:
+            self.out_of_order += xi > s.taken + 1
+            self.world.error("edge %d: the lake's end took xi %d after %d" % (edge, xi, s.taken))
+        batch = self._decoded(edge, data)
+        if batch is None:
+            s.gaps.append((xi, xi + n - 1, UNREADABLE))
+        elif (batch.xi, batch.n) == (xi, n):
+            self._rows(edge, s, batch)
+        else:
+            text = "edge %d: a block of %d entries from xi %d was put as %d from xi %d"
+            self.world.error(text % (edge, batch.n, batch.xi, n, xi))
+        s.taken = xi + n - 1
+        self._commit_later(edge, inc)
+
+    def _decoded(self, edge: int, data: bytes | memoryview) -> Batch | None:
+        plan = self.world.plan
+        e = plan.edges[edge]
+        batch = Batch(plan.vertices[e.src].outs[e.sport], plan.batch)
+        try:
+            block.decode(data, 0, len(data), batch)
+        except block.BlockError:
+            return None
+        return batch
+
+    def _rows(self, edge: int, s: Stream, batch: Batch) -> None:
         from .world import entry
 
-        s = self._stream(edge, inc)
-        if batch.xi != s.taken + 1:
-            self.out_of_order += batch.xi > s.taken + 1
-            self.world.error("edge %d: the lake's end took xi %d after %d" % (edge, batch.xi, s.taken))
-        for i in range(n):
+        for i in range(batch.n):
             xi = batch.xi + i
             row = entry(batch, i)
             self.duplicates += xi in s.rows
@@ -55,8 +83,6 @@ class Outbox:
             if xi in s.rows and s.rows[xi] != row:
                 self.world.error("edge %d xi %d: divergent rows %r and %r" % (edge, xi, s.rows[xi], row))
             s.rows[xi] = row
-        s.taken = batch.xi + n - 1
-        self._commit_later(edge, inc)
 
     def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
         s = self._stream(edge, inc)

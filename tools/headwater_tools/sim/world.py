@@ -59,6 +59,11 @@ def entry(batch: Batch, i: int) -> Entry:
     return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
 
 
+def received(host: Host, frame: bytes, mono: int) -> None:
+    host.receive(frame, mono)
+    host.settle()
+
+
 def whole_checkpoint(key: int) -> tuple[int, int] | None:
     """(vertex, slot) of a blob that is a permanent checkpoint, kept here or for another host."""
     found = checkpoint_of(key)
@@ -114,7 +119,7 @@ class Store(Log):
         if found:
             whole = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
             blobs = self.world.nodes[self.number].blobs
-            place = checkpoint_file.place(vertex, whole)
+            place: Any = checkpoint_file.place(vertex, whole)  # its host could read it
             if found[1] == HELD and held and newer(held, place):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), held, place))
             most = reserve.checkpoint_bytes(self.world.plan, vertex)
@@ -134,7 +139,8 @@ class Store(Log):
         for key in self.blob_keys():
             of = whole_checkpoint(key)
             if of:
-                found[key] = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
+                place: Any = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
+                found[key] = place
         return found
 
     def drop_blob(self, key: int) -> None:
@@ -193,6 +199,7 @@ class World:
         self.promised: dict[str, int] = {}  # host -> when, on its clock, it promised to wake
         self.drained = False  # nothing more comes, and everything that was accepted has been used
         self.outbox = Outbox(self)
+        self.spoiled: set[tuple[int, int, int]] = set()  # (edge, incarnation, xi): its board packed nonsense
         self.taken = Taken(self.begun)
         self.nodes: list[Node] = []
         self.loss = 0.0
@@ -422,7 +429,7 @@ class World:
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.nodes[to]
         if node.up and (sender, to) not in self.cut and not self.nodes[sender].dead:
-            self.call(node, lambda host: host.receive(frame, node.mono()), "receive")
+            self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
 

@@ -77,6 +77,7 @@ from .logs import (
     SizedLarge,
     SizedSliding,
     SizedWide,
+    Spoiled,
 )
 from .moves import (
     ChangesWhileAway,
@@ -133,6 +134,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "begins half": BeginsHalf,
     "behind": Behind,
     "full": Full,
+    "spoiled": Spoiled,
     "short frames": ShortFrames,
     "full and dropping": FullAndDropping,
     "logged loop": LoggedLoop,

@@ -104,7 +104,7 @@ class Directed(Scenario):
         """The operator's instance, where `node` is that host and runs it."""
         return node.host.instances.get(SHIFTED) if node.host and node.number == number else None
 
-    def withhold(self, host: Host, so: bool, kind: int = wire.CKPT) -> None:
+    def withhold(self, host: Any, so: bool, kind: int = wire.CKPT) -> None:
         """While `so`, a host gets no message of that kind: hears of no checkpoint of another."""
         if so:
             exchange = host.exchange

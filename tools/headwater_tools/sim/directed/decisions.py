@@ -184,12 +184,13 @@ class GrantHalfStored(Directed):
     def watch(self, node: Node) -> None:
         if node.number != GATEWAY or not node.host or self.half:
             return
-        store = node.host.store
+        host = node.host
+        store = host.store
         put_blob = store.put_blob
 
         def last(key: int, data: Any) -> None:
             put_blob(key, data)
-            if granted(node.host, SHIFTED, 1)[1] is not None and not self.half:
+            if granted(host, SHIFTED, 1)[1] is not None and not self.half:
                 self.half = True
                 node.flash.arm(node.flash.op)
                 self.cut(SPARE, GATEWAY)
@@ -197,7 +198,7 @@ class GrantHalfStored(Directed):
                 self.world.after(6 * SECOND, self.world.cut.clear)
 
         if "put_blob" not in store.__dict__:
-            store.put_blob = last
+            store.put_blob = last  # type: ignore[method-assign]
 
 
 class TimerEarlier(Directed):

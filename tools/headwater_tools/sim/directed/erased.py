@@ -7,6 +7,7 @@ from typing import Any
 
 from headwater.batch import Batch
 from headwater.host import Host
+from headwater.interfaces import Readable
 from headwater.keyspace import F_WHERE
 from headwater.process import Affine, Debounce, Decimate, Process, Union
 
@@ -251,12 +252,12 @@ class ErasedAndTold(Directed):
         store = node.host.store
         put = store.put
 
-        def last(key: int, value: bytes) -> None:
+        def last(key: int, value: Readable) -> None:
             put(key, value)
             if key == F_WHERE + SHIFTED:
                 node.flash.arm(node.flash.op)
 
-        store.put = last
+        store.put = last  # type: ignore[method-assign]
 
 
 class ErasedAfterChange(ErasedHome):

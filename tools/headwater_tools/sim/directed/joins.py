@@ -49,7 +49,7 @@ class DeadInput(Directed):
     def join(self) -> int:
         return [v.index for v in self.plan.vertices if v.kind][0]
 
-    def at_gateway(self, action: Callable[[Host], None]) -> None:
+    def at_gateway(self, action: Callable[[Host], object]) -> None:
         self.world.call(self.node(GATEWAY), action)
 
     def close(self, port: int = 1) -> None:

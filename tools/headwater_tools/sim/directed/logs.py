@@ -7,7 +7,7 @@ import random
 from functools import partial
 from typing import Any
 
-from headwater import reserve
+from headwater import block, reserve, wire
 from headwater.batch import Batch
 from headwater.check import check
 from headwater.plan import Plan
@@ -72,6 +72,55 @@ class Dropping(Directed):
             (31, lambda: self.boot(SPARE)),
             (45, lambda: self.heal(SPARE, GATEWAY)),
         ]
+
+
+class Spoiled(Directed):
+    """A board whose memory fails packs blocks that cannot be decoded, and seals them. Some come while the
+    outbox is full, and some again after the gateway was away. The lake gets a gap for them, and the rest."""
+
+    SPOILED = (range(100, 131), range(200, 206), range(265, 271))  # whichever block holds one of these
+
+    def process(self) -> Process:
+        p = boards("spoiled", "left")
+        p.lake("spoiled/values", p.source("values", "v:i16", rate_hz=20, on="left"))
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0.5, self.fail),
+            (9, lambda: self.crash(GATEWAY)),
+            (10.5, lambda: self.boot(GATEWAY)),
+            (12.2, lambda: self.fill(True)),
+            (14.7, lambda: self.fill(False)),
+            (16, lambda: self.fill(True)),
+            (17.1, lambda: self.fill(False)),
+        ]
+
+    def fill(self, full: bool) -> None:
+        self.world.outbox.full = full
+
+    def fail(self) -> None:
+        host = self.node(LEFT).host
+        assert host is not None
+        exchange: Any = host.exchange
+        seal = exchange._seal
+
+        def sealed(link: Any) -> None:
+            writer = exchange.writer
+            start = wire.header(writer.mem[: writer.pos + wire.TAG])[4]
+            for m in wire.messages(writer.mem, start, writer.pos, writer.my_log, writer.peer_log):
+                if m[0] == wire.DATA:
+                    self.spoil(m[1], m[2], m[4])
+            seal(link)
+
+        exchange._seal = sealed
+
+    def spoil(self, edge: int, inc: int, body: memoryview) -> None:
+        first, n = block.peek(body)
+        held = range(first, first + n)
+        if any(xi in held for run in self.SPOILED for xi in run):
+            body[0] |= 8  # a flag that no block has
+            self.world.spoiled.update((edge, inc, xi) for xi in held)
 
 
 class Behind(Directed):

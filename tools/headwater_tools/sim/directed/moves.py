@@ -26,7 +26,7 @@ class Zombie(Directed):
 
     def deaf(self, node: Node) -> None:
         if node.number != GATEWAY and node.host and self.world.now < 17 * SECOND:
-            node.host.heard_where = lambda *_: None
+            node.host.heard_where = lambda *_: None  # type: ignore[method-assign]
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
@@ -213,7 +213,7 @@ class StoppedAtStart(Directed):
 
     def deaf(self, node: Node) -> None:
         if node.number == SPARE and node.host and self.world.now < 7 * SECOND:
-            node.host.heard_where = lambda *_: None
+            node.host.heard_where = lambda *_: None  # type: ignore[method-assign]
 
     def process(self) -> Process:
         p = boards("stopped", "left", "spare", checkpoints="extended")
