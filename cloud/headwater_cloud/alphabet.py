@@ -19,7 +19,7 @@ def _parsed(text: str) -> tuple[tuple[str, str], ...]:
     for part in text.split(" "):
         match = _FIELD.fullmatch(part)
         if match is None or match[1] in fields:
-            raise ValueError("'%s' is no alphabet: write fields like mV:i16, each name once" % text)
+            raise ValueError("'%s' is not an alphabet: write fields like mV:i16, each name once" % text)
         fields[match[1]] = match[2]
     return tuple(fields.items())
 

@@ -155,7 +155,7 @@ class Probe:
         except (Py4JError, PySparkException) as error:
             return sentence(error)
         found = counted.get["rows"]
-        return None if found == rows else "it gives %d rows where %d are declared" % (found, rows)
+        return None if found == rows else "it has %d rows where %d are declared" % (found, rows)
 
 
 def _unrecordable(one: Segment) -> str | None:

@@ -143,7 +143,7 @@ class ArrowLake:
         except (TableNotFoundError, DeltaError) as error:
             first = str(error).splitlines()[0]
             raise LakeError(
-                "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
+                "%s is not a lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
         return table
 

@@ -490,7 +490,7 @@ def _acknowledged(lake: Location) -> dict[Key, Ranges]:
             continue  # replaced at this moment
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(
-                "%s is no acknowledgement (%s): start `hw sink`, which writes it again"
+                "%s is not a file of acknowledgements (%s): start `hw sink`, which writes it again"
                 % (folder / name, error)
             )
     return out

@@ -156,7 +156,7 @@ class _Schema:
         for view in wanted:
             if view.name in there and view.name not in mine:
                 raise LakeError(
-                    "%s is taken, by what is no view of this lake: register it in a schema of its own"
+                    "%s is taken, but not by a view of this lake: register it in a schema of its own"
                     % self._named(view.name)
                 )
         return mine

@@ -231,7 +231,7 @@ class Lake:
         except AnalysisException as error:
             first = str(error).splitlines()[0]
             raise LakeError(
-                "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
+                "%s is not a lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
 
     def _query(self, method: str, source: Callable[[str], str] | None = None) -> str:

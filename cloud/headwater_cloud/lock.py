@@ -57,7 +57,7 @@ def _take_python(lake: Location) -> IO[str]:
         handle = open(lake.local / "python.lock", "a+")  # noqa: SIM115
     except OSError as error:
         raise LakeError(
-            "cannot write in the lake %s (%s): give this user write access, or choose another folder"
+            "cannot write to the lake %s (%s): give this user write access, or choose another folder"
             % (lake, error.strerror)
         )
     try:
@@ -203,7 +203,7 @@ class Lease:
         if held is None or (left_s := held.left_s()) <= 0:
             return held
         say(
-            "%s is in use by %s: waiting up to %.0f s for a sign of it, then its lease has run out"
+            "%s is in use by %s: waiting up to %.0f s for a sign of it, until its lease expires"
             % (self._lake, held.who, left_s)
         )
         until = time.monotonic() + left_s

@@ -119,7 +119,7 @@ def micros(when: datetime | str | None) -> int | None:
         try:
             when = datetime.fromisoformat(when)
         except ValueError:
-            raise LakeError("'%s' is no time: write it like 2026-11-18 15:30:00" % when)
+            raise LakeError("'%s' is not a time: write it like 2026-11-18 15:30:00" % when)
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

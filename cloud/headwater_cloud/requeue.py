@@ -150,7 +150,7 @@ def _check_crc(file: str, data: bytes) -> None:
 def _said(data: bytes) -> dict[str, Any]:
     said = json.loads((pq.read_metadata(io.BytesIO(data)).metadata or {})[segment.FOOTER_KEY])
     if not isinstance(said, dict):
-        raise ValueError("its entry `headwater` is no object")
+        raise ValueError("its entry `headwater` is not an object")
     return said
 
 

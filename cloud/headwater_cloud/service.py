@@ -95,7 +95,7 @@ def maintain(
         try:
             held = lock.take(spark, lake, args.shared, say)
         except LakeLocked:
-            say("a sink runs on the lake: it is asked to do it")
+            say("a sink runs on the lake: asking it to do this")
             done = maintenance.answer(
                 files, lake, maintenance.request(files, lake, args.keep_hours), args.wait
             )
@@ -105,7 +105,7 @@ def maintain(
                 if recovery.unaccounted(files, lake, progress):
                     raise LakeError(
                         "a sink was cut off in the middle of a batch on %s, or the lake was taken back: "
-                        "start `hw sink` first, which puts it right" % lake
+                        "start `hw sink` first, which repairs it" % lake
                     )
                 done = maintenance.maintain(spark, lake, args.keep_hours)
                 progress.reopen(lake)
@@ -165,7 +165,7 @@ def erase(
                 running.run(once=True)
             args.wait = 0
         except LakeLocked:
-            say("a sink runs on the lake: it is asked to do it")
+            say("a sink runs on the lake: asking it to do this")
         done = _answered(files, lake, name, args.wait)
     say("erased: %(rows)d elements, under the id %(id)s" % done)
     return 0, done
@@ -200,7 +200,7 @@ def _reach(spark: SparkSession, *places: Location) -> None:
         except (Py4JError, DeltaError, OSError) as error:
             spark.stop()
             raise LakeError(
-                "%s cannot be reached: %s. Look at its endpoint, its region and the keys (--storage, --conf)"
+                "%s cannot be reached: %s. Check its endpoint, its region and the keys (--storage, --conf)"
                 % (at, sentence(error))
             ) from error
 

@@ -237,7 +237,7 @@ class Sink:
 
     def _rebuild(self) -> None:
         """The tables do not follow from what progress names: take what is there; all else comes again."""
-        self._say("progress does not agree with the lake: making it anew from its rows")
+        self._say("progress does not agree with the lake: rebuilding it from the rows")
         newest = commits.version(self._elements)
         self._settled.activate(self.progress, self._settled.keys)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
@@ -329,7 +329,7 @@ class Sink:
         """What a query that failed leaves to do: False where a new one may do better."""
         failure = self._failure
         if isinstance(failure, LakeRestored):
-            self._say("the lake was taken back to an older version: going on from what it holds")
+            self._say("the lake was taken back to an older version: continuing from what it holds")
             return False
         if failure is None and not self._renewed:
             # Not in a batch, so in Spark's own files, or before them: they can be done without, once.
@@ -348,7 +348,7 @@ class Sink:
         self._failures += 1
         if self._failures < APART:
             # A file that the gateway took away after it was listed, a store that did not answer.
-            self._say("a batch failed (%s): trying it once more" % sentence(failure))
+            self._say("a batch failed (%s): retrying" % sentence(failure))
             return False
         if self._failures == APART:
             self._say("a batch failed again (%s): looking for the file at fault" % sentence(failure))
@@ -403,7 +403,7 @@ class Sink:
         except LakeError:
             raise
         except Exception as error:
-            self._say("housekeeping failed (%s): it is tried again later" % sentence(error))
+            self._say("housekeeping failed (%s): it will be retried later" % sentence(error))
 
     def _shorten_logs(self) -> None:
         """Remove what the logs of the tables need not keep; that of `progress` is always short."""
@@ -644,7 +644,7 @@ class Sink:
                     return added
                 self._lock.check()
                 self._absorb(added.behind)
-                raise AppendedElse("of batch %d not all new rows were written" % batch)
+                raise AppendedElse("not all new rows of batch %d were written" % batch)
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
             self._absorb(added.behind)

@@ -187,7 +187,7 @@ class _Parser:
     def test(self) -> Tree:
         kind, name = self.next("a name")
         if kind not in ("word", "quoted") or (kind == "word" and name.lower() in _WORDS):
-            raise WhereError("the filter has '%s' where the name of a column is wanted" % name)
+            raise WhereError("the filter has '%s' where the name of a column is expected" % name)
         negated = self.take("word", "not")
         if self.take("word", "between"):
             low = Test(name, ">=", self.literal())
@@ -203,7 +203,7 @@ class _Parser:
         else:
             kind, sign = self.next("a comparison")
             if negated or kind != "sign" or sign not in _SIGNS:
-                raise WhereError("the filter has '%s' after %s where a comparison is wanted" % (sign, name))
+                raise WhereError("the filter has '%s' after %s where a comparison is expected" % (sign, name))
             return Test(name, _SIGNS[sign], self.literal())
         return Not(tree) if negated else tree
 
@@ -213,11 +213,11 @@ class _Parser:
             return text
         if kind == "word" and text.lower() in ("true", "false"):
             return text.lower()
-        raise WhereError("the filter has '%s' where a number or a text in quotes is wanted" % text)
+        raise WhereError("the filter has '%s' where a number or a text in quotes is expected" % text)
 
     def next(self, wanted: str) -> tuple[str, str]:
         if self.at == len(self.tokens):
-            raise WhereError("the filter ends where %s is wanted" % wanted)
+            raise WhereError("the filter ends where %s is expected" % wanted)
         self.at += 1
         return self.tokens[self.at - 1]
 

@@ -58,7 +58,7 @@ class Alphabet:
                     "unknown type '%s' of field '%s': use one of %s" % (kind, name, " ".join(sorted(TYPES)))
                 )
             if name in names:
-                raise AlphabetError("field '%s' stands twice in alphabet '%s'" % (name, text))
+                raise AlphabetError("field '%s' occurs twice in alphabet '%s'" % (name, text))
             names.append(name)
             types.append(kind)
         if not names:

@@ -83,7 +83,7 @@ def outputs(declared: builder.Declared) -> tuple[Alphabet, ...]:
         if v.declared is declared and v.outs is not None:
             return v.outs
     raise builder.ProcessError(
-        "the outputs of %s cannot be told yet: name them with .out(0), .out(1), ..." % declared.kind
+        "the outputs of %s are not known yet: name them with .out(0), .out(1), ..." % declared.kind
     )
 
 
@@ -282,7 +282,7 @@ class _Check(Sizing):
                 self.error(
                     wire,
                     "a source is raw and has no inputs",
-                    "Put an operator behind it, and connect to that",
+                    "Put an operator after it, and connect to that",
                     y.label,
                 )
             elif not _is_port(wire.port):
@@ -579,8 +579,8 @@ class _Check(Sizing):
                 if not _is_port(port) or port >= len(v.outs):
                     self.error(
                         v,
-                        "output port %r is disabled, and there is none" % (port,),
-                        "Say .unused() of port %s" % _words([str(i) for i in range(len(v.outs))]),
+                        "output port %r is disabled, but does not exist" % (port,),
+                        "Call .unused() for port %s" % _words([str(i) for i in range(len(v.outs))]),
                     )
             for port in range(len(v.outs)):
                 used = port in v.outputs
@@ -594,8 +594,8 @@ class _Check(Sizing):
                 elif not used and port not in v.declared.unused:
                     self.error(
                         v,
-                        "nobody uses it",
-                        "Connect it, send it to the lake, or say .unused(%d)" % port,
+                        "it is not used",
+                        "Connect it, send it to the lake, or call .unused(%d)" % port,
                         "%s, output port %d" % (v.label, port),
                     )
             for what, have, most in (
@@ -625,7 +625,7 @@ class _Check(Sizing):
                 self.error(
                     wire,
                     "on_full=\"spill\" on a stream of source '%s', which is in its log already" % v.name,
-                    'Leave on_full away, or use "drop_oldest" on its edge to the lake',
+                    'Leave out on_full=, or use "drop_oldest" on its edge to the lake',
                 )
             elif policy == plans.DROP_NEWEST and not v.source:
                 self.error(
@@ -700,7 +700,7 @@ class _Check(Sizing):
         if d.host is not None:
             v.host = self.find_host(v, d.host)
         elif v.source:
-            self.error(v, "a source stands where its sensor is", 'Say where: on="..."')
+            self.error(v, "a source runs where its sensor is", 'Say where: on="..."')
         else:
             for port in sorted(v.inputs):
                 if v.inputs[port].delay_ms is None:
@@ -711,7 +711,7 @@ class _Check(Sizing):
                 self.error(
                     v,
                     "a source cannot move: no backup host has its sensor",
-                    "Leave backup away; to survive its host, put a second source on another one",
+                    "Leave out backup=; to survive its host, put a second source on another one",
                 )
             v.hosts = () if v.host is None else (v.host,)
             return
@@ -726,7 +726,7 @@ class _Check(Sizing):
                 if h == v.host:
                     self.error(v, "is backed up by its own host '%s'" % name, "Name another host as backup")
                 elif h in backups:
-                    self.error(v, "backup '%s' stands twice" % name, "Drop one of the two")
+                    self.error(v, "backup '%s' is named twice" % name, "Drop one of the two")
                 backups.append(h)
         else:
             width = self.hosts[v.host].floats
@@ -821,7 +821,7 @@ class _Check(Sizing):
             if need is None:
                 self.error(
                     wire,
-                    "nothing bounds the rate of '%s', so that no buffer is known to be large enough"
+                    "nothing limits the rate of '%s', so no buffer is known to be large enough"
                     % self.producer(wire).name,
                     "Give rate_hz or most_hz to the sources above it",
                 )
@@ -864,7 +864,7 @@ class _Check(Sizing):
                     v,
                     "computes in floats, and its hosts have floats of different width (%s)"
                     % ", ".join(["%s: %s" % (self.hosts[h].name, self.hosts[h].floats) for h in v.hosts]),
-                    "Name hosts of one width, compute in integers, or say Process(..., allow_drift=True)",
+                    "Name hosts of one width, compute in integers, or give Process(..., allow_drift=True)",
                 )
 
     # -- what a host has, and what it needs ------------------------------------------------------------

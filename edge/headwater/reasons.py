@@ -30,10 +30,10 @@ def text(reason: int) -> str:
         "malformed frame",
         "unknown sender",
         "unknown edge or operator",
-        "not from a host that may say it",
+        "not from a host that may send it",
         "content that cannot be read",
         "block that cannot be read",
         "checkpoint that cannot be read",
-        "a producer holds nothing from where its consumer stands",
+        "a producer has nothing from its consumer's position on",
         "belongs to the site link",
     )[reason]

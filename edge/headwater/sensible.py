@@ -43,11 +43,11 @@ def _threshold(a: Alphabet, params: Params) -> list[str]:
     name, low, high = _range("Threshold", a, params.get("field", ""))
     which = "high"
     if params["high"] > high:
-        why = "it would never go on"
+        why = "it would never switch on"
     elif params["high"] <= low:
-        why = "it would go on at once, whatever comes"
+        why = "it would switch on at once, whatever arrives"
     elif params["low"] < low:
-        which, why = "low", "it would never go off again"
+        which, why = "low", "it would never switch off again"
     else:
         return []
     return ["%s is %d, and %s holds %d to %d: %s" % (which, params[which], name, low, high, why)]

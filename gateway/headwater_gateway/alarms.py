@@ -195,7 +195,7 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             CRITICAL,
             "The broker does not answer: %s. Boards keep their entries, and how many is unknown."
             % facts.broker_problem,
-            "See whether Mosquitto runs, and [mqtt] in gateway.toml; the gateway keeps trying.",
+            "Check whether Mosquitto runs, and [mqtt] in gateway.toml; the gateway keeps trying.",
         )
     if facts.database_failed:
         verdict.add(
@@ -203,29 +203,29 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             CRITICAL,
             "The database cannot be written: %s. Nothing is acknowledged to the boards."
             % facts.database_failed,
-            "See whether the disk of gateway.data is full or read-only.",
+            "Check whether the disk of gateway.data is full or read-only.",
         )
     elif facts.database_full:
         verdict.add(
             "database.full",
             CRITICAL,
             "The database or its disk is full: boards keep their entries in their own flash.",
-            "Free space on the disk of gateway.data, or see why the lake does not acknowledge.",
+            "Free space on the disk of gateway.data, or find out why the lake does not acknowledge.",
         )
     elif facts.database_share >= FILLING:
         verdict.add(
             "database.filling",
             WARNING,
             "The database holds %d %% of store.max_bytes." % (100 * facts.database_share),
-            "See why the lake does not acknowledge, or raise store.max_bytes. When it is full, boards keep "
-            "their entries.",
+            "Find out why the lake does not acknowledge, or raise store.max_bytes. When the database is "
+            "full, boards keep their entries.",
         )
     if facts.segments_problem:
         verdict.add(
             "segments",
             CRITICAL,
             "Segments or acknowledgements: %s" % facts.segments_problem,
-            "See lake.landing and lake.acks in gateway.toml, and the rights of their folders.",
+            "Check lake.landing and lake.acks in gateway.toml, and the rights of their folders.",
         )
     if facts.segments_damaged:
         verdict.add(
@@ -253,8 +253,8 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "clock.network",
             WARNING,
             "The site's time is %s." % facts.clock_problem,
-            "See with `timedatectl` why (chrony needs `rtcsync` in its configuration), and set the clock "
-            'right. Where its clock is kept by other means, set gateway.clock = "wall" in gateway.toml.',
+            "Find out with `timedatectl` why (chrony needs `rtcsync` in its configuration), and set the "
+            'clock right. If it is kept by other means, set gateway.clock = "wall" in gateway.toml.',
             GRACE_S,
         )
     if facts.ahead_s > limits.apart_s:
@@ -264,8 +264,8 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "The site's time is %s ahead of this machine's clock, because a clock was wrong, or is now. "
             "It runs 0.05 %% slower, and will be right in %s."
             % (span(facts.ahead_s), span(facts.right_in_s)),
-            "See with `timedatectl` whether this machine's clock is right. The site's time never goes back; "
-            "elements are stamped with it.",
+            "Check with `timedatectl` whether this machine's clock is right. The site's time never goes "
+            "back; elements are stamped with it.",
             5.0,
         )
 
@@ -304,7 +304,7 @@ def _lake(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "sink.idle",
             CRITICAL,
             "%s; %s, the oldest for %s." % (_why_idle(sink, gone, bound), count, span(oldest)),
-            "See whether `hw sink` runs, what it says, and whether lake.acks belongs to its lake.",
+            "Check whether `hw sink` runs, what it logs, and whether lake.acks belongs to its lake.",
         )
         return
     for stream in late:
@@ -318,7 +318,7 @@ def _lake(facts: Facts, limits: Limits, verdict: Verdict) -> None:
                 span(stream.lag_s or 0.0),
                 ", although the lake has later ones" if stream.beyond else "",
             ),
-            "See what the sink says of its segments (landing zone, table quarantine).",
+            "Check what the sink reports about its segments (landing zone, table quarantine).",
         )
 
 
@@ -359,14 +359,14 @@ def _board(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) ->
 
 def _link(board: BoardFacts, facts: Facts, verdict: Verdict) -> None:
     ident = "board.link/" + board.name
-    look = "See its power and its radio; `hw gateway state %s` shows what it said last." % facts.folder
+    look = "Check its power and its radio; `hw gateway state %s` shows its last report." % facts.folder
     if board.link in ("lost", "gone"):
         text = "Board %s is %s: silent for %s." % (board.name, board.link, span(board.silent_s))
         verdict.add(ident, CRITICAL, text, look)
     elif board.link == "silent":
         text = "Board %s has lost its link to the broker %s ago." % (board.name, span(board.silent_s))
         verdict.add(
-            ident, WARNING, text, "It comes back by itself; otherwise see its power and its radio.", 2.0
+            ident, WARNING, text, "It reconnects by itself; otherwise check its power and its radio.", 2.0
         )
     elif board.link == "never seen" and board.wanted_s > GRACE_S:
         text = "Board %s of process %s was never seen." % (board.name, board.process)
@@ -377,14 +377,14 @@ def _link(board: BoardFacts, facts: Facts, verdict: Verdict) -> None:
 
 def _crash(board: BoardFacts, verdict: Verdict) -> None:
     ident = "board.crash/" + board.name
-    do = "See its process: the text names the place. Deploying a changed process starts it again."
+    do = "Look at its process: the text names the place. Deploying a changed process starts it again."
     if board.left_out:
-        text = "Board %s has left its process out after five crashes in a row: %s" % (board.name, board.crash)
+        text = "Board %s skips its process after five crashes in a row: %s" % (board.name, board.crash)
         verdict.add(ident, CRITICAL, text, do)
     elif board.crashes >= CRASHES:
-        text = "Board %s crashes again and again, %d times in %s: %s"
+        text = "Board %s crashes repeatedly, %d times in %s: %s"
         values = (board.name, board.crashes, span(board.window_s), board.crash)
-        verdict.add(ident, CRITICAL, text % values, "After five in a row it leaves its process out. " + do)
+        verdict.add(ident, CRITICAL, text % values, "After five in a row it skips its process. " + do)
     elif board.crashes:
         text = "Board %s has crashed: %s" % (board.name, board.crash)
         verdict.add(ident, WARNING, text, "It has started again. " + do)
@@ -433,7 +433,7 @@ def _clock(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) ->
         if board.up_s is not None and board.up_s > CLOCK_GRACE_S:
             text = "Board %s is not synchronised: its elements carry a time that may be far off." % board.name
             verdict.add(
-                ident, WARNING, text, "See its link: it takes the time from the gateway's frames.", 10.0
+                ident, WARNING, text, "Check its link: it takes the time from the gateway's frames.", 10.0
             )
     elif board.clock_us > 1000 * limits.clock_ms:
         text = "Board %s stamps its elements with an error of up to %s (limit %s)."
@@ -458,7 +458,7 @@ def _backlog(stream: StreamFacts, facts: Facts, limits: Limits, verdict: Verdict
                 stream.host or "its board",
                 span(stream.on_board_s),
             ),
-            "See the board's link and other alarms; when its flash is full it refuses samples.",
+            "Check the board's link and other alarms; when its flash is full it refuses samples.",
         )
 
 

@@ -77,7 +77,7 @@ class Web:
             token = path.read_text().strip()
         except OSError as error:
             raise Trouble(
-                'http.bind = "%s" is no loopback address: a token is asked for, and http.token_file = "%s" '
+                'http.bind = "%s" is not a loopback address: a token is required, and http.token_file = "%s" '
                 "cannot be read (%s): `hw gateway init` makes one" % (self.config.bind, name, error.strerror)
             )
         if len(token) < TOKEN_MIN:
@@ -158,7 +158,7 @@ class Web:
         try:
             return await handler(request)
         except UnicodeError:
-            return web.Response(status=400, text="bad request: it holds bytes that are no text\n")
+            return web.Response(status=400, text="bad request: it contains bytes that are not text\n")
 
     def _refusal(self, request: web.Request, shown: str | None) -> web.StreamResponse | None:
         """What is answered to a request that may not be; None where it may."""
@@ -201,7 +201,7 @@ class Web:
         try:
             form = await request.post()
         except (ValueError, LookupError):
-            return web.Response(status=400, text="this is no form that can be read\n")
+            return web.Response(status=400, text="this form cannot be read\n")
         if self.token is None or not same(str(form.get("token", "")), self.token):
             self.failures.note(address)
             await asyncio.sleep(1)
@@ -292,7 +292,7 @@ class Web:
             try:
                 body = await request.json()
                 if not isinstance(body, dict):
-                    raise Trouble("a JSON object is wanted")
+                    raise Trouble("a JSON object is required")
                 answer = await handler(body)
                 await self.service.db.flushed()
                 return web.json_response(answer)

@@ -42,7 +42,7 @@ def of_board(board: Board, link: str, silent_s: float) -> Standing:
     if board.state == REFUSED:
         return Standing(REFUSES, "%s refuses it: %s" % (name, board.why))
     if board.status.get("state") == LEFT_OUT:
-        return Standing(CRASHES, "%s left it out: it crashed again and again: %s" % (name, _crash(board)))
+        return Standing(CRASHES, "%s skips it: it crashed repeatedly: %s" % (name, _crash(board)))
     if board.state == RUNS:
         return _running(board)
     if board.state == STORED:

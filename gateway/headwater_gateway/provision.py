@@ -400,5 +400,5 @@ def _former(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Trouble("%s is no JSON (%s): correct it, or remove it" % (path, error))
+        raise Trouble("%s is not JSON (%s): correct it, or remove it" % (path, error))
     return found if isinstance(found, dict) else {}

@@ -69,7 +69,7 @@ class Seat:
         except Exception:
             # A frame that is genuine and yet breaks something must not stop the others.
             self.broken += 1
-            _log.exception("process %s: a frame broke its handling", self.name)
+            _log.exception("process %s: a frame could not be handled", self.name)
 
     def settle(self) -> None:
         """What follows from the frames that came."""

@@ -71,7 +71,7 @@ class CutterProcess:
                 answer = None
             if answer is None:
                 await self._end()
-                raise CutterGone("the cutter ended while it was to %s" % order["do"])
+                raise CutterGone("the cutter ended during: %s" % order["do"])
             if "error" in answer:
                 raise Trouble(answer["error"])
             return answer
@@ -140,7 +140,7 @@ class Segments:
             answer = await self.cutter.ask(do="probe")
         except (Trouble, CutterGone) as error:
             raise Trouble(
-                "the landing zone %s cannot be written (%s): check lake.landing, and whose it is"
+                "the landing zone %s cannot be written (%s): check lake.landing, and who owns it"
                 % (self.config.landing, error)
             )
         self._adopt(answer["names"])
@@ -310,7 +310,7 @@ class Segments:
             return ""
         settled = (await self.cutter.ask(do="settled", process=process))["settled"]
         if settled is None:
-            return "the file of settled numberings that they name is missing: start `hw sink` again"
+            return "the file of settled incarnations that they name is missing: start `hw sink` again"
         try:
             self._settled[process] = str(crc), settled_of(settled)
         except ValueError as error:
@@ -429,7 +429,7 @@ class Segments:
 def marks_of(acks: Any) -> Marks:
     """(stream, incarnation) -> everything up to there is in the lake. ValueError for anything else."""
     if not isinstance(acks, dict) or acks.get("format") != 1 or not isinstance(acks.get("streams"), dict):
-        raise ValueError("no acknowledgements of format 1")
+        raise ValueError("not acknowledgements of format 1")
     marks = {}
     for stream, incs in acks["streams"].items():
         for inc, state in incs.items():
@@ -444,7 +444,7 @@ def settled_of(settled: Any) -> Marks:
     """The same of a file of settled numberings. ValueError for anything else."""
     streams = settled.get("streams") if isinstance(settled, dict) else None
     if not isinstance(streams, dict) or settled.get("format") != 1:
-        raise ValueError("no settled numberings of format 1")
+        raise ValueError("not settled incarnations of format 1")
     marks = {}
     for stream, incs in streams.items():
         for inc, high in incs.items():

@@ -292,7 +292,7 @@ class Service(Switching):
         try:
             plan = plans.loads(data)
         except plans.PlanError as error:
-            raise Trouble("this is no plan: %s" % error)
+            raise Trouble("this is not a plan: %s" % error)
         if not plan.vertices:
             raise Trouble("nothing runs in this plan: to stop a process, `hw undeploy %s`" % plan.name)
         self._acceptable(plan)
@@ -421,7 +421,7 @@ class Service(Switching):
     def _only(self) -> str:
         if len(self.processes) != 1:
             raise Trouble(
-                "say which process, with --process: there are %s" % (", ".join(self.processes) or "none")
+                "name the process with --process: there are %s" % (", ".join(self.processes) or "none")
             )
         return next(iter(self.processes))
 

@@ -378,7 +378,7 @@ def _only_one(path: Path) -> int:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Trouble("%s cannot be written (%s): give this user the folder" % (lock, error.strerror))
+        raise Trouble("%s cannot be written (%s): give this user its folder" % (lock, error.strerror))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,9 +1,9 @@
 """Changes of a process: which version counts, what each board must do for it, and when the next step is due.
 
 A change drains first: every board is sent the new version and told to drain. When all of them have, and
-nothing is left to the gateway itself either, the new version counts from that moment on, durably; then each
-board is told to run it. Until the first board runs it, the change can be cancelled. Whatever is restarted in
-between goes on from there.
+nothing is left to the gateway itself either, the new version is in force from that moment on, durably; then
+each board is told to run it. Until the first board runs it, the change can be cancelled. A restart in between
+continues from there.
 
 A process is undeployed by a change to a plan of the same boards without vertices. When everything is drained
 the process has ended: its boards are free, and each is told to stop it, now or when it comes back
@@ -164,9 +164,9 @@ class Switching:
         out = [board.name for board in self._of(name) if board.status.get("state") == LEFT_OUT]
         if out:
             raise Trouble(
-                "%s left process %s out, because it crashed there again and again: what the sensors there "
-                "accepted cannot be brought to safety without it. Deploy a version that runs, or go back "
-                "with `hw deploy --rollback %s`; then undeploy it" % (", ".join(out), name, name)
+                "%s skips process %s, because it crashed there repeatedly: samples that the "
+                "sensors there accepted cannot be made safe without it. Deploy a version that runs, or go "
+                "back with `hw deploy --rollback %s`; then undeploy it" % (", ".join(out), name, name)
             )
         process.coming = self.numbers.stamp(nothing(process.plan))
         answer = named(process.coming)
@@ -284,7 +284,7 @@ class Switching:
         self._save(process)
         self.db.drop_space(former.name, former.hash)
         self._seat(process)
-        self.event("switch", "process %s: the new version counts" % process.name)
+        self.event("switch", "process %s: the new version is in force" % process.name)
 
     def _end(self, process: Process, former: Plan) -> None:
         """Everything of a process that is undeployed is safe: it has ended."""

@@ -125,7 +125,7 @@ MEASURED = (
         "hw bench sink --section large",
     ),
     (
-        "sink, CPU of progress and acknowledgements of a batch, 10,000 numberings of earlier deployments",
+        "sink, CPU of progress and acknowledgements of a batch, 10,000 incarnations of earlier deployments",
         "{numberings|batch with 10000 settled numberings|.2f} times that without them; "
         "{numberings|the same with all of them in progress|.0f} times if none were settled",
         "hw bench numberings",

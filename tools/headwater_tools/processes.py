@@ -94,7 +94,7 @@ def _what(error: BaseException) -> str:
 
 def _cure(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return "Leave exit() away: a process file only describes"
+        return "Remove exit(): a process file only describes"
     if isinstance(error, NameError):
         return "Import it, or correct its name"
     if isinstance(error, ImportError):

@@ -82,7 +82,7 @@ class Storm:
     kills: int = 0
     victims: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VICTIMS, 0))
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys((NOTHING_LOST, *BETWEEN), 0))
-    early: int = 0  # kills before the first batch of a life
+    early: int = 0  # kills before the first batch of a run
     files_sent: int = 0
     rows_sent: int = 0  # each time that they were
     rows: int = 0  # different rows
@@ -233,7 +233,7 @@ def page(storm: Storm) -> list[str]:
     lines = ["| what | number |", "|---|---|"]
     cells: list[tuple[str, object]] = [("kills", storm.kills)]
     cells += [("kills: " + name, storm.victims[name]) for name in storm.victims]
-    cells += [("kills before the first batch of a life", storm.early)]
+    cells += [("kills before the first batch of a run", storm.early)]
     cells += [("lost before a start: " + name, storm.lost[name]) for name in storm.lost]
     cells += [
         ("segments", f"{storm.files_sent:,}"),

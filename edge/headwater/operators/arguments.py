@@ -56,7 +56,7 @@ def times(cls: type[Operator], given: Params) -> Params:
                 continue
             if name in given:
                 raise OperatorError(
-                    "%s is told '%s' and '%s': one of them is enough" % (cls.__name__, name, other)
+                    "%s is given '%s' and '%s': one of them is enough" % (cls.__name__, name, other)
                 )
             value = given.pop(other)
             if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -98,7 +98,7 @@ def _only_process(folder: str) -> str:
     state = ask(folder, "/state", None)
     names = sorted({*state["processes"], *state["undeployed"]})
     if len(names) != 1:
-        raise Trouble("say which process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
+        raise Trouble("name the process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
     return names[0]
 
 

@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--kind",
         choices=builder.KINDS,
         default="romfs",
-        help="romfs: used where it lies in flash, for a firmware with MICROPY_VFS_ROM; littlefs: for stock "
+        help="romfs: used in place in flash, for a firmware with MICROPY_VFS_ROM; littlefs: for stock "
         "firmware, which copies it into the heap",
     )
     parser.add_argument("--out", metavar="FILE", help="where the image goes (default: .hw/images)")

@@ -19,7 +19,7 @@ SUMMARY = (
     "register names it in a catalog, maintain compacts and cleans up"
 )
 ERASE = """\
-Remove the elements of a stream that a filter means, and let none of them land later.
+Remove the elements of a stream that a filter selects, and keep them from landing later.
 
   hw lake erase landing lake cardio/ecg --where "ts >= '2026-11-01' and ts < '2026-11-02'" --by "A. Name"
 
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     maintain.arguments(keep)
     erase = which.add_parser(
         "erase",
-        help="remove elements of a stream, and whatever of them comes later",
+        help="remove elements of a stream, also those that arrive later",
         description=ERASE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,9 +85,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     named = which.add_parser("register", help="name its tables and views in a catalog", description=about)
     named.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
     named.add_argument("--catalog", metavar="NAME", help="catalog of Spark (that of the session)")
-    named.add_argument("--schema", metavar="NAME", help="schema in it, made where there is none (default)")
+    named.add_argument("--schema", metavar="NAME", help="schema in it, created if missing (default)")
     named.add_argument(
-        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, where there is no metastore"
+        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, if there is no metastore"
     )
     named.add_argument(
         "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
@@ -114,9 +114,9 @@ def _erase_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--also-later",
         action="store_true",
-        help="the filter may mean elements that are measured from now on: they will never land",
+        help="the filter may also select elements that are measured from now on: they will never land",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only count what would be removed")
     parser.add_argument(
         "--wait", type=float, default=600.0, metavar="S", help="how long a running sink may take (600)"
     )

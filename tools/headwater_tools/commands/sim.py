@@ -73,7 +73,7 @@ def _seeds(text: str) -> range:
             text,
         )
     elif not (colon and first.isdecimal() and last.isdecimal()):
-        problem = "is no pair of numbers: write it like 1:1001"
+        problem = "is not a pair of numbers: write it like 1:1001"
     elif int(last) <= int(first):
         problem = "has no seed in it: A:B are the seeds from A to B-1, so B must be greater than A"
     elif int(last) - int(first) > SEEDS_MAX:
