@@ -1,9 +1,9 @@
-# A block: one batch as bytes. The same bytes stand in the flash log, in a frame and in a checkpoint.
+# A block: one batch as bytes. The same bytes are used in the flash log, in frames and in checkpoints.
 #
 # A head (entries, stream time, generation time), then the columns one after the other: the first
 # value, then the differences in an adaptive Rice code whose width follows the eight values before,
-# so that neither side looks ahead. Where that would be longer than the plain values, they stand
-# plain. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
+# so that neither side looks ahead. If that would be longer than the plain values, those are
+# stored. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
 # BlockError; the work and the memory are bounded by the batch that is filled. Bytes: docs/spec.md.
 
 import struct
@@ -26,7 +26,7 @@ _ORDER2 = 32  # column head: differences of differences
 _RAW = 64  # column head: plain little-endian values
 _K_MASK = 31
 _RUN = 8  # values that share one width
-_ESCAPE = 12  # so many zeros announce a value written in full
+_ESCAPE = 12  # this many zeros announce a value written in full
 _HEAD = 38  # bytes of the longest head
 _OVERSHOOT = 88  # a run may pass the plain size by this much before it is noticed
 
@@ -35,7 +35,7 @@ class BlockError(ValueError):
     pass
 
 
-# Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position behind it.
+# Write v, 0 .. 2**64-1, seven bits a byte, lowest first. Returns the position after it.
 def put_varint(buf: "Writable", pos: int, v: int) -> int:
     while v > 0x1FFFFFFF:  # four bytes of a long integer at once
         low = v & 0xFFFFFFF
@@ -52,7 +52,7 @@ def put_varint(buf: "Writable", pos: int, v: int) -> int:
     return pos + 1
 
 
-# -> (value, position behind it). Raises BlockError unless it is the shortest form of 64 bits.
+# -> (value, position after it). Raises BlockError unless it is the shortest form of 64 bits.
 def get_varint(data: "Readable", pos: int, end: int) -> tuple[int, int]:
     v = 0
     shift = 0
@@ -83,8 +83,8 @@ def bound(alphabet: "Alphabet", n: int, irregular: bool = True) -> int:
     return longest(alphabet, n, irregular) + _OVERSHOOT
 
 
-# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position behind them, or -1 where
-# buf has no room (what lies behind pos is then undefined).
+# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position after them, or -1 if buf
+# is too small (the bytes after pos are then undefined).
 def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
     try:
         flags = (_HOLE if batch.hole else 0) | (_UNSYNC if batch.unsync else 0)
@@ -121,8 +121,8 @@ def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
         return -1
 
 
-# _put_column once more, for 16 bits signed in machine code, in two steps, since that has 32 bits.
-# It checks no bounds. A run adds at most 31 bytes.
+# _put_column again, for 16 bits signed in machine code, in two steps, since that has 32 bits.
+# It checks no limits. A run adds at most 31 bytes.
 _packer = machine(
     """def run(x: ptr16, i: int, end: int, buf: ptr8, pos: int) -> int:
  p = (x[i] ^ 32768) - 32768
@@ -312,8 +312,8 @@ def peek(data: "Readable", pos: int = 0) -> tuple[int, int]:
     return xi, n
 
 
-# Fill the batch from the block at data[pos:end]. Returns the position behind the block; raises
-# BlockError, and leaves the batch empty, where the bytes are no block that fits the batch.
+# Fill the batch from the block at data[pos:end]. Returns the position after the block; raises
+# BlockError, and leaves the batch empty, if the bytes are not a block that fits the batch.
 def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
     batch.n = 0
     if end > len(data):

@@ -1,9 +1,9 @@
-"""Validation: everything that is wrong with a process, at once, each with its place and its cure.
+"""Validation: reports every mistake of a process at once, each with its place and a suggested fix.
 A board never imports this module.
 
-`check(process)` goes through the rules in the order of this file. Each writes down what it finds
-and leaves the rest to the others, so that one mistake is told once and hides none of the others.
-Errors refuse the process; warnings say what the author should know. Where there is no error the
+`check(process)` applies the rules in the order of this file. Each records what it finds and leaves
+the rest to the others, so that one mistake is reported once and hides none of the others.
+Errors refuse the process; warnings tell what the author should know. If there is no error, the
 report holds the plan.
 """
 
@@ -358,7 +358,7 @@ class _Check(Sizing):
             else:
                 v.bound = self.bind(v)
         # A feedback port's alphabet is known only when the loop is: go round until nothing changes.
-        # What is wrong is told in the last round.
+        # Mistakes are reported in the last round.
         known: dict[int, tuple[Alphabet, ...]] = {}
         for _ in range(len(self.vertices) + 2):
             had = {key: [a.text for a in outs] for key, outs in known.items()}
@@ -451,8 +451,8 @@ class _Check(Sizing):
         return False, None
 
     def ports(self, v: Vertex, known: dict[int, tuple[Alphabet, ...]], tell: bool) -> None:
-        """Alphabets of the ports of an operator, from those of its inputs. With `tell`, what does not
-        fit is written down."""
+        """Alphabets of the ports of an operator, from those of its inputs. With `tell`,
+        misfits are recorded as errors."""
         v.outs = None
         cls = v.cls
         assert cls is not None
@@ -491,7 +491,7 @@ class _Check(Sizing):
                 elif wire.delay_ms is not None:
                     open_.append(port)
                 else:
-                    return  # its producer's mistake, told there
+                    return  # its producer's mistake, reported there
         if not own:
             v.outs = _alphabets(cls.OUT)
         for port in open_:
@@ -609,7 +609,7 @@ class _Check(Sizing):
                         "Split the operator into several",
                     )
 
-    # -- what an edge says of itself -----------------------------------------------------------------
+    # -- settings of an edge -------------------------------------------------------------------------
 
     def edges(self) -> None:
         for wire in self.process.wires:
@@ -733,7 +733,7 @@ class _Check(Sizing):
             backups = [h for h in range(len(self.hosts)) if h != v.host]
             if v.floats and not self.process.allow_drift:
                 backups = [h for h in backups if self.hosts[h].floats == width]
-            # as many as the level asks for, and one to spare
+            # as many as the level requires, and one to spare
             backups = backups[: LEVEL_HOLDERS[self.level or 0] + 1 if self.level else 0]
         v.hosts = (v.host,) + tuple(backups)
         if (
@@ -836,7 +836,7 @@ class _Check(Sizing):
     # -- the delay that an author asks for -------------------------------------------------------------
 
     def lake_delays(self) -> None:
-        """Well-formedness, rule 5: no delay bound below what the way takes when all is well."""
+        """Well-formedness, rule 5: no delay limit below what the path takes without failures."""
         if not self.sized:
             return
         for wire in self.process.wires:
@@ -871,7 +871,7 @@ class _Check(Sizing):
     def resources(self) -> None:
         if not self.sized:
             return
-        # What a log must hold is reckoned for a plan: one with other mistakes in it may have any numbers.
+        # What a log must hold is computed for a plan: one with other mistakes in it may have any numbers.
         written = None if self.wrong() else self.written()
         for vertex in written.vertices if written else ():
             assert written is not None
@@ -963,7 +963,7 @@ class _Check(Sizing):
             self.sense()
 
     def sense(self) -> None:
-        """Values that are legal and make no sense for the streams that come."""
+        """Values that are legal but make no sense for the streams of this process."""
         for v in self.vertices:
             if v.source:
                 continue

@@ -170,7 +170,7 @@ def _source(tree: "Any", names: "Mapping[str, str]", depth: int, nodes: list[int
     if op == "if":
         return "(%s if %s else %s)" % (b, a, args[2])
     if op == "clamp":
-        # Where the limits are the wrong way round the lower one wins.
+        # If the limits are in the wrong order, the lower one wins.
         c = args[2]
         w = "w%d" % depth
         return "(%s if %s < %s else %s if %s > %s else %s)" % (

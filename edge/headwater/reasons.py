@@ -1,5 +1,5 @@
-# Texts of the numbers by which hosts tell why something is missing or was refused, for whoever shows them to
-# people. No board imports this.
+# Texts of the numbers by which hosts report why something is missing or was refused, for programs that show
+# them to people. No board imports this.
 
 from .batch import LOG_FULL, RESTART, SENSOR
 from .refusals import SEAL
