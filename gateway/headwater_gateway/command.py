@@ -1,6 +1,6 @@
 """The program of the gateway: `hw gateway` in a repository, `headwater-gateway` where the wheel is installed.
 
-Both take the same words. Nothing outside the standard library is imported before a word needs it.
+Both take the same arguments. Nothing outside the standard library is imported before a command needs it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(
     args: argparse.Namespace, root: Path | None = None, prepare: Callable[[], object] | None = None
 ) -> tuple[int, dict[str, Any] | None]:
-    """`root`: the repository, where this is its `hw gateway`; `prepare` makes what its services cannot."""
+    """`root`: the repository, if this is its `hw gateway`; `prepare` makes what its services cannot."""
     if args.rebuild and args.do != "run":
         raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     site_alarms.check(args)
@@ -216,7 +216,7 @@ def page(state: dict[str, Any]) -> list[str]:
 
 
 def _operator(vertex: dict[str, Any]) -> list[str]:
-    """Parameters of an operator, where it has some."""
+    """Parameters of an operator, if it has any."""
     lines = []
     if vertex["parameters"]:
         values = ", ".join("%s = %s" % item for item in vertex["parameters"].items() if item[1] != "")

@@ -1,7 +1,7 @@
 """The gateway's configuration: one TOML file, every key with a default and a comment.
 
-`read` reports all problems at once, each with its key, its value and what to do; an unknown key is answered
-with the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
+`read` reports all problems at once, each with its key, its value and what to do; for an unknown key it
+suggests the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
 Paths are relative to the folder of the file.
 """
 

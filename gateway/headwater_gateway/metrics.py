@@ -1,7 +1,7 @@
 """What Prometheus scrapes, read off the service when it asks.
 
-Labels are bounded: boards are those that are registered, streams those of deployed processes (all
-incarnations of one together), reasons and kinds closed sets.
+The number of labels is limited: boards are those that are registered, streams those of deployed processes
+(all incarnations of one together), reasons and kinds closed sets.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Trouble where an option of `alarms` was given to something else."""
+    """Trouble if an option of `alarms` was given to another command."""
     given = [name for name in ("ack", "mute", "unmute", "events") if getattr(args, name)]
     if args.mute_for is not None:
         given.append("for")
