@@ -25,7 +25,7 @@ def _parsed(text: str) -> tuple[tuple[str, str], ...]:
 
 
 def fields(text: str) -> Fields:
-    """The fields of an alphabet; ValueError where the text is none."""
+    """The fields of an alphabet; ValueError if the text is not one."""
     return dict(_parsed(text))
 
 
@@ -37,7 +37,7 @@ def counts(text: str) -> tuple[int, int]:
 
 
 def places(text: str) -> dict[str, tuple[str, int]]:
-    """Where a field's values stand: name -> ("ints" or "floats", index)."""
+    """Where a field's values are: name -> ("ints" or "floats", index)."""
     out: dict[str, tuple[str, int]] = {}
     next_place = {"ints": 0, "floats": 0}
     for name, kind in _parsed(text):

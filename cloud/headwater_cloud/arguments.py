@@ -6,9 +6,9 @@ import argparse
 
 FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
-MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
+MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never if nothing was written
 PATIENCE_S = 600.0
-# A day: most boards are out of reach for less. What comes later costs one read of `settled`.
+# A day: most boards are out of reach for less. Later segments cost one read of `settled`.
 SETTLE_S = 86_400.0
 LEASE_S = 60.0
 

@@ -1,4 +1,4 @@
-"""The sink and maintenance as programs: arguments, signals, words. For `hw` and for `spark-submit`."""
+"""The sink and maintenance as programs: arguments, signals, output. For `hw` and for `spark-submit`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sink(
         _stopping(spark),
         Sink(spark, landing, lake, settings, say, metrics) as running,
     ):
-        # Spark's own handler would end Python at once; a batch that has begun is ended first.
+        # Spark's own handler would end Python at once; a batch that has begun is completed first.
         before = {s: signal.signal(s, lambda *_: running.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
         say("%s -> %s, from version %d on" % (landing, lake, running.progress.elements))
         try:
@@ -172,7 +172,7 @@ def erase(
 
 
 def _answered(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, Any]:
-    """What a sink did for a request; LakeError where it has not finished."""
+    """What a sink did for a request; LakeError if it has not finished."""
     until = time.monotonic() + wait_s
     while (done := erasure.answer(files, lake, name)) is None:
         if time.monotonic() >= until:
@@ -190,7 +190,7 @@ def _answered(files: Files, lake: Location, name: str, wait_s: float) -> dict[st
 
 
 def _reach(spark: SparkSession, *places: Location) -> None:
-    """LakeError where an object store does not answer Spark or delta-rs, or does not let them in."""
+    """LakeError if an object store does not answer Spark or delta-rs, or does not let them in."""
     for at in places:
         if at.local is not None:
             continue
@@ -214,7 +214,7 @@ def _stopping(spark: SparkSession) -> Iterator[None]:
 
 
 def store(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """How these arguments say a store is reached: settings for Spark, and options for delta-rs as given."""
+    """How these arguments reach a store: settings for Spark, and options for delta-rs as given."""
     conf, storage = pairs(args.conf, "--conf"), pairs(args.storage, "--storage")
     return {**access.for_spark(conf, storage), **conf}, storage
 

@@ -49,7 +49,7 @@ class Problem:
 
 
 class Report:
-    """What the check found. `plan` (bytes) and `hash` are None where there is an error."""
+    """What the check found. `plan` (bytes) and `hash` are None if there is an error."""
 
     def __init__(
         self, name: str, problems: list[Problem], plan: bytes | None, decoded: plans.Plan | None

@@ -70,6 +70,6 @@ def stream_of(key: int) -> tuple[int, int]:
     return key // 8, key % 8
 
 
-# (vertex, slot) of the blob of a checkpoint, or None where it is another one.
+# (vertex, slot) of the blob of a checkpoint, or None if it is another one.
 def checkpoint_of(key: int) -> tuple[int, int] | None:
     return (key // 4, key % 4) if key < B_DEPLOYMENT else None

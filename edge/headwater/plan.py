@@ -83,7 +83,7 @@ class Edge:
     # lake       table stream name, like "cardio/ecg", or ""
     # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
     # within_ms  of an edge to the lake: delay limit, 0 if there is none
-    # cyclic     True where the edge lies inside a cycle (a strongly connected component)
+    # cyclic     True if the edge lies inside a cycle (a strongly connected component)
     def __init__(
         self,
         index: int,

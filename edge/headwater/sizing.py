@@ -40,7 +40,7 @@ class Vertex:
         self.params: Params = {}
         self.bound = self.source  # parameters are right
         self.ins: tuple[Alphabet | None, ...] = ()  # alphabets; None for a disabled port
-        self.outs: tuple[Alphabet, ...] | None = None  # alphabets; None where they cannot be known
+        self.outs: tuple[Alphabet, ...] | None = None  # alphabets; None if they cannot be known
         self.most_hz: float | None = None  # limit of the rate of its outputs; None: unknown
         self.exact_hz: float | None = None  # rate of its outputs, where it is exact
         self.irregular = False
@@ -114,7 +114,7 @@ class Sizing:
     # `sparing` knows give fewer.
     #
     # interval: most elements of a stream between two checkpoints, `every` for a source. interval_s:
-    # the longest time between them, None where a source is irregular.
+    # the longest time between them, None if a source is irregular.
     #
     #   latency(edge) = wait + link
     #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two

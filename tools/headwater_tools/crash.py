@@ -1,8 +1,8 @@
 """Kills the sink, JVM and Python, with SIGKILL, again and again, and judges the lake after each death.
 
 A stand-in for the gateway sends all along, and lets go of what is acknowledged: whatever is acknowledged too
-early is gone for good. One lake a crash point; each life but the last is killed, and is the recovery of the
-one before it.
+early is gone permanently. One lake a crash point; each life but the last is killed, and is the recovery of
+the one before it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Row:
     rows_sent: int = 0
     files_bad: int = 0
     rows_divergent: int = 0
-    generations: int = 0  # how often a sink began anew, numbering its batches afresh
+    generations: int = 0  # how often a sink began again, numbering its batches afresh
     verdict: Verdict = field(default_factory=Verdict)
     recoveries_s: list[float] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)

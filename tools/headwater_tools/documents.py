@@ -104,7 +104,7 @@ def true_texts() -> dict[Path, str]:
 
 
 def difference() -> str:
-    """What the documents say otherwise than commands and code; empty where all is true."""
+    """What the documents say otherwise than commands and code; empty if all is true."""
     lines: list[str] = []
     for path, text in true_texts().items():
         name = str(path.relative_to(ROOT))

@@ -20,7 +20,7 @@ from pathlib import Path
 from . import Trouble, interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
-# False where the package was installed from its wheel. Then pip has brought what commands import, and the
+# False if the package was installed from its wheel. Then pip has brought what commands import, and the
 # environment has only programs, like the broker.
 REPOSITORY = (ROOT / "requirements.lock").is_file()
 CACHE = ROOT / ".hw"

@@ -40,7 +40,7 @@ class Verdict:
     never_landed: int = 0  # at the end: rows sent, and neither in the table nor excused
     gaps_wrong: int = 0  # ξ declared missing that were not, and the other way round
     quarantine_wrong: int = 0  # files and rows refused that were good, and the other way round
-    not_conserved: int = 0  # numberings whose sums do not add up
+    not_conserved: int = 0  # incarnations whose sums do not add up
     unacknowledged: int = 0  # at the end: ξ sent and never acknowledged
     gave_up: int = 0  # sinks that ended by themselves
 
@@ -54,7 +54,7 @@ class Verdict:
 
 @dataclass
 class Sent:
-    """What was sent of one numbering."""
+    """What was sent of one incarnation."""
 
     rows: Ranges = field(default_factory=list)
     gaps: Ranges = field(default_factory=list)
@@ -205,7 +205,7 @@ class Ledger:
     # Letting go
 
     def listen(self) -> bool:
-        """Take the acknowledgement, and remove what it covers; whether anything was acknowledged anew."""
+        """Take the acknowledgement, and remove what it covers; whether anything was acknowledged again."""
         try:
             text = store.read(self.lake / "acks" / (name_part(self.supply.process) + ".json"))
         except FileNotFoundError:

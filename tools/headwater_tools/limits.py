@@ -192,7 +192,7 @@ def page(known: dict[str, dict[str, dict[str, Any]]] | None = None) -> str:
 
 
 def _filled(text: str, known: dict[str, dict[str, dict[str, Any]]]) -> tuple[str, str] | None:
-    """The text with its figures, and where they come from; None where one was never recorded."""
+    """The text with its figures, and where they come from; None if one was never recorded."""
     origins: list[str] = []
     for bench, name, _ in _PLACE.findall(text):
         measure = known.get(bench, {}).get(name)

@@ -31,7 +31,7 @@ def example(name: str) -> Path:
 
 
 def load(path: str | Path) -> Process:
-    """The one process that a file leaves. ProcessFileError where it does not; OSError where it cannot
+    """The one process that a file leaves. ProcessFileError if it does not; OSError if it cannot
     be read."""
     module = run(path)
     found: list[tuple[str, Process]] = []

@@ -218,7 +218,7 @@ class RandomKills:
 
 
 def _java(group: int) -> int | None:
-    """The JVM of a process group; None where there is none that runs."""
+    """The JVM of a process group; None if there is none that runs."""
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             name, _, rest = (path / "stat").read_text().rpartition(")")

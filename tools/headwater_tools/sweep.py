@@ -3,7 +3,7 @@
 After each cut the log is mounted and compared with a model: all that was acknowledged is there and equal,
 nothing else is, what was under way has happened wholly or not at all. Then the cells in doubt settle, it is
 compared again, lives on (with other contents than before, so that nothing may be given out twice), is
-compared, mounted and compared once more. Nested: power goes again in the first mount after the cut.
+compared, mounted and compared again. Nested: power goes again in the first mount after the cut.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def run_of(held: Held, step: Step, salt: int) -> tuple[int, int, int, bytes]:
 
 
 def perform(log: Log, model: Model, step: Step, salt: int) -> bool:
-    """Does the step; False where the log refused it for want of room."""
+    """Does the step; False if the log refused it for want of room."""
     name = step[0]
     try:
         if name == "append":

@@ -384,7 +384,7 @@ def _in_words(rows: int) -> str:
 
 
 def _half_again(supply: Supply, files: int) -> list[Path]:
-    """Half of a batch new, half what the batch before brought, cut once more."""
+    """Half of a batch new, half what the batch before brought, cut again."""
     half = files // 2
     turn = supply.turn
     new = supply.next(half if turn else files)

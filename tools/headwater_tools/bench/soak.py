@@ -107,7 +107,7 @@ def _deploy(site: Any, names: list[str]) -> None:
 
     from headwater_gateway import control
 
-    # The broker reads the passwords of the boards anew.
+    # The broker reads the passwords of the boards again.
     os.kill(site.broker.pid(), signal.SIGHUP)
     plan = base64.b64encode(process(names).encode()).decode()
     control.ask(site.config, "/deploy", {"plan": plan})

@@ -1,7 +1,7 @@
 """Links the modules that every board runs into one, `headwater.core`: what borders cost in RAM goes.
 
 On MicroPython each module has a table of the names it uses, a dictionary of its globals and what it
-imports once more; constants that others import are entries in both. Linked, a name is there once, a
+imports again; constants that others import are entries in both. Linked, a name is there once, a
 constant is its value, and nothing else has changed: the same statements in the same order, on lines
 that can be told back (`Linked.origin`). Names of modules that collide get the module's name before
 them. The other modules of the image import from `core` what they took from its parts; a board's own

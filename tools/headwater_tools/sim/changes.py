@@ -62,7 +62,7 @@ CREATE TABLE boards(
 CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
 CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
-# Other histories draw these: a board that is lost for good holds up a change for good.
+# Other histories draw these: a board that is lost permanently delays a change forever.
 LOSSES = (
     "source board lost",
     "flash of a source board erased",

@@ -346,7 +346,7 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 
 def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
     """Samples of a log that is gone would be needed for what it must put out again because others have it
-    already: so it waits for good, until somebody has it give up."""
+    already: so it waits forever, unless it is told to give up."""
     if inst.status != RUNNING or inst.unsettled:
         return False  # it is still to be seen
     return any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place)
@@ -370,7 +370,7 @@ def _ahead(port: Any) -> bool:
 
 
 def undecided(world: World, place: dict[int, int], v: int) -> bool:
-    """A change of operator v has no place for good: it waits for samples that are lost, or for an operator
+    """A change of operator v never gets a position: it waits for samples that are lost, or for an operator
     behind it that does, because nothing is decided before all that is behind has been put out again, nor
     where no checkpoint can be made."""
     inst = instance(world, place, v)
@@ -385,9 +385,9 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
-    """Operators that wait for good, those that take from one that does, those before one that may therefore
-    take no source in its new incarnation or store no checkpoint, and those that have no room for what they
-    would put out because one of these does not take it; the last ones with their instances."""
+    """Operators that wait forever, those that consume from one that does, those before one that may therefore
+    accept no new incarnation of a source or store no checkpoint, and those whose buffers are full because
+    one of these does not consume; the last ones with their instances."""
     waits: set[int] = set()
     full: dict[int, Any] = {}
     insts = {v: inst for v in place if (inst := instance(world, place, v))}
@@ -437,7 +437,7 @@ def _spilled(port: Any, waits: set[int]) -> bool:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources of which somebody waits for good, and those whose log holds what somebody does not take."""
+    """Sources for which an operator waits forever, and those whose log holds what a consumer does not take."""
     waits, full = waiting(world, place)
     waits |= set(full)
     ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
@@ -576,7 +576,7 @@ def used(world: World) -> None:
 
 
 def positions(world: World, place: dict[int, int], run: Ideal) -> None:
-    """Every operator stands where the ideal run stands at least: none lags behind its producers for ever."""
+    """Every operator stands where the ideal run stands at least: none lags behind its producers forever."""
     for v in run.machines:
         inst = instance(world, place, v)
         if inst and stuck(world, place, inst):

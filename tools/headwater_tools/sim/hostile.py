@@ -88,7 +88,7 @@ class Hostile:
         return (self.epochs[v], self.place[v]) if v in self.epochs else (0, 0)
 
     def frame(self, r: random.Random, sender: Node, to: Node) -> tuple[bytes, list[str]] | None:
-        """A sealed frame and the kinds of its messages, or None where the two have no session."""
+        """A sealed frame and the kinds of its messages, or None if the two have no session."""
         assert sender.host is not None
         link = sender.host.exchange.links.get(to.number)
         if link is None or not link.peer.live:

@@ -80,7 +80,7 @@ def digest(file: str) -> str:
 
 
 def recorded(path: str) -> Sweep | None:
-    """The sweep that a file records; None where there is no file yet."""
+    """The sweep that a file records; None if there is no file yet."""
     try:
         with open(path, "rb") as lines:
             first = lines.readline()

@@ -34,7 +34,7 @@ from .storm import SHARE, Storm
 from .world import SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
-# a join would wait for ever for a board whose ts lag behind.
+# a join would wait forever for a board whose ts lag behind.
 AFTERWARDS_US = 8 * SECOND
 # When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
 CALM_US = 240 * SECOND
@@ -388,7 +388,7 @@ class Scenario:
     # ---- what must hold in the calm
 
     def all_accept(self) -> None:
-        """No source of a living board refuses samples for ever, unless a join waits for what is lost."""
+        """No source of a living board refuses samples forever, unless a join waits for what is lost."""
         world = self.world
         waits = blocked(world, self.place)
         for v, since in sorted(world.refusing.items()):
@@ -400,7 +400,7 @@ class Scenario:
                 world.error("source %s refuses samples since %d s" % (vertex.name, age))
 
     def progress(self) -> int:
-        """How much has ever been taken: it stays the same where all waits for good."""
+        """How much has ever been taken: it stays the same if everything waits forever."""
         streams = self.world.outbox.streams.values()
         return sum(self.world.taken.furthest.values()) + sum(s.durable for s in streams)
 

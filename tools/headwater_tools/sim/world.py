@@ -150,7 +150,7 @@ class Node:
         self.number = number
         self.flash = flash
         self.host: Host | None = None
-        self.dead = False  # for good
+        self.dead = False  # permanently
         self.booted_us = 0
         self.drift_ppm = 0.0
         self.mono_base = 0
@@ -159,7 +159,7 @@ class Node:
         self.blobs: dict[int, Place] = {}  # where the checkpoints in its flash stand
 
     def mono(self) -> int:
-        """The host's own clock: starts anew at every boot, and drifts."""
+        """The host's own clock: starts again at every boot, and drifts."""
         gone = self.world.now - self.booted_us
         return self.mono_base + gone + int(gone * self.drift_ppm) // 1_000_000
 

@@ -15,7 +15,7 @@ from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, relay,
 
 
 class HolderElsewhere(Directed):
-    """The host of an operator dies for good; its newest checkpoint is not where it starts again, and the
+    """The host of an operator dies permanently; its newest checkpoint is not where it starts again, and the
     producer, which alone knows who holds it, has restarted.
     """
 

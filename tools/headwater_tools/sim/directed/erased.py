@@ -15,7 +15,7 @@ from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifte
 
 
 class Erased(Directed):
-    """The flash of a source's host is erased: its numbering begins anew, in another incarnation, while
+    """The flash of a source's host is erased: its numbering begins again, in another incarnation, while
     frames of the old one are still on their way. The operator behind it goes on with the new one.
     """
 

@@ -83,7 +83,7 @@ class CheckpointLeft(Directed):
 
 class MovedBack(CheckpointLeft):
     """They move back to where an old checkpoint of theirs lies, after their source began a new incarnation.
-    What it names is further than that, though it numbers anew.
+    What it names is further than that, though it numbers again.
     """
 
     def script(self) -> list[tuple[float, Any]]:
