@@ -1,8 +1,8 @@
 """docs/operators.md: the operator library as a table, from the classes themselves.
 
-A class says in its docstring what it gives (first paragraph) and what it does at a hole (a paragraph that
+The docstring of a class tells what it gives (first paragraph) and what it does at a hole (a paragraph that
 begins with "At a hole:"). Parameters and defaults come from its PARAMS; a paragraph "Parameters:" replaces
-them where an author writes something else in a process file.
+them if an author writes something else in a process file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loading a process file: Python of the author's own that leaves one Process in a module variable.
 
-Whatever the file does wrong is told with its file and line, never with a traceback.
+Every mistake of the file is reported with its file and line, never with a traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODULE = "headwater_process_file"
 
 
 class ProcessFileError(Exception):
-    """The file gives no process. `problem` says where, what, and what to do."""
+    """The file gives no process. `problem` tells where, what, and what to do."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))

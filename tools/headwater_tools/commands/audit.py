@@ -139,7 +139,7 @@ def _stream(s: Stream) -> Iterator[str]:
 
 
 def _payloads(s: Stream) -> str:
-    """What the checksums of the rows say, and their values."""
+    """What the checksums and values of the rows show."""
     parts = []
     if s.changed:
         parts.append("CHANGED since they landed, at least one in %s" % _places(s.changed))

@@ -1,4 +1,4 @@
-"""`hw image BOARD`: builds what runs on a board, and says what it takes of its flash and its heap."""
+"""`hw image BOARD`: builds what runs on a board, and reports its use of flash and heap."""
 
 from __future__ import annotations
 

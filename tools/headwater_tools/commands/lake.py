@@ -26,15 +26,15 @@ Remove the elements of a stream that a filter selects, and keep them from landin
 The filter compares ts, arrived (times in UTC), xi, incarnation (16 hex digits in quotes), unsync and the
 fields of the stream: = != < <= > >= between in and or not, parentheses.
 
-What goes: the rows in `elements`, and every older version of that table, so no earlier moment of the lake can
-be read any more; rows in quarantine that are meant, and the bytes of files in quarantine that have such rows
-or that cannot be read and by their names may have; such segments in the landing zone, once the lake has what
-else is in them. Elements that come later from a board, the gateway or a segment that is cut again are left
-out before they land. They are acknowledged, so the gateway and the boards delete their copies as they do with
-elements that have landed: `hw gateway state` shows when nothing waits any more.
+What is removed: the rows in `elements`, and every older version of that table, so no earlier moment of the
+lake can be read any more; selected rows in quarantine, and the bytes of files in quarantine that have such
+rows, or that cannot be read and may have them by their names; such segments in the landing zone, once the
+lake has their other rows. Elements that arrive later from a board, the gateway or a segment that is cut again
+are left out before they land. They are acknowledged, so the gateway and the boards delete their copies as
+they do with elements that have landed: `hw gateway state` shows when nothing waits any more.
 
-What stays: the erasure itself with filter, name and reason, and which ξ it took (`hw audit` lists them, so
-write nothing into the filter that must not be kept); the declared gaps and their times.
+What stays: the erasure itself with filter, name and reason, and the ξ that it erased (`hw audit` lists them,
+so write nothing into the filter that must not be kept); the declared gaps and their times.
 
 What you have to remove yourself: backups of the lake and of the gateway's database, whatever was copied out
 of the lake, and other streams that were computed from this one (erase them as well). The flash of a board and
@@ -42,8 +42,8 @@ the database of the gateway reuse the space in time; until then, deleted bytes c
 
 A Spark stream that reads `elements` needs the option skipChangeCommits, or it ends at the deletion.
 
-The sink that runs on the lake does it between two batches; where none runs, one is started, takes what waits
-in the landing zone, and ends. A kill in between harms nothing: the next sink on the lake finishes it.
+The sink that runs on the lake does it between two batches; if none runs, one is started, processes what waits
+in the landing zone, and ends. A kill in between does no harm: the next sink on the lake finishes it.
 """
 
 SHOWN_MAX = 100  # lines of the page; --json has all

@@ -1,4 +1,4 @@
-"""`hw locks`: every package of the gateway has a wheel for a Raspberry Pi; asked of the package index."""
+"""`hw locks`: every package of the gateway has a wheel for a Raspberry Pi, according to the package index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold at every step, and at the end. Each checker looks at one kind of truth; each is itself
+"""What must hold at every step, and at the end. Each checker checks one kind of property; each is itself
 proven by a defect that it catches (tests/unit/test_mutations.py)."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .ideal import Ends, Ideal
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
-STAMP_SLACK_US = SECOND // 20  # a batch may end so much later than it did: slewing, a microsecond a sample
+STAMP_SLACK_US = SECOND // 20  # a batch may end this much later than it did: slewing, a microsecond a sample
 
 Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it has taken
 
@@ -27,11 +27,12 @@ Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it 
 class Sameness:
     """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port.
 
-    A decision may be taken at a place that some life has passed without it, as long as nobody has taken
-    what that life put out there: such entries are forgotten here. So is what an instance computes that a
-    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case. Somebody
-    is no consumer any more, nor a checkpoint of it, once a later epoch of it has a checkpoint at the plan's
-    level: nobody goes on from there, and what it gave to others these have taken themselves.
+    A decision may be applied at a position that some boot has passed without it, as long as no consumer has
+    taken what that boot put out there: such entries are dropped here. So is what an instance computes that a
+    newer epoch has superseded. Entries that a consumer took are checked, and the lake is compared in any
+    case. An instance and its checkpoint do not count as a consumer any more once a later epoch of it has a
+    checkpoint at the plan's level: no instance continues from there, and its own consumers have taken what it
+    put out.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -44,7 +45,7 @@ class Sameness:
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
-        # How far consumers were before the event that is looked at: in it, a decision may be granted and
+        # How far consumers were before the present event: in it, a decision may be granted and
         # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and
         # the outbox.
         self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
@@ -97,7 +98,7 @@ class Sameness:
         self.untaken(v, away)
 
     def untaken(self, v: int, away: int) -> None:
-        """Forget what no consumer, but perhaps on host `away`, has taken of v and of all behind it."""
+        """Drop what no consumer, except perhaps on host `away`, has taken of v and of all after it."""
         world = self.world
         for stream, known in self.known.items():
             if stream[0] not in self.below[v]:
@@ -156,7 +157,7 @@ class Sameness:
 
 
 class Bounds:
-    """Every buffer within its bound; no boundary above the floor in flash; never more than two pending
+    """Every buffer within its limit; no boundary above the floor in flash; never more than two pending
     checkpoints, and in flash none that the host does not wait for."""
 
     def __init__(self, world: World) -> None:
@@ -194,7 +195,7 @@ class Clocks:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.early: dict[str, tuple[int, int]] = {}  # host -> its life, how long before its time it began
+        self.early: dict[str, tuple[int, int]] = {}  # host -> its boot, how long before its time it began
 
     def __call__(self, node: Node) -> None:
         host = node.host
@@ -234,8 +235,8 @@ class Holes:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        # By (source, incarnation): life and entries before it; samples refused and entries before
-        # them; entries that were looked at.
+        # By (source, incarnation): boot and entries before it; samples refused and entries before
+        # them; entries that were checked.
         self.begun: dict[tuple[int, int], tuple[int, int]] = {}
         self.refused: dict[tuple[int, int], tuple[int, int]] = {}
         self.looked: dict[tuple[int, int], int] = {}
@@ -273,8 +274,8 @@ class Holes:
 
 
 class Held:
-    """What hosts that may die leave behind suffices: for every operator the furthest checkpoint that the
-    others hold lies at or behind what its producers have let go, and every name is held."""
+    """What remains when hosts die suffices: for every operator the furthest checkpoint that the others hold
+    is at or after what its producers have trimmed, and every name is held."""
 
     def __init__(self, world: World, every: int = 7) -> None:
         self.world = world
@@ -348,12 +349,12 @@ def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
     """Samples of a log that is gone would be needed for what it must put out again because others have it
     already: so it waits forever, unless it is told to give up."""
     if inst.status != RUNNING or inst.unsettled:
-        return False  # it is still to be seen
+        return False  # not known yet
     return any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place)
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
-    """Operators at an input of which, or above, a source has gone with what they have not taken."""
+    """Operators that lack entries which were lost with a source, at an input or above."""
     found: set[int] = set()
     for v in place:
         inst = instance(world, place, v)
@@ -364,15 +365,15 @@ def _starved(world: World, place: dict[int, int]) -> set[int]:
 
 
 def _ahead(port: Any) -> bool:
-    """Somebody has entries that the operator has not put out in this life."""
+    """Whether a consumer has entries that the operator has not put out in this boot."""
     readers = [r.local.cur.xi if r.local else r.got for r in port.readers]
     return max([port.sealed, *readers]) > port.ring.last
 
 
 def undecided(world: World, place: dict[int, int], v: int) -> bool:
     """A change of operator v never gets a position: it waits for samples that are lost, or for an operator
-    behind it that does, because nothing is decided before all that is behind has been put out again, nor
-    where no checkpoint can be made."""
+    after it that does, because nothing is decided before all later outputs have been put out again, nor
+    if no checkpoint can be made."""
     inst = instance(world, place, v)
     if inst is None or stuck(world, place, inst):
         return inst is not None
@@ -415,14 +416,14 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
-    """It goes no further: for want of room, or of the checkpoint that comes first behind a decision."""
+    """It cannot continue: its buffers are full, or the checkpoint that must follow a decision is missing."""
     if inst._exposed() and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)
 
 
 def _full(port: Any, waits: set[int]) -> bool:
-    """This port has no room for one entry more, and an operator that waits has what it holds not safe."""
+    """This port is full, and an operator that waits has not made its content safe."""
     pins = [r for r in port.readers if r.edge.dst in waits and r.safe <= port.ring.first]
     return port.ring.room() == 0 and bool(pins)
 
@@ -437,7 +438,8 @@ def _spilled(port: Any, waits: set[int]) -> bool:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources for which an operator waits forever, and those whose log holds what a consumer does not take."""
+    """Sources for which an operator waits forever, and those whose log holds what a consumer does not
+    take."""
     waits, full = waiting(world, place)
     waits |= set(full)
     ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
@@ -447,8 +449,8 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
-    """Streams that end, as far as an operator is concerned: the log of their source is gone, and it has this
-    much of them, or their operator has no room for more. Edge -> (incarnation or 0, entries)."""
+    """Streams that end for an operator: the log of their source is gone, and it has this many entries, or
+    their operator is full. Edge -> (incarnation or 0, entries)."""
     found: Ends = {}
     _, full = waiting(world, place)
     for e in world.plan.edges:
@@ -468,8 +470,8 @@ def ends(world: World, place: dict[int, int]) -> Ends:
 
 def least(world: World, place: dict[int, int]) -> Ideal:
     """The ideal run with what is known for certain: the boundaries that the sources gave, and of a stream
-    whose log is lost what its consumers have. Nobody puts out more than his buffers hold: a join that waits
-    for a board whose last samples are old holds up what feeds its other inputs."""
+    whose log is lost what its consumers have. No operator puts out more than its buffers hold: a join that
+    waits for a board whose last samples are old blocks the producers of its other inputs."""
     entries, bounds = accepted(world)
     taken = set(world.taken.furthest)
     found = ends(world, place)
@@ -481,7 +483,7 @@ def least(world: World, place: dict[int, int]) -> Ideal:
 
 
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
-    """How many entries every edge to the lake must deliver in the end, and the run that says so."""
+    """How many entries every edge to the lake must deliver in the end, and the run that shows it."""
     run = least(world, place)
     _, full = waiting(world, place)
     return {e.index: must(world, run, full, e, world.current(e.index)) for e in world.lake_edges()}, run
@@ -552,7 +554,7 @@ def compare(world: World, e: Edge, inc: int, want: list[Entry], must: int, count
 
 
 def may_declare(world: World, e: Edge, inc: int, gap: tuple[int, int, int]) -> bool:
-    """Whether the lake may be told of a gap for this reason: see headwater.ports."""
+    """Whether a gap may be declared for this reason: see headwater.ports."""
     reason = gap[2]
     if reason == GAP_EARLIER:
         return gap[1] <= world.begun.get((e.src, inc), 0)
@@ -576,7 +578,7 @@ def used(world: World) -> None:
 
 
 def positions(world: World, place: dict[int, int], run: Ideal) -> None:
-    """Every operator stands where the ideal run stands at least: none lags behind its producers forever."""
+    """Every operator is at least as far as the ideal run: none lags behind its producers forever."""
     for v in run.machines:
         inst = instance(world, place, v)
         if inst and stuck(world, place, inst):
@@ -586,8 +588,8 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
 
 
 def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
-    """Operators that do not stand where the ideal run stands, or that never reach the place of a change that
-    was granted, in words."""
+    """Operators that are not at the ideal run's position, or that never reach the position of a granted
+    change, in words."""
     found = []
     decided = world.decisions()
     _, full = waiting(world, place)
