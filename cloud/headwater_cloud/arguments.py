@@ -92,15 +92,15 @@ def store(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="how an object store is reached, as delta-rs names it: AWS_ENDPOINT_URL=https://..., "
-        "AWS_REGION, AWS_ACCESS_KEY_ID, ...; Spark is told the same. Environment variables of these names "
-        "do as well",
+        "AWS_REGION, AWS_ACCESS_KEY_ID, ...; Spark gets the same. Environment variables of these names "
+        "work as well",
     )
     parser.add_argument(
         "--conf",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting for Spark, as in spark-submit; what spark.hadoop.fs.s3a.* says of a store is told to "
+        help="a setting for Spark, as in spark-submit; settings spark.hadoop.fs.s3a.* of a store apply to "
         "delta-rs too",
     )
 

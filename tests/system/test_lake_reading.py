@@ -195,7 +195,7 @@ def test_a_lake_is_read_as_it_was_at_a_version_or_a_moment(lake: Lake, spark: Sp
         lake.as_of(2)
     with pytest.raises(LakeError, match="did not exist at 2001-01-01"):
         lake.as_of("2001-01-01")
-    with pytest.raises(LakeError, match="'yesterday' is no time"):
+    with pytest.raises(LakeError, match="'yesterday' is not a time"):
         lake.as_of("yesterday")
 
 

@@ -1,8 +1,8 @@
 """Kills the sink, JVM and Python, with SIGKILL, repeatedly, and judges the lake after each death.
 
-A stand-in for the gateway sends all along, and lets go of what is acknowledged: whatever is acknowledged too
-early is gone permanently. One lake a crash point; each life but the last is killed, and is the recovery of
-the one before it.
+A substitute for the gateway keeps sending, and deletes what is acknowledged: rows that are acknowledged too
+early are lost. One lake for each crash point; each run of the sink but the last is killed, and is the
+recovery of the one before it.
 """
 
 from __future__ import annotations

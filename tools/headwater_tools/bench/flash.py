@@ -33,7 +33,7 @@ LITTLEFS = "littlefs, append of 64 B + flush: 34 bytes programmed a byte, 1.03 e
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--hours", type=int, default=24, help="how long SP1 is logged (24); what is told of a day is scaled"
+        "--hours", type=int, default=24, help="how long SP1 is logged (24); figures for a day are scaled"
     )
     parser.add_argument(
         "--sweep",
