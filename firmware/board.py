@@ -1,4 +1,4 @@
-# An ESP32 as headwater/node.py wants it: flash partition, Wi-Fi, battery, watchdog, sensors.
+# An ESP32 as headwater/node.py needs it: flash partition, Wi-Fi, battery, watchdog, sensors.
 
 import asyncio
 import os
@@ -13,8 +13,8 @@ from machine import ADC, I2C, RTC, WDT, Pin, Timer
 _EPOCH_S = 946684800  # MicroPython on an ESP32 counts from 2000
 
 
-# Certificates have a time from which on they hold, and a board without power forgets the time: it is
-# later than when its configuration was made.
+# Certificates are valid from some time on, and a board without power forgets the time: it is later
+# than the time at which its configuration was made.
 def set_clock(issued_s):
     import time
 
@@ -40,7 +40,7 @@ class Board:
     def random(self):
         return int.from_bytes(os.urandom(8), "little")
 
-    # It reconnects by itself once it has been told the network.
+    # It reconnects by itself once it knows the network.
     async def online(self):
         if not self.wlan.active():
             self.wlan.active(True)

@@ -1,5 +1,5 @@
-# Runs before main.py. Nothing of ours may hinder a board from being reached over its console: the
-# pause below is the time in which Ctrl-C ends at the prompt instead of in the program.
+# Runs before main.py. A board must always be reachable over its console: during the pause below
+# Ctrl-C leads to the prompt instead of interrupting the program.
 
 import time
 

@@ -4,7 +4,7 @@
 import time
 from array import array
 
-_KEEP = 4  # batches that wait when nobody asks
+_KEEP = 4  # batches that wait to be taken
 _MASK = 0x3FFFFFFF
 _EDGES = 32
 
@@ -18,7 +18,7 @@ def _one_field(alphabet):
         raise ValueError("this sensor has one field of type i16, not '%s'" % alphabet.text)
 
 
-# One value for each tick of a timer. The tick alone moves `w`, the taker alone `r`.
+# One value for each tick of a timer. Only the tick moves `w`, only the consumer `r`.
 class Sampled:
     def __init__(self, read, alphabet, rate_mhz, n, ticks_us=None):
         _one_field(alphabet)
@@ -44,7 +44,7 @@ class Sampled:
     def take(self, batch, now):
         n = self.n
         if self.lost:
-            # What waits lies before what was missed, and its times are not known any more.
+            # Waiting values precede the missed ones, and their times are not known any more.
             self.r = self.w
             return None
         ready = (self.w - self.r) & _MASK

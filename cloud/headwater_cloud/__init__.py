@@ -11,7 +11,7 @@ __all__ = ["ArrowLake", "Lake"]
 
 
 def __getattr__(name: str) -> Any:
-    """`ArrowLake` needs pyarrow and delta-rs, which the arguments of a command (`--help`) do without."""
+    """`ArrowLake` needs pyarrow and delta-rs, which the arguments of a command (`--help`) do not need."""
     if name == "ArrowLake":
         from .arrow import ArrowLake
 

@@ -1,8 +1,8 @@
 """How an object store is reached: endpoint and credentials, given once, for Spark and for delta-rs.
 
 Spark reaches a store through Hadoop's file systems (`fs.s3a.*` in its configuration), delta-rs through
-options of its own (`AWS_*`). Whatever is given in the words of the one is translated for the other by TABLE.
-What is given in a reader's own words beats what is translated, and both beat the environment's AWS_*
+options of its own (`AWS_*`). TABLE translates a setting in the words of one into those of the other. A
+setting in a reader's own words overrides a translated one, and both override the environment's AWS_*
 variables.
 """
 
@@ -30,7 +30,7 @@ TABLE = (
     ("endpoint.region", "region"),
     ("endpoint", "endpoint_url"),
 )
-# Other names that delta-rs takes for the same.
+# Other names that delta-rs accepts for the same.
 ALIASES = {"endpoint": "endpoint_url", "default_region": "region", "token": "session_token"}
 PATH_STYLE = "path.style.access"  # delta-rs: virtual_hosted_style_request, the opposite
 TLS = "connection.ssl.enabled"  # delta-rs: the endpoint's scheme, and allow_http
@@ -39,7 +39,7 @@ HADOOP_NAMES = (*(name for name, _ in TABLE), PATH_STYLE, TLS)
 
 
 def to_delta_rs(hadoop: Mapping[str, str]) -> dict[str, str]:
-    """Options for delta-rs that say what these settings of Hadoop (`fs.s3a.…`) say."""
+    """The options of delta-rs that correspond to these settings of Hadoop (`fs.s3a.…`)."""
     said = {name: hadoop[S3A + name] for name in HADOOP_NAMES if hadoop.get(S3A + name)}
     options = {"aws_" + ours: said[name] for name, ours in TABLE if name in said}
     endpoint = options.get("aws_endpoint_url")
@@ -56,7 +56,7 @@ def to_delta_rs(hadoop: Mapping[str, str]) -> dict[str, str]:
 
 
 def to_hadoop(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings of Hadoop (`fs.s3a.…`) that say what these options of delta-rs say."""
+    """The settings of Hadoop (`fs.s3a.…`) that correspond to these options of delta-rs."""
     said = _plain(options)
     settings = {S3A + name: said[ours] for name, ours in TABLE if said.get(ours)}
     endpoint = said.get("endpoint_url")
@@ -111,7 +111,7 @@ def _canonical(options: Mapping[str, str]) -> dict[str, str]:
     for key, value in options.items():
         (name,) = _plain({key: value})
         out["aws_" + name if name in _NAMES else key] = value
-    # delta-rs reads the environment by itself, but wants to be told that a plain connection will do.
+    # delta-rs reads the environment by itself, but needs an option to allow a plain connection.
     endpoint = out.get("aws_endpoint_url") or _of(os.environ).get("endpoint_url", "")
     if endpoint.startswith("http://"):
         out.setdefault("aws_" + ALLOW_HTTP, "true")
@@ -120,7 +120,7 @@ def _canonical(options: Mapping[str, str]) -> dict[str, str]:
 
 def _of(environment: Mapping[str, str]) -> dict[str, str]:
     aws = {key: value for key, value in environment.items() if key.startswith("AWS_") and value}
-    if "AWS_ENDPOINT_URL_S3" in aws:  # of this service alone, so it counts more
+    if "AWS_ENDPOINT_URL_S3" in aws:  # of this service alone, so it takes precedence
         aws["AWS_ENDPOINT_URL"] = aws["AWS_ENDPOINT_URL_S3"]
     if "AWS_REGION" in aws:
         aws.pop("AWS_DEFAULT_REGION", None)

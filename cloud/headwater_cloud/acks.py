@@ -1,9 +1,9 @@
-"""Acknowledgements: what a gateway may let go of, one file a process.
+"""Acknowledgements: what a gateway may delete, one file a process.
 
-Written last: everything in them can be queried, and on a local path lies on the disk itself. They are made
+Written last: everything in them can be queried, and on a local path is on the disk itself. They are made
 from `progress`, `settled` and `quarantine` alone, so a file that was lost or never written is made again.
 
-Settled numberings are in a second file of the process, which changes only when some are settled. The first
+Settled incarnations are in a second file of the process, which changes only when some are settled. The first
 file names it by its CRC, so a gateway reads it once for each change. It is written before the first file
 leaves them out.
 """
@@ -33,7 +33,7 @@ class Acknowledgements:
         self._files = files
         self._folder = lake / "acks"
         self._written: dict[str, str] = {}
-        self._settled: dict[str, str] = {}  # process -> CRC of its file of settled numberings
+        self._settled: dict[str, str] = {}  # process -> CRC of its file of settled incarnations
         self._unreadable: dict[str, list[str]] = {}
         for row in sorted(refused, key=lambda row: (row["landed"], row["file"])):
             if row["process"] is not None:
@@ -46,7 +46,7 @@ class Acknowledgements:
             del names[:-UNREADABLE_MAX]
 
     def settle(self, told: Told) -> None:
-        """Replace the files of settled numberings that say something else now."""
+        """Replace the files of settled incarnations whose content has changed."""
         self._settled = {}
         for part, streams in sorted(told.items()):
             text = json.dumps({"format": FORMAT, "streams": streams}, sort_keys=True) + "\n"
@@ -59,7 +59,7 @@ class Acknowledgements:
                 self._files.remove(self._folder / name)
 
     def write(self, progress: Progress, bad: list[Unreadable]) -> None:
-        """Replace the files that say something else now."""
+        """Replace the files whose content has changed."""
         for item in bad:
             if item.process is not None:
                 self._add(item.process, item.file)

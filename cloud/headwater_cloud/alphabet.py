@@ -19,13 +19,13 @@ def _parsed(text: str) -> tuple[tuple[str, str], ...]:
     for part in text.split(" "):
         match = _FIELD.fullmatch(part)
         if match is None or match[1] in fields:
-            raise ValueError("'%s' is no alphabet: write fields like mV:i16, each name once" % text)
+            raise ValueError("'%s' is not an alphabet: write fields like mV:i16, each name once" % text)
         fields[match[1]] = match[2]
     return tuple(fields.items())
 
 
 def fields(text: str) -> Fields:
-    """The fields of an alphabet; ValueError where the text is none."""
+    """The fields of an alphabet; ValueError if the text is not one."""
     return dict(_parsed(text))
 
 
@@ -37,7 +37,7 @@ def counts(text: str) -> tuple[int, int]:
 
 
 def places(text: str) -> dict[str, tuple[str, int]]:
-    """Where a field's values stand: name -> ("ints" or "floats", index)."""
+    """Where a field's values are: name -> ("ints" or "floats", index)."""
     out: dict[str, tuple[str, int]] = {}
     next_place = {"ints": 0, "floats": 0}
     for name, kind in _parsed(text):

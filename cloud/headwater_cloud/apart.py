@@ -1,10 +1,10 @@
-"""A batch that fails again and again is taken apart: which of its files is at fault?
+"""A batch that fails repeatedly is taken apart: which of its files is at fault?
 
 A file may pass every check and still be one that Spark cannot read: pages that were damaged before their CRC
 was taken, an encoding that it does not know. Such a file must not stop the others. The files of the batch are
-read together, without writing anything; where that fails, each half of them, down to single files. A file is
-at fault if it fails alone while its bytes can be read. Where the bytes of a file on an object store cannot be
-read, the store is at fault, and that is an error of the batch as before.
+read together, without writing anything; if that fails, each half of them, down to single files. A file is at
+fault if it fails alone while its bytes can be read. If the bytes of a file on an object store cannot be read,
+the store is at fault, and that is an error of the batch as before.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .location import Location
 from .quarantine import Unreadable
 from .segment import SIZE_MAX, Segment, SegmentError, read_name
 
-# What the stream gives of each file. The footer's length stands in front of the last four bytes; of a file
-# that is none of Parquet's the last bytes are taken, whatever they are.
+# What the stream reads of each file. The footer's length is before the last four bytes; of a file that is
+# not in Parquet format the last bytes are taken, whatever they are.
 SOURCE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 _FOOTER_BYTES = (
     "least(cast(conv(concat(hex(substring(content, -5, 1)), hex(substring(content, -6, 1)), "
@@ -45,7 +45,7 @@ SELECT = (
 
 
 def literal(path: str) -> str:
-    """A path that Spark takes as it stands, whatever it has of the characters of patterns."""
+    """A path that Spark takes literally, even if it contains characters of patterns."""
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
@@ -55,7 +55,7 @@ def reading(spark: SparkSession, paths: Iterable[str]) -> DataFrame:
 
 
 def given(files: Files, checkpoint: Location, batch: int) -> list[str]:
-    """The files of a batch, from Spark's checkpoint; none where it does not tell.
+    """The files of a batch, from Spark's checkpoint; none if it does not tell.
 
     The stream's rows are not enough: a file without bytes gives none, and one that cannot be read fails all.
     """
@@ -87,7 +87,7 @@ def _offset(files: Files, checkpoint: Location, batch: int) -> int:
 
 
 def files_of(spark: SparkSession, files: Files, landing: Location, paths: Iterable[str]) -> list[Any]:
-    """What the stream gives of each of these files, file by file; without those that are gone.
+    """What the stream would read of each of these files, file by file; without those that are gone.
 
     One whose bytes cannot be read has an `error` instead: this user may not, or its disk is damaged.
     """
@@ -146,7 +146,7 @@ class Probe:
         return faults, gone
 
     def _fails(self, paths: Sequence[str], rows: int) -> str | None:
-        """Why these files cannot be read; None where they can."""
+        """Why these files cannot be read; None if they can."""
         counted = Observation()
         read = reading(self._spark, paths)
         try:
@@ -155,11 +155,11 @@ class Probe:
         except (Py4JError, PySparkException) as error:
             return sentence(error)
         found = counted.get["rows"]
-        return None if found == rows else "it gives %d rows where %d are declared" % (found, rows)
+        return None if found == rows else "it has %d rows where %d are declared" % (found, rows)
 
 
 def _unrecordable(one: Segment) -> str | None:
-    """Why the small tables cannot take what a segment declares; None where they can."""
+    """Why the small tables cannot take what a segment declares; None if they can."""
     told = {
         "process": one.process,
         "stream": one.stream,

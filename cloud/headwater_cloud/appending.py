@@ -2,8 +2,8 @@
 
 What is observed is the XOR of the hashes of all rows, in the pass that writes them. Rows of a file that is
 new in part may carry a claim about its known part (see `decide`). Such a file has a number, its `turn`, and
-the hashes of its rows are rotated by so many bits: equal errors in two files, as two streams with the same
-values have them, then do not cancel each other.
+the hashes of its rows are rotated by that number of bits: equal errors in two files, as two streams with the
+same values have them, then do not cancel each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import apart, checksum, compare, segment, tables
 from .decide import Decision
 from .segment import Segment
 
-OBSERVED_S = 10.0  # how long what an append saw may take to be told
+OBSERVED_S = 10.0  # how long Spark may take to report what an append saw
 
 
 class Rows:
@@ -52,9 +52,9 @@ class Rows:
         return rows.observe(self._watches[-1], F.expr("bit_xor(%s)" % hashed).alias("sum"))
 
     def sum(self) -> int | None:
-        """The checksum of the rows that were written; None where Spark does not tell."""
+        """The checksum of the rows that were written; None if Spark does not tell."""
         total = 0
-        # `get` would wait for ever where Spark has dropped the event that tells it.
+        # `get` would wait forever if Spark has dropped the event that reports it.
         until = time.monotonic() + OBSERVED_S
         for watch in self._watches:
             observation: Any = watch._jo

@@ -6,9 +6,9 @@ import argparse
 
 FILES_PER_TRIGGER = 200
 TRIGGER_S = 5.0
-MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never where nothing was written
+MAINTAIN_S = 3600.0  # between two rounds of maintenance, and never if nothing was written
 PATIENCE_S = 600.0
-# A day: most boards are out of reach for less. What comes later costs one read of `settled`.
+# A day: most boards are out of reach for less. Later segments cost one read of `settled`.
 SETTLE_S = 86_400.0
 LEASE_S = 60.0
 
@@ -19,9 +19,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "landing", metavar="LANDING", help="folder or URL that the gateway puts segments into"
     )
-    parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake; made where there is none")
+    parser.add_argument("lake", metavar="LAKE", help="folder or URL of the lake; created if missing")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--once", action="store_true", help="take what is there, then end")
+    how.add_argument("--once", action="store_true", help="process what is there, then exit")
     how.add_argument("--forever", action="store_true", help="run until stopped (the default)")
     parser.add_argument(
         "--trigger", type=_positive, default=TRIGGER_S, metavar="S", help="seconds between batches (5)"
@@ -31,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=FILES_PER_TRIGGER,
         metavar="N",
-        help="most files of a batch (%d)" % FILES_PER_TRIGGER,
+        help="maximum number of files in a batch (%d)" % FILES_PER_TRIGGER,
     )
     parser.add_argument(
-        "--metrics", type=int, metavar="PORT", help="serve numbers for Prometheus on this port"
+        "--metrics", type=int, metavar="PORT", help="serve metrics for Prometheus on this port"
     )
     parser.add_argument(
         "--metrics-host", default="127.0.0.1", metavar="HOST", help="address to serve them on (127.0.0.1)"
@@ -51,20 +51,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=SETTLE_S / 3600,
         metavar="H",
-        help="hours without news after which a numbering moves from the table `progress`, which every batch "
-        "rewrites, to `settled` (24)",
+        help="hours without news after which an incarnation moves from the table `progress`, which every "
+        "batch rewrites, to `settled` (24)",
     )
     parser.add_argument(
         "--patience",
         type=_positive,
         default=PATIENCE_S,
         metavar="S",
-        help="seconds for which what fails is tried again, a store that does not answer for instance (600)",
+        help="seconds for which failed steps are retried, as when a store does not answer (600)",
     )
     parser.add_argument(
         "--shared",
         action="store_true",
-        help="the lake is a folder that several machines share: a lease instead of an OS lock",
+        help="the lake is a folder that several machines share: use a lease instead of an OS lock",
     )
     parser.add_argument(
         "--lease",
@@ -92,15 +92,15 @@ def store(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="how an object store is reached, as delta-rs names it: AWS_ENDPOINT_URL=https://..., "
-        "AWS_REGION, AWS_ACCESS_KEY_ID, ...; Spark is told the same. Environment variables of these names "
-        "do as well",
+        "AWS_REGION, AWS_ACCESS_KEY_ID, ...; Spark gets the same. Environment variables of these names "
+        "work as well",
     )
     parser.add_argument(
         "--conf",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a setting for Spark, as in spark-submit; what spark.hadoop.fs.s3a.* says of a store is told to "
+        help="a setting for Spark, as in spark-submit; settings spark.hadoop.fs.s3a.* of a store apply to "
         "delta-rs too",
     )
 

@@ -32,9 +32,9 @@ KEY = "stream, incarnation"
 
 
 class ArrowLake:
-    """What lies in the folder `path`, now or (see `as_of`) at an earlier moment.
+    """The lake in the folder `path`, now or (see `as_of`) at an earlier moment.
 
-    `storage`: delta-rs's options for an object store, where its environment variables do not have them.
+    `storage`: delta-rs's options for an object store, if its environment variables do not have them.
     """
 
     def __init__(
@@ -81,16 +81,16 @@ class ArrowLake:
         return self._query(query + " ORDER BY incarnation, xi", "elements")
 
     def gaps(self) -> pa.Table:
-        """Holes and declared gaps, without what came nevertheless, and what was erased: stream, incarnation,
+        """Holes and declared gaps, without rows that arrived later, and what was erased: stream, incarnation,
         first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that
-        nobody declared is that of the neighbouring row."""
+        was not declared is that of the neighbouring row."""
         query = queries.gaps(self._missing(), self._from("elements"))
         order = " ORDER BY stream, incarnation, first, last, reason"
         return self._query(query + order, "gaps", "elements", *self._erased())
 
     def quality(self) -> pa.Table:
         """One row per stream and incarnation: rows, last (ξ), holes, dropped, erased, lost, completeness,
-        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
+        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that were not declared missing."""
         query = queries.quality(self._from("elements"), self._missing(), self._from("quarantine"))
         return self._query(query + " ORDER BY " + KEY, "elements", "gaps", "quarantine", *self._erased())
 
@@ -143,12 +143,12 @@ class ArrowLake:
         except (TableNotFoundError, DeltaError) as error:
             first = str(error).splitlines()[0]
             raise LakeError(
-                "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
+                "%s is not a lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
         return table
 
     def _erased(self) -> tuple[str, ...]:
-        """The name of the table `erasures`, where there is one."""
+        """The name of the table `erasures`, if there is one."""
         return ("erasures",) if tables.exists(self.location / "erasures") else ()
 
     def _missing(self) -> str:
@@ -156,7 +156,7 @@ class ArrowLake:
         return queries.missing(self._from("gaps"), "erasures" if self._erased() else None, DATAFUSION)
 
     def _from(self, name: str) -> str:
-        """A table as a query names it; without rows where it did not exist yet."""
+        """A table as a query names it; without rows if it did not exist yet."""
         if self._at is None:
             return name
         there = self._at.get(name)
@@ -172,7 +172,7 @@ class ArrowLake:
         try:
             return _plain(pa.RecordBatchReader.from_stream(builder.execute(query)).read_all())
         except (DeltaError, pa.ArrowException, OSError) as error:
-            # DataFusion answers with many lines; the first says what is wrong.
+            # DataFusion answers with many lines; the first has the reason.
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise LakeError("%s cannot be read: %s" % (self.location, first)) from error
 

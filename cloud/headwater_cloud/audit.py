@@ -1,12 +1,12 @@
 """What a lake holds, and which promises it keeps: `hw audit`.
 
-Reads the tables with delta-rs: no JVM, no Spark, memory for runs and batches but not for rows. It believes
-none of the sink's own words: rows are counted in `elements`, and what `progress` says is compared with that.
-Acknowledgements are read first, then `progress`, and `elements` last, so a sink that runs meanwhile only adds
-to what was promised.
+Reads the tables with delta-rs: no JVM, no Spark, memory for runs and batches but not for rows. It does not
+rely on the sink: it counts rows in `elements`, and compares `progress` with that count. Acknowledgements are
+read first, then `progress`, and `elements` last, so a sink that runs meanwhile only adds to what was
+promised.
 
-What was erased on demand (`hw lake erase`) is not lost: the ideal run has it as little as a hole. Where the
-rows of an erasure that is done are there nevertheless, the promise is broken.
+What was erased on demand (`hw lake erase`) is not lost: like a hole, it is not part of the ideal run. If rows
+of a completed erasure still exist, the promise is broken.
 
 How each reliability level follows from the tables, per stream and incarnation:
 
@@ -20,15 +20,15 @@ How each reliability level follows from the tables, per stream and incarnation:
 - IESO: IASO for all streams of a process, and no row of any of them could be read before one of an earlier ts
   of another.
 
-A ξ that is missing below rows that have landed is not lost by that alone. The gateway keeps every entry
-until the sink has acknowledged it, so what is not acknowledged is on its way: in a segment of the landing
-zone, in a batch that is being written, or in a file that was damaged and is cut again. It is in flight until
-it is overdue, `OVERDUE_S` after the first row above it landed, and lost from then on. What a segment in the
-landing zone holds is in flight however old it is. What was acknowledged and is missing is lost at once.
+A ξ that is missing below rows that have landed is not necessarily lost. The gateway keeps every entry until
+the sink has acknowledged it, so an unacknowledged one is on its way: in a segment of the landing zone, in a
+batch that is being written, or in a file that was damaged and is cut again. It is in flight until it is
+overdue, `OVERDUE_S` after the first row above it landed, and lost from then on. The content of a segment in
+the landing zone is in flight however old it is. What was acknowledged and is missing is lost at once.
 
 Whether a payload is still the one that landed follows from the checksums that `progress` keeps: they are
-computed again from the rows. A row that progress does not know is of a batch that is being written, or nobody
-accounts for it: the sink's commits behind the version that progress names tell how many there can be.
+computed again from the rows. A row that progress does not know belongs to a batch that is being written, or
+is unaccounted for: the sink's commits after the version that progress names show how many there can be.
 
 What cannot be known from the tables alone is listed in UNKNOWN.
 """
@@ -68,7 +68,7 @@ ON_ITS_WAY = "not acknowledged yet"
 IN_LANDING = "in the landing zone"
 OVERDUE_S = 900.0
 LATER = {"erasures"}  # tables that a lake of an earlier version does not have
-ATTEMPTS = 3  # where something is erased meanwhile
+ATTEMPTS = 3  # if something is erased meanwhile
 LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
 
 UNKNOWN = (
@@ -104,7 +104,7 @@ class Stream:
     delivered: int = 0
     last: int = 0
     acknowledged: int = 0
-    unacknowledged: int = 0  # rows above what progress says
+    unacknowledged: int = 0  # rows above those in progress
     duplicates: int = 0
     divergent: int = 0  # here and in quarantine
     disputed: int = 0  # ξ of the rows here that came with two payloads
@@ -113,14 +113,14 @@ class Stream:
     unsync: int = 0
     iaso: bool = True
     missing: list[Missing] = field(default_factory=list)
-    counts: dict[str, int] | None = None  # the sink's own: landed, kept, duplicate, quarantined
+    counts: dict[str, int] | None = None  # the sink's: landed, kept, duplicate, quarantined
     delays: dict[str, Delay] = field(default_factory=dict)
     changed: Ranges = field(default_factory=list)  # ξ among which a payload is not the one that landed
     unproven: int = 0  # rows whose payload no checksum covers, or not alone
     unfit: Ranges = field(default_factory=list)  # ξ of rows that are not as their alphabet says
     strange: Ranges = field(default_factory=list)  # ξ of rows with an alphabet that `streams` does not have
     beyond: int = 0  # ξ that were acknowledged and that progress does not have
-    returned: Ranges = field(default_factory=list)  # ξ of rows that are there though they were erased
+    returned: Ranges = field(default_factory=list)  # ξ of rows that exist although they were erased
     erasing: bool = False  # whether an erasure was cut off between its deletion and the account of it
 
     def of_kind(self, kind: str) -> int:
@@ -175,10 +175,10 @@ class Report:
     streams: list[Stream]
     ieso: dict[str, bool]  # process -> whether it holds
     files_refused: dict[str, int]  # reason -> files
-    files_awaited: int  # refused, and what their names say has not come since
+    files_awaited: int  # refused, and the rows of their names have not arrived since
     version: int
     took_s: float
-    waiting: int | None = None  # elements in segments of the landing zone, where that was looked at
+    waiting: int | None = None  # elements in segments of the landing zone, if that was examined
     tables_missing: list[str] = field(default_factory=list)  # though there are rows
     unaccounted: int = 0  # rows that no batch of a sink can have brought
     erasures: list[dict[str, Any]] = field(default_factory=list)  # rows of the table, times in µs
@@ -206,12 +206,12 @@ def audit(
             before = _version_of(place, "erasures")
             report = _audit(place, stream, zone, overdue_s, began)
             if _version_of(place, "erasures") == before:
-                break  # else rows went while they were counted
+                break  # else rows were removed while they were counted
         return report
     except Unreadable as error:
         raise LakeError("%s: %s" % (lake, error)) from error
     except (DeltaError, pa.ArrowException, OSError) as error:
-        # DataFusion and the object stores answer with many lines; the first says what is wrong.
+        # DataFusion and the object stores answer with many lines; the first has the reason.
         text = str(error).strip().splitlines()
         raise LakeError(
             "%s cannot be read: %s" % (lake, text[0] if text else type(error).__name__)
@@ -289,7 +289,7 @@ def _audit(
 
 
 class _Sums:
-    """Puts together what the tables say of each stream and incarnation."""
+    """Puts together the tables' information about each stream and incarnation."""
 
     def __init__(self, within_ms: dict[str, int]) -> None:
         self.within_ms = within_ms
@@ -326,7 +326,7 @@ class _Sums:
         self.line(_key(row)).declared.append(gap)
 
     def erased(self, row: dict[str, Any]) -> None:
-        """What an erasure has taken: it is not there, and is not lost."""
+        """What an erasure has removed: it is neither there nor lost."""
         why = erased_because(row)
         for run in row["ranges"] or ():
             line = self.line((str(row["stream"]), int(run["incarnation"])))
@@ -352,7 +352,7 @@ class _Sums:
         self.strange[key] = normal(self.strange.get(key, []) + run)
 
     def awaits(self, row: dict[str, Any]) -> bool:
-        """Whether the run of a refused file has not come since, as far as its name told which run it was."""
+        """Whether the run of a refused file, as far as its name tells it, has not arrived since."""
         if any(row[column] is None for column in ("stream", "incarnation", "first", "last")):
             return False
         run = [(int(row["first"]), int(row["last"]))]
@@ -368,9 +368,9 @@ class _Line:
 
     stream: Stream
     rows: Ranges = field(default_factory=list)
-    accounted: Ranges = field(default_factory=list)  # what progress says
+    accounted: Ranges = field(default_factory=list)  # by progress
     told: Ranges = field(default_factory=list)  # what was acknowledged
-    known: Ranges = field(default_factory=list)  # of that, what no declared gap is open for
+    known: Ranges = field(default_factory=list)  # of that, what is not in an open declared gap
     erased: list[Missing] = field(default_factory=list)
     gone: Ranges = field(default_factory=list)  # erased, and the erasure is done
     declared: list[Missing] = field(default_factory=list)
@@ -388,7 +388,7 @@ class _Line:
         stream.unacknowledged = size(subtract(self.rows, self.known))
         stream.beyond = size(subtract(self.told, self.accounted))
         if self.seen is not None:
-            # A batch that is being written notes its alphabets behind its rows, and before progress.
+            # A batch that is being written records its alphabets after its rows, and before progress.
             stream.strange = intersect(self.seen.strange, self.known)
             changed = size(intersect(self.rows, stream.changed))
             stream.unproven = max(0, stream.rows - stream.unacknowledged - self.seen.proven - changed)
@@ -470,7 +470,7 @@ def _others(elements: DeltaTable) -> str:
 
 
 def _acknowledged(lake: Location) -> dict[Key, Ranges]:
-    """What the gateways were told."""
+    """What was acknowledged to the gateways."""
     out: dict[Key, Ranges] = {}
     folder = lake / "acks"
     for name in store.names(folder):
@@ -490,22 +490,22 @@ def _acknowledged(lake: Location) -> dict[Key, Ranges]:
             continue  # replaced at this moment
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise LakeError(
-                "%s is no acknowledgement (%s): start `hw sink`, which writes it again"
+                "%s is not a file of acknowledgements (%s): start `hw sink`, which writes it again"
                 % (folder / name, error)
             )
     return out
 
 
 def _numberings(lake: Location, name: str | None) -> list[dict[str, Any]]:
-    """What the sink says of each numbering. `progress` counts, and is read first: then what is settled
-    meanwhile is found twice, and not missed."""
+    """The sink's rows of each incarnation. `progress` counts, and is read first: then an incarnation that is
+    settled meanwhile is found twice, and not missed."""
     active = _rows(lake, "progress", name)
     have = {_key(row) for row in active}
     return active + [row for row in _rows(lake, settled.NAME, name) if _key(row) not in have]
 
 
 def _wanted(lake: Location) -> set[str]:
-    """The small tables that a lake with rows has: `settled` not before something was settled."""
+    """The small tables of a lake with rows: `settled` only once something was settled."""
     progress = _table(lake, "progress")
     ever = progress is not None and progress.transaction_version(SETTLED)
     return set(SCHEMAS) - (set() if ever else {settled.NAME})
@@ -530,7 +530,7 @@ def erased_because(row: dict[str, Any]) -> str:
 
 
 def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
-    """How many rows the sink has appended behind that version; None where the log does not tell."""
+    """How many rows the sink has appended after that version; None if the log does not tell."""
     if known is None:
         return None
     commits = [c for c in elements.history(max(1, elements.version() - known)) if c["version"] > known]
@@ -543,12 +543,12 @@ def _rows_behind(elements: DeltaTable, known: int | None) -> int | None:
                 metrics = commit["operationMetrics"]
                 rows += int(metrics["numOutputRows" if "numOutputRows" in metrics else "num_added_rows"])
         except (ValueError, TypeError, KeyError):
-            continue  # somebody else's
+            continue  # of another writer
     return rows
 
 
 def _segments(landing: Location) -> list[Name]:
-    """What the names of the segments in a landing zone say; other files are the sink's concern."""
+    """The names of the segments in a landing zone; other files are the sink's concern."""
     if landing.local is not None and not landing.local.is_dir():
         raise LakeError(
             "there is no folder %s: name the landing zone, the folder into which the gateway puts segments"
@@ -575,7 +575,7 @@ def _table(lake: Location, name: str) -> DeltaTable | None:
 
 
 def _rows(lake: Location, name: str, stream: str | None, columns: str = "*") -> list[dict[str, Any]]:
-    """The rows of one of the small tables; none where the sink has not made it yet."""
+    """The rows of one of the small tables; none if the sink has not made it yet."""
     table = _table(lake, name)
     if table is None:
         return []

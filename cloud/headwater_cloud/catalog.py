@@ -4,10 +4,10 @@
     SELECT * FROM site.cardio_ecg WHERE mV > 900
 
 The tables have their own names (elements, gaps, progress, quarantine, streams), and their place stays the
-folder of the lake: to drop one from the catalog removes no row. The views are those of `Lake.register`. To
-register again changes only what differs: a stream that is new, or one that has gained an alphabet. Everything
-that is made here says in its properties whose it is, and whatever else has one of the names stops the
-registration before it changes anything.
+folder of the lake: dropping one from the catalog removes no row. The views are those of `Lake.register`.
+Registering again changes only what differs: a new stream, or one that has gained an alphabet. Everything that
+is made here names its lake in its properties, and anything else with one of the names stops the registration
+before it changes anything.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def metastore(folder: str | Path) -> dict[str, str]:
 def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: bool = False) -> dict[str, str]:
     """Register tables and views of a lake; returns {full name: table, stream or method}.
 
-    `catalog`: that of the session where none is named. `schema`: `default` where none is named; made where
-    there is none. `drop_gone`: drop views of this lake whose streams are gone.
+    `catalog`: that of the session if none is named. `schema`: `default` if none is named; created if missing.
+    `drop_gone`: drop views of this lake whose streams are gone.
     """
     from pyspark.errors import PySparkException
 
@@ -88,7 +88,7 @@ def register(lake: Lake, catalog: str | None, schema: str | None, drop_gone: boo
 
 
 class _Schema:
-    """One schema of a catalog, and what of it is of one lake."""
+    """One schema of a catalog, and its objects that belong to one lake."""
 
     def __init__(self, lake: Lake, catalog: str, schema: str) -> None:
         self.spark: SparkSession = lake.spark
@@ -105,7 +105,7 @@ class _Schema:
         ]
         # Views of what the lake does not have yet would fail only when they are queried.
         here = [name for name in views.TABLES if tables.exists(lake.location / name)]
-        # A schema that is there may be one that this user could not have made.
+        # This user may not be allowed to create a schema that exists.
         rows = self.spark.sql("SHOW SCHEMAS IN %s" % SPARK.named(self.catalog)).collect()
         if self.schema.lower() not in {str(row[0]).lower() for row in rows}:
             self.spark.sql("CREATE SCHEMA IF NOT EXISTS %s" % self.place)
@@ -128,7 +128,7 @@ class _Schema:
         return "%s.%s" % (self.place, SPARK.named(name))
 
     def _there(self) -> dict[str, bool]:
-        """What the schema has: name -> whether it is a view."""
+        """The objects of the schema: name -> whether it is a view."""
         rows = self.spark.sql("SHOW TABLES IN %s" % self.place).collect()
         names = [str(row["tableName"]) for row in rows if not row["isTemporary"]]
         rows = self.spark.sql("SHOW VIEWS IN %s" % self.place).collect()
@@ -138,7 +138,7 @@ class _Schema:
     def _check(
         self, here: list[str], wanted: list[_View], there: dict[str, bool]
     ) -> dict[str, dict[str, str]]:
-        """Views of this lake with their properties; LakeError where a name is taken by anything else."""
+        """Views of this lake with their properties; LakeError if a name is taken by anything else."""
         mine = {}
         for name, is_view in there.items():
             if is_view:
@@ -156,7 +156,7 @@ class _Schema:
         for view in wanted:
             if view.name in there and view.name not in mine:
                 raise LakeError(
-                    "%s is taken, by what is no view of this lake: register it in a schema of its own"
+                    "%s is taken, but not by a view of this lake: register it in a schema of its own"
                     % self._named(view.name)
                 )
         return mine
@@ -186,5 +186,5 @@ class _Schema:
 
 
 def _mark(view: _View) -> str:
-    """By which a view is known to be as it is to be."""
+    """The property by which an unchanged view is recognised."""
     return hashlib.sha256(("%s\n%s" % (view.comment, view.query)).encode()).hexdigest()[:16]

@@ -1,15 +1,15 @@
-"""Checksums of rows: what shows that a payload is still the one that landed.
+"""Checksums of rows: they show that a payload is still the one that landed.
 
 A row has 64 bits: XXH64 over its alphabet's text (seed 42), then over ξ, ts, each integer and each float in
 turn, as 8 bytes each, every hash the seed of the next. Floats count by their bits, so -0.0 is not 0.0; NaN
 is 7ff8000000000000, as Spark writes every NaN. A set of rows has the XOR of theirs: it does not depend on
-order, and sets that are disjoint can be put together.
+order, and disjoint sets can be combined.
 
 Three programs compute it and agree: the gateway when it cuts a segment, Spark in the pass that appends it
 (`sql`), and the audit from what the table holds (`of_rows`, numpy). `arrived`, `landed` and `unsync` are not
 part of an element, and not of this.
 
-`progress` keeps, for each numbering, spans of ξ with the number and the XOR of the rows that landed there.
+`progress` keeps, for each incarnation, spans of ξ with the number and the XOR of the rows that landed there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import pyarrow as pa
 from . import alphabet as alphabets
 
 SEED = 42
-SPANS_MAX = 16  # of one numbering; beyond, the oldest are put together
+SPANS_MAX = 16  # of one incarnation; beyond, the oldest are merged
 
 NAN = 0x7FF8000000000000
 _BITS = (1 << 64) - 1
@@ -73,7 +73,7 @@ def of_alphabet(text: str) -> int:
 
 
 def _word(words: Words, seeds: Words) -> Words:
-    """XXH64 of eight bytes each, with a seed each. Numpy's integers wrap, as this wants it."""
+    """XXH64 of eight bytes each, with a seed each. Numpy's integers wrap, as XXH64 requires."""
     h = seeds + np.uint64((_P5 + 8) & _BITS)
     h ^= _turned(words * np.uint64(_P2), 31) * np.uint64(_P1)
     h = _turned(h, 27) * np.uint64(_P1) + np.uint64(_P4)
@@ -126,7 +126,7 @@ def _turn(word: int, by: int) -> int:
 
 
 def turned(value: int, turn: int) -> int:
-    """A hash or checksum, rotated to the left by so many bits."""
+    """A hash or checksum, rotated to the left by this number of bits."""
     bits = value & _BITS
     bits = (bits << turn | bits >> (64 - turn)) & _BITS
     return bits - (1 << 64) if bits >> 63 else bits
@@ -134,8 +134,8 @@ def turned(value: int, turn: int) -> int:
 
 # By Spark
 
-# Spark's own hash takes -0.0 for 0.0. A list with a -0.0 is hashed as structs, of which the hash leaves out
-# what is null: so -0.0 counts by its bits, as an integer.
+# Spark's own hash treats -0.0 as 0.0. A list with a -0.0 is hashed as structs, whose null fields the hash
+# leaves out: so -0.0 counts by its bits, as an integer.
 _NEGATIVE = "(x = 0 AND CAST(x AS STRING) = '-0.0')"
 FLOATS = (
     "transform(floats, x -> IF(%s, "
@@ -144,7 +144,7 @@ FLOATS = (
 )
 _HASH = "xxhash64(alphabet, xi, ts, ints, %s)"
 PLAIN = _HASH % "floats"  # of rows without floats
-# To `array_contains` the zeros are one; it is quick, and few rows have any.
+# For `array_contains` both zeros are equal; it is quick, and few rows have any.
 _ODD = "array_contains(floats, 0D) AND exists(floats, x -> %s)" % _NEGATIVE
 SQL = "IF(%s, %s, %s)" % (_ODD, _HASH % FLOATS, PLAIN)
 
@@ -184,7 +184,7 @@ def total(spans: Iterable[Span]) -> tuple[int, int]:
 
 
 def within(spans: Spans, first: int, last: int) -> tuple[int, int] | None:
-    """Number and checksum of the rows from first to last; None where the spans do not tell these."""
+    """Number and checksum of the rows from first to last; None if the spans do not tell these."""
     touched = [span for span in spans if span.first <= last and span.last >= first]
     if any(span.first < first or span.last > last for span in touched):
         return None
@@ -192,7 +192,7 @@ def within(spans: Spans, first: int, last: int) -> tuple[int, int] | None:
 
 
 def put(spans: Spans, new: Span) -> Spans:
-    """With the rows of one more span, which may lie between the rows of those that are there."""
+    """Add the rows of one more span, which may be between the rows of existing ones."""
     if not new.rows:
         return spans
     touched = [s for s in spans if s.first <= new.last and s.last >= new.first]
@@ -201,7 +201,7 @@ def put(spans: Spans, new: Span) -> Spans:
 
 
 def bounded(spans: Spans, most: int = SPANS_MAX) -> Spans:
-    """No more than so many: what comes first, which is what landed first, becomes one."""
+    """At most this number: the first ones, which landed first, become one."""
     over = len(spans) - most
     return [_joined(spans[: over + 1]), *spans[over + 1 :]] if over > 0 else spans
 

@@ -1,8 +1,8 @@
 """What the tables of a lake and their columns mean: the comments that DESCRIBE and catalogs show.
 
-They stand in the tables themselves. A lake that was made without them gets them when a sink starts on it or
-`hw maintain` runs: by commits of metadata, which touch no rows. A comment that is there is never replaced, so
-it happens once, and one that a user wrote stays.
+They are stored in the tables themselves. A lake without them gets them when a sink starts on it or
+`hw maintain` runs: by commits of metadata, which touch no rows. An existing comment is never replaced, so
+this happens once, and a user's comment stays.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def missing(table: DeltaTable, name: str) -> tuple[list[str], bool]:
 
 
 def put(spark: SparkSession, lake: Location) -> None:
-    """Write the comments that are missing. For the holder of the lake's lock, as all that writes."""
+    """Write the comments that are missing. Only for the holder of the lake's lock."""
     for name in COLUMNS:
         place = lake / name
         table = DeltaTable(place.rs, storage_options=place.options or None)

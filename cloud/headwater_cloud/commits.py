@@ -1,7 +1,7 @@
 """The log of `elements`, commit by commit: who wrote what, read from the log's own files.
 
-A commit that Spark reported as done is no evidence: an append whose transaction is known is skipped without a
-word. What counts is a commit that names this batch and these files.
+A commit that Spark reported as done is not evidence: an append whose transaction is known is skipped
+silently. Only a commit that names this batch and these files counts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .location import Location, sync_files
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a commit of the sink says of itself, as userMetadata."""
+    """What a commit of the sink records about itself, as userMetadata."""
 
     generation: int
     batch: int  # -1: none, a fence
@@ -41,8 +41,8 @@ class Commit:
     stamp: Stamp | None
     added: tuple[str, ...]  # files with new rows: paths within the table, or whole ones
     transactions: dict[str, int]
-    rows: int | None = 0  # new rows, by the statistics of their files; None where one has none
-    erasure: str | None = None  # the erasure whose rows it deleted: what it wrote anew is not new
+    rows: int | None = 0  # new rows, by the statistics of their files; None if one has none
+    erasure: str | None = None  # the erasure whose rows it deleted: rows that it rewrote are not new
 
 
 def version(table: Location) -> int:
@@ -51,7 +51,7 @@ def version(table: Location) -> int:
 
 
 def since(files: Files, table: Location, after: int) -> list[Commit]:
-    """The commits behind version `after`, in order, as far as the log still has them."""
+    """The commits after version `after`, in order, as far as the log still has them."""
     found = []
     while (text := files.read(table / "_delta_log" / ("%020d.json" % (after + 1)))) is not None:
         after += 1
@@ -106,7 +106,7 @@ def _stamp(text: str | None) -> Stamp | None:
 
 
 def erasing(name: str) -> str:
-    """What a commit says that deletes the rows of an erasure, as userMetadata."""
+    """The userMetadata of a commit that deletes the rows of an erasure."""
     return json.dumps({"headwater": 1, "erasure": name})
 
 

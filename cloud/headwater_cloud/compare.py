@@ -1,10 +1,10 @@
-"""Rows that come again: equal ones are duplicates, others are divergent.
+"""Rows that arrive again: equal ones are duplicates, others are divergent.
 
-A run that comes again whole is known by its checksum, and so is one that comes again with new rows behind it;
-neither is seen here unless its checksum is another. `elements` holds every ξ that is
-in question, whether it came a minute ago or a year ago; of files that overlap each other in one batch it does
-behind the append. One job reads both sides and compares a count and the checksum of each range; rows are
-joined only in ranges where these differ, and that join alone decides.
+A run that arrives again whole is recognised by its checksum, and so is one that is followed by new rows;
+neither is compared here unless its checksum differs. `elements` holds every ξ in question,
+whether it landed a minute ago or a year ago; for files that overlap each other in one batch it does after the
+append. One job reads both sides and compares a count and the checksum of each range; rows are joined only in
+ranges where these differ, and that join alone decides.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from .location import Location
 from .segment import Segment
 from .views import quoted
 
-PREDICATES_MAX = 100  # beyond so many numberings the filter that skips files gets coarse
+PREDICATES_MAX = 100  # beyond so many incarnations the filter that skips files gets coarse
 
-# An element is ⟨ts, ξ, payload⟩; when it arrived, and whether a clock was set, is not its own. As two of them
-# are compared: `<=>` takes -0.0 for 0.0.
+# An element is ⟨ts, ξ, payload⟩; when it arrived, and whether a clock was set, is not part of it. This is how
+# two of them are compared: `<=>` treats -0.0 as 0.0.
 _EXACT = "struct(ts, alphabet, ints, %s AS floats)" % checksum.FLOATS
 
 
@@ -48,10 +48,10 @@ def rows_of(spark: SparkSession, paths: Iterable[str], parts: Sequence[Part]) ->
 def divergent(
     spark: SparkSession, lake: Location, paths: Iterable[str], overlaps: Sequence[Part], hashed: str
 ) -> tuple[DataFrame | None, dict[str, int]]:
-    """What of these overlaps is no duplicate, as rows of `quarantine` without `landed`; None where all is.
-    And the checksum of the rows of each file in them.
+    """The rows of these overlaps that are not duplicates, for `quarantine`, without `landed`; None if all
+    are. And the checksum of the rows of each file in them.
 
-    The column `rows` is 0 where a hole was said where a row is known, else 1. `hashed` is the hash of a
+    The column `rows` is 0 if a hole was declared where a row is known, else 1. `hashed` is the hash of a
     row of these files, in SQL.
     """
     paths = list(paths)

@@ -1,12 +1,12 @@
 """What a batch of segments adds to a lake: decided on ranges alone, before any row is touched.
 
-Pure: the same segments and the same progress give the same decision, so a batch that is done again does the
-same. Rows are looked at only where a segment says a ξ that is known: those may be duplicates or divergent.
+Pure: the same segments and the same progress give the same decision, so a batch that is repeated does the
+same. Rows are read only if a segment has a known ξ: those may be duplicates or divergent.
 
-A segment that is known in part, as a gateway cuts it that was not acknowledged in time, mostly repeats whole
-runs of which progress has a checksum. Then a claim can be made: its known rows are duplicates. If that is
-true, its new rows must have the checksum that it declares without that of the known ones, and the append
-shows what they have. So a claim needs no look at any row; where it fails, rows are compared as ever.
+A partly known segment, which a gateway cuts when it was not acknowledged in time, mostly repeats whole runs
+of which progress has a checksum. Then it makes a claim: its known rows are duplicates. If that is true, its
+new rows must have the declared checksum without that of the known ones, and the append computes what they
+have. So a claim reads no row; if it fails, rows are compared as usual.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Part:
     turn: int = 0  # of the file's claim; 0: none
 
 
-CLAIMS_MAX = 63  # of a batch: so many rotations of 64 bits differ from none, and from each other
+CLAIMS_MAX = 63  # of a batch: this many rotations of 64 bits differ from none, and from each other
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Decision:
     parts: list[Part] = field(default_factory=list)  # these rows of the file are new
     partly: dict[str, Segment] = field(default_factory=dict)  # the files that these are of
     overlaps: list[Part] = field(default_factory=list)  # these are known: to be compared
-    within: bool = False  # some of them with what this very batch brings
+    within: bool = False  # some of them with rows of this very batch
     claimed: list[Part] = field(default_factory=list)  # these are known, and duplicates if a claim is true
     claims: dict[str, int] = field(default_factory=dict)  # by file: the checksum of the known rows
     turns: dict[str, int] = field(default_factory=dict)  # by file that has or had a claim
@@ -67,7 +67,7 @@ class Decision:
         return self.rows_landed - self.rows_kept - self.rows_divergent
 
     def set_divergent(self, key: Key, rows: int) -> None:
-        """Of the rows of this numbering that were known, so many were no duplicates."""
+        """Record how many known rows of this incarnation were not duplicates."""
         self.rows_divergent += rows
         self.changed[key].rows_duplicate -= rows
         self.changed[key].rows_quarantined += rows
@@ -77,14 +77,14 @@ class Decision:
         return [*self.whole, *self.partly.values()]
 
     def total(self, sums: Mapping[str, Span]) -> int:
-        """What an append of these rows shows as their checksum."""
+        """The checksum that an append of these rows must show."""
         total = 0
         for file, span in sums.items():
             total ^= checksum.turned(span.sum, self.turns.get(file, 0))
         return total
 
     def distrust(self) -> list[Part]:
-        """Take all claims back: their parts are to be compared."""
+        """Withdraw all claims: their parts must be compared."""
         parts, self.claimed, self.claims = self.claimed, [], {}
         self.overlaps += parts
         return parts
@@ -180,10 +180,10 @@ def _same(segment: Segment, entries: ranges.Ranges, before: Numbering) -> bool:
 
 
 def _claim(segment: Segment, rows: ranges.Ranges, known: ranges.Ranges, before: Numbering) -> int | None:
-    """The checksum of the known rows of a segment, if progress has it; None where it does not."""
+    """The checksum of the known rows of a segment, if progress has it; None if it does not."""
     if segment.sum is None or ranges.subtract(known, before.known) or not _all_summed(before):
         return None
-    # From the first known row to the last: what lies between is new, and no span has anything of it.
+    # From the first known row to the last: rows between them are new, and no span includes them.
     there = checksum.within(before.sums, known[0][0], known[-1][1])
     mine = ranges.size(ranges.intersect(rows, known))
     return there[1] if there is not None and there[0] == mine else None
@@ -202,7 +202,7 @@ def _parts(segment: Segment, pieces: ranges.Ranges, turn: int = 0) -> list[Part]
 
 
 def _declare(decision: Decision, segment: Segment, gap: Gap, numbering: Numbering) -> None:
-    """Record what nobody has declared before; of a hole also what was a gap until now."""
+    """Record what was not declared before; of a hole also what was a gap until now."""
     told = numbering.known if gap.kind == "hole" else numbering.accounted()
     for first, last in ranges.subtract([(gap.first, gap.last)], told):
         decision.gaps.append(

@@ -1,7 +1,7 @@
 """The two dialects of SQL in which a lake is queried: Spark's, and that of DataFusion, which delta-rs uses.
 
-The queries of `views.py` and `queries.py` keep to what both understand in the same way. Where the two differ,
-they ask a dialect.
+The queries of `views.py` and `queries.py` use what both understand in the same way. Where the two differ,
+they use a dialect.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Dialect(Protocol):
         """A timestamp in microseconds since 1970."""
 
     def moment(self, us: int) -> str:
-        """A timestamp of so many microseconds since 1970."""
+        """A timestamp of this number of microseconds since 1970."""
 
     def ranks(self, values: Sequence[str], group: str) -> list[str]:
         """Columns that `percentile` needs beside the values, where rows are grouped by these columns."""
 
     def percentile(self, value: str, percent: int) -> str:
-        """The smallest value that so many percent of the values of a group do not exceed."""
+        """The smallest value that this percentage of the values of a group does not exceed."""
 
 
 class _Spark:
@@ -83,7 +83,7 @@ class _DataFusion:
         return "arrow_cast(%d, 'Timestamp(Microsecond, Some(\"UTC\"))')" % us
 
     def ranks(self, values: Sequence[str], group: str) -> list[str]:
-        """By sorting: what DataFusion estimates lies between two values, and is none of them."""
+        """By sorting: DataFusion's estimate is between two values, and not one of them."""
         rank = "row_number() OVER (PARTITION BY %s ORDER BY %s) AS %s_rank"
         size = "count(*) OVER (PARTITION BY %s) AS group_size" % group
         return [size, *(rank % (group, value, value) for value in values)]

@@ -1,20 +1,20 @@
-"""Erasure: the elements that a filter means leave the lake, and those that come later never enter it.
+"""Erasure: removes the elements that a filter selects, and keeps later ones from landing.
 
-The rule comes first, durable in the table `erasures`; all that follows is done again after a kill until it is
-finished, and doing it twice does no harm:
+The rule is stored first, in the table `erasures`. After a kill all later steps are repeated until they are
+finished, and doing them twice does no harm:
 
-    declared   batches leave out what the filter means, from now on and for all time
-    deleting   which ξ go, and what `progress` is to lose with them, is noted before the rows are deleted
-    deleted    `elements` has none of the rows, and progress accounts for that. Then they leave the
-               quarantine, old data files, old versions of the logs, and segments in the landing zone
+    declared   batches leave out what the filter selects, from now on and permanently
+    deleting   the ξ to delete, and what `progress` will lose, are stored before the rows are deleted
+    deleted    `elements` has none of the rows, and progress accounts for that. Next: quarantine, old data
+               files, old versions of the logs, and segments in the landing zone
     done       nothing of it can be read any more
 
 The ξ stay known: the sink acknowledges them, so the gateway and the boards delete their copies, and no
-table ever has rows of them again. The commit that deletes names its erasure; what progress loses for it is
-taken away in the one commit of `progress` that accounts for that version, so once.
+table ever has rows of them again. The commit that deletes names its erasure; progress loses the rows in the
+one commit of `progress` that accounts for that version, so once.
 
 Old versions of the tables cannot be read afterwards: their data files are removed, and the log begins at a
-checkpoint, because the statistics of a log have the bounds of ξ and ts of each file.
+checkpoint, because the statistics of a log have the limits of ξ and ts of each file.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ from .where import Where, WhereError
 DECLARED, DELETING, DELETED, DONE = "declared", "deleting", "deleted", "done"
 REQUEST = ".erase"
 PLACES_MAX = 500  # ξ that one statement names
-LATER_S = 30.0  # after work that failed, it is tried again
+LATER_S = 30.0  # after a failure, until the next attempt
 SETTLE_S = 2.0
 TEXT_MAX = 1000  # of a name and of a reason
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What `hw lake erase` is asked for."""
+    """A request of `hw lake erase`."""
 
     stream: str
     filter: str
     by: str
     reason: str = ""
-    later: bool = False  # whether it may mean elements that are measured from now on
+    later: bool = False  # whether it may select elements that are measured from now on
 
 
 class Erasures:
-    """The table `erasures` in memory, and the work that it asks for."""
+    """The table `erasures` in memory, and the work that it requires."""
 
     def __init__(self, files: Files, lake: Location, landing: Location, say: Callable[[str], None]) -> None:
         self._files = files
@@ -84,7 +84,7 @@ class Erasures:
         tables.write(table, data, "overwrite", {})
         commits.sync(self._lake / "erasures", commits.since(self._files, self._lake / "erasures", before))
 
-    # What the rest of the sink asks
+    # For the rest of the sink
 
     def knows(self, behind: Iterable[commits.Commit]) -> bool:
         """Whether each deletion among these commits is one of an erasure that is known."""
@@ -92,7 +92,7 @@ class Erasures:
         return all(c.erasure is None or c.erasure in known for c in behind)
 
     def keys(self) -> set[Key]:
-        """The numberings of which something is erased."""
+        """The incarnations with erased rows."""
         return {(rule.stream, incarnation) for rule in self.rules for incarnation in rule.ranges}
 
     def apply(self, progress: Progress) -> None:
@@ -107,7 +107,7 @@ class Erasures:
                 progress.change({key: now}, progress.updated.get(key, rule.declared))
 
     def reopen(self) -> None:
-        """The tables were taken back: whatever was erased may be there again."""
+        """The tables were taken back: erased rows may be there again."""
         for rule in self.rules:
             rule.status, rule.finished, rule.taken = DECLARED, None, []
         if self.rules:
@@ -115,7 +115,7 @@ class Erasures:
             self._save()
 
     def settle(self, progress: Progress, save: Callable[[], None]) -> None:
-        """Take from progress what commits that it does not know have deleted."""
+        """Remove from progress the rows that commits unknown to it have deleted."""
         if not any(rule.status == DELETING for rule in self.rules):
             return
         for commit in commits.since(self._files, self._lake / "elements", progress.elements):
@@ -180,8 +180,8 @@ class Erasures:
     def work(
         self, spark: SparkSession, progress: Progress, refused: Iterable[str], save: Callable[[], None]
     ) -> None:
-        """Carry out what is asked for, as far as it can be done now."""
-        self._not_before = time.monotonic() + LATER_S  # where it fails
+        """Carry out the requests, as far as that is possible now."""
+        self._not_before = time.monotonic() + LATER_S  # if it fails
         for name in self._requests():
             self._declare(name, progress)
         for rule in self.rules:
@@ -232,7 +232,7 @@ class Erasures:
     def _delete(
         self, spark: SparkSession, rule: meant.Rule, progress: Progress, save: Callable[[], None]
     ) -> None:
-        """Take the rows out of `elements`, and what progress says of them out of that."""
+        """Delete the rows from `elements`, and their part of progress."""
         self.settle(progress, save)
         gone = meant.rows_meant(spark, self._lake, rule.stream, rule.where)
         own = {i: n.sums for (stream, i), n in progress.numberings.items() if stream == rule.stream}
@@ -262,7 +262,7 @@ class Erasures:
     def _sweep(
         self, spark: SparkSession, rule: meant.Rule, progress: Progress, save: Callable[[], None]
     ) -> None:
-        """The quarantine, and whatever only old versions of the tables have."""
+        """Clean the quarantine, and remove old versions of the tables."""
         self._empty_quarantine(rule)
         points.reach("emptied")
         if meant.follow(spark, self._lake, rule.stream, progress):
@@ -287,7 +287,7 @@ class Erasures:
                 tables.open_table(self._lake / name).create_checkpoint()
                 self._forget(name)
         finally:
-            progress.reopen(self._lake)  # what was done of it are commits of our own
+            progress.reopen(self._lake)  # its commits are our own
         points.reach("forgotten")
 
     def _forget(self, name: str) -> None:
@@ -300,8 +300,8 @@ class Erasures:
                 self._files.remove(log / entry)
 
     def _clear(self, spark: SparkSession, rule: meant.Rule, progress: Progress, refused: set[str]) -> int:
-        """Remove segments from the landing zone that the lake has, and that have rows of these; how many such
-        segments wait for a batch. The gateway cuts nothing of them again: it is acknowledged."""
+        """Remove segments from the landing zone that the lake has, and that have such rows; returns how many
+        such segments wait for a batch. The gateway does not cut them again: they are acknowledged."""
         taken: list[str] = []
         waiting = 0
         for file in sorted(self._files.sizes(self._landing)):
@@ -327,7 +327,7 @@ class Erasures:
         try:
             has = self._meant_in(spark, rule, taken) if taken else {}
         except (Py4JError, PySparkException):
-            return waiting + len(taken)  # the gateway has removed one of them: they are looked at again
+            return waiting + len(taken)  # the gateway has removed one of them: examine them again
         for file in taken:
             if file in has:
                 self._remove(file)
@@ -349,7 +349,7 @@ class Erasures:
             return None
 
     def _meant_in(self, spark: SparkSession, rule: meant.Rule, files: list[str]) -> dict[str, Ranges]:
-        """The ξ that are meant in segments of the landing zone, by file."""
+        """The selected ξ in segments of the landing zone, by file."""
         rows = reading(spark, [(self._landing / file).spark for file in files]).select(
             "*", "_metadata.file_name"
         )
@@ -359,7 +359,7 @@ class Erasures:
         )
 
     def _empty_quarantine(self, rule: meant.Rule) -> None:
-        """Divergent rows go, and the bytes of files, of which the rest stays known."""
+        """Delete divergent rows, and the bytes of files; the rest of a file's row stays."""
         table = self._lake / "quarantine"
         before = commits.version(table)
         rows, files, unclear = meant.in_quarantine(self._lake, rule)
@@ -393,11 +393,11 @@ def _take_away(numbering: Numbering, gone: Span) -> None:
     numbering.sums = sums
 
 
-# Asking for it
+# Requests
 
 
 def check(lake: Location, asked: Asked, last: dict[int, int]) -> Where:
-    """LakeError where this cannot be carried out; `last`: the last ξ of each incarnation of the stream."""
+    """LakeError if this cannot be carried out; `last`: the last ξ of each incarnation of the stream."""
     if not isinstance(asked.by, str) or not asked.by.strip():
         raise LakeError("an erasure needs a name: give --by NAME")
     if max(len(asked.by), len(asked.reason)) > TEXT_MAX:
@@ -431,7 +431,7 @@ def request(files: Files, lake: Location, asked: Asked, name: str) -> None:
 
 
 def answer(files: Files, lake: Location, name: str) -> dict[str, Any] | None:
-    """What became of a request; None where nothing is known yet."""
+    """What became of a request; None if nothing is known yet."""
     at = lake / "requests" / (name + ".done")
     text = files.read(at)
     if text is None:
@@ -444,7 +444,7 @@ def answer(files: Files, lake: Location, name: str) -> dict[str, Any] | None:
 
 
 def withdraw(files: Files, lake: Location, name: str) -> bool:
-    """Take a request back; False where it has become a rule, which is carried out whenever a sink runs."""
+    """Withdraw a request; False if it has become a rule, which is carried out whenever a sink runs."""
     files.remove(lake / "requests" / (name + REQUEST))
     time.sleep(SETTLE_S)  # a sink that has just read it has made a rule of it by then
     return not any(row["id"] == _id(name) for row in tables.rows(lake / "erasures", ["id"]))
@@ -453,7 +453,7 @@ def withdraw(files: Files, lake: Location, name: str) -> bool:
 def would(
     spark: SparkSession, files: Files, lake: Location, landing: Location, asked: Asked
 ) -> dict[str, int]:
-    """How much of what would go: rows, rows and files of the quarantine, files of the landing zone."""
+    """What would be removed: rows, rows and files of the quarantine, files of the landing zone."""
     rule = meant.Rule("", asked.stream, asked.filter, asked.by, asked.reason, DECLARED, 0)
     rows, refused, _ = meant.in_quarantine(lake, rule)
     waiting = []
@@ -484,12 +484,12 @@ class _configured:
     def __init__(self, spark: SparkSession, name: str | None = None) -> None:
         self._spark = spark
         self._settings = {
-            # Rows are written anew without those that go, not hidden.
+            # Files are rewritten without the deleted rows, which are not just hidden.
             "spark.databricks.delta.delete.deletionVectors.persistent": "false",
             "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-            # A commit after the deletion: the log can begin there, and has no word of the files before.
+            # A commit after the deletion: the log can begin there, without the earlier files.
             "spark.databricks.delta.vacuum.logging.enabled": "true",
-            # VACUUM lists in so many tasks: by default 10,000, whatever there is to list.
+            # VACUUM lists in this number of tasks: by default 10,000, however little there is to list.
             "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
         }
         if name is not None:

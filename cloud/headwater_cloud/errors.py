@@ -1,4 +1,4 @@
-"""What stops work on a lake through no fault of the code: says what, where, and what to do."""
+"""Errors that stop work on a lake and are not defects of the code: what, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class LakeError(Exception):
 
 
 class LakeFailed(LakeError):
-    """What the work on a lake needs has failed under it: it may be started again as it was."""
+    """Something that the work on a lake needs has failed: it may be restarted unchanged."""
 
 
 class LakeLocked(LakeError):
@@ -20,19 +20,19 @@ class Fenced(LakeError):
 
 
 class LakeRestored(Exception):
-    """The table of elements was taken back to an older version while the sink ran: it must begin anew."""
+    """The table of elements was taken back to an older version while the sink ran: it must recover."""
 
 
 class AppendedElse(Exception):
-    """The commit of a batch has not as many rows as the batch: readers of its files disagree about them."""
+    """The commit of a batch has another number of rows than the batch: readers of its files disagree."""
 
 
 class TakenBack(Exception):
-    """A batch had files whose rows are not those declared: its append was undone, and it is to come again."""
+    """A batch had files whose rows are not the declared ones: its append was undone, and it runs again."""
 
 
 def sentence(error: BaseException) -> str:
-    """What matters of what Java or Spark says: the innermost cause, in one line."""
+    """The relevant part of an error of Java or Spark: the innermost cause, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by:")]
     told = [line for line in lines if not line.startswith(("at ", ":", "An error occurred while calling"))]

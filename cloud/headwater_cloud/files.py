@@ -1,8 +1,8 @@
 """Small files of a lake, whole or not at all: on a local disk by rename, elsewhere through Hadoop's file
 systems.
 
-Hadoop's run in the JVM, so whatever Spark can reach this can reach. An object store shows an object when it
-is complete; a local path gets a file that is on the disk itself before its name is.
+Hadoop's run in the JVM, so they reach whatever Spark can reach. An object store shows an object when it is
+complete; on a local path a file is on the disk itself before its name is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Files:
         return bool(system.exists(path))
 
     def read(self, at: Location) -> str | None:
-        """The text of a file; None where there is none."""
+        """The text of a file; None if there is none."""
         if at.local is not None:
             try:
                 return at.local.read_text()
@@ -71,14 +71,14 @@ class Files:
         stream.close()
 
     def create(self, at: Location, text: str) -> bool:
-        """Write a file that is not there yet; False where there is one. Of several that do it at the same
+        """Write a file that is not there yet; False if there is one. Of several that do it at the same
         moment, on any machine, one succeeds. On a file system, others may see the file before its text."""
         if at.local is not None:
             return create_new(at.local, text)
         system, path = self._open(at)
         builder = system.createFile(path).overwrite(False).recursive()
         if at.spark.partition("://")[0] in logstore.SCHEMES:
-            # Without it, S3 is asked for the file, and then it is written. `must`: or refused.
+            # Without it, S3 looks for the file, and then writes it. `must`: or the store refuses.
             builder = builder.must("fs.option.create.conditional.overwrite", "true")
         try:
             stream = builder.build()
@@ -93,7 +93,7 @@ class Files:
         return True
 
     def remove(self, at: Location) -> None:
-        """A file, or a folder with all that is in it; nothing where there is none."""
+        """A file, or a folder with all that is in it; nothing if there is none."""
         if at.local is not None:
             if at.local.is_dir() and not at.local.is_symlink():
                 shutil.rmtree(at.local)
@@ -104,7 +104,7 @@ class Files:
         system.delete(path, True)
 
     def size(self, at: Location) -> int | None:
-        """The length of a file; None where there is none."""
+        """The length of a file; None if there is none."""
         if at.local is not None:
             with contextlib.suppress(FileNotFoundError):
                 return os.stat(at.local).st_size
@@ -113,7 +113,7 @@ class Files:
         return int(system.getFileStatus(path).getLen()) if system.exists(path) else None
 
     def content(self, at: Location, most: int) -> bytes | None:
-        """The bytes of a file of at most this length; None where there is none, or where it is longer."""
+        """The bytes of a file of at most this length; None if there is none, or if it is longer."""
         if at.local is not None:
             try:
                 with open(at.local, "rb") as file:
@@ -147,8 +147,8 @@ class Files:
         return out
 
     def entries(self, folder: Location) -> dict[str, int | None]:
-        """Name and length of what lies directly in a folder, None as the length of a folder; nothing where
-        there is no folder. What goes away meanwhile is left out."""
+        """Name and length of the direct entries of a folder, None as the length of a folder; nothing if
+        there is no folder. Entries that disappear meanwhile are left out."""
         found: dict[str, int | None] = {}
         if folder.local is not None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -166,7 +166,7 @@ class Files:
         return found
 
     def sizes(self, folder: Location) -> dict[str, int]:
-        """Name and length of the files that lie directly in a folder."""
+        """Name and length of the direct files of a folder."""
         return {name: size for name, size in self.entries(folder).items() if size is not None}
 
 

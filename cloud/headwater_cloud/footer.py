@@ -1,12 +1,12 @@
 """The footer of a Parquet file as far as a segment needs it, read by this code alone.
 
 `read` is total: of any bytes it makes a Footer or raises ValueError with one sentence. Parquet libraries are
-not: a footer whose parts contradict each other can end the whole process inside C++. So they get to see a
-file only when this has found its footer sound: the columns of a segment and no others, each with the physical
+not: a footer whose parts contradict each other can end the whole process inside C++. So they read a file
+only if this module has found its footer sound: the columns of a segment and no others, each with the physical
 type that the schema gives it, every chunk of pages within the file.
 
 A footer is one Thrift structure in the compact protocol. It is decoded into dictionaries by field number; the
-numbers stand in parquet.thrift of the Parquet format.
+numbers are in parquet.thrift of the Parquet format.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ DEPTH_MAX = 24  # structures within structures
 
 BOOLEAN, INT64, DOUBLE, BYTE_ARRAY = 0, 2, 5, 6
 CODECS = {0: "none", 1: "snappy", 2: "gzip", 6: "zstd", 7: "lz4_raw"}
-# All but the one that Spark does not read, BYTE_STREAM_SPLIT, and what came after it.
+# All but the one that Spark does not read, BYTE_STREAM_SPLIT, and later ones.
 ENCODINGS = (0, 2, 3, 4, 5, 6, 7, 8)
 _REPEATED, _LIST, _UTF8, _TIMESTAMP_MICROS, _INT_64 = 2, 3, 0, 10, 18
 
-# The leaves of a segment's schema, in order: name, physical type, what it stands for.
+# The leaves of a segment's schema, in order: name, physical type, meaning.
 LEAVES = (
     ("stream", BYTE_ARRAY, "text"),
     ("incarnation", INT64, "number"),
@@ -130,7 +130,7 @@ def _check_apart(groups: Sequence[Group]) -> None:
 
 
 def _means(element: dict[int, Any], meaning: str) -> bool:
-    """Whether an element of the schema is annotated as what it stands for."""
+    """Whether an element of the schema is annotated with this meaning."""
     converted, logical = element.get(6), element.get(10)
     logical = logical if isinstance(logical, dict) else {}
     if meaning == "text":
@@ -164,7 +164,7 @@ def _group(said: dict[int, Any], end: int, paths: Sequence[list[bytes]]) -> Grou
         if not isinstance(about := column.get(3), dict) or _list(about, 3, bytes) != path:
             raise ValueError("column %s is not where its schema says" % name)
         chunks[name] = _chunk(name, kind, column, about, end)
-    # Readers choose groups of rows by where their middle lies: one beyond the end would be left out.
+    # Readers choose groups of rows by the place of their middle: one beyond the end would be left out.
     if 6 in said and _number(said, 6) > end - min(chunk.start for chunk in chunks.values()):
         raise ValueError("a group of rows ends outside the file")
     return Group(rows, chunks)

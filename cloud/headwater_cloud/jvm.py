@@ -1,8 +1,8 @@
 """The JVM of a Spark session: started by this process, and never left behind.
 
-PySpark's own launch leaves a JVM behind for ever when it is interrupted: it removes the folder into which
-the JVM is about to write its port; the JVM fails there, and the threads that it has already started keep it
-alive. It never comes to read its standard input, by whose end it would learn that Python is gone. Here:
+PySpark's own launch leaves a JVM behind when it is interrupted: it removes the folder into which the JVM is
+about to write its port; the JVM fails there, and the threads that it has already started keep it alive. It
+never reads its standard input, whose end would tell it that Python is gone. Here:
 
 - While the JVM starts, Ctrl-C is noticed by a handler that kills the JVM and raises nothing by itself, so no
   library is interrupted in the middle of a step. The start then ends with one KeyboardInterrupt.
@@ -38,7 +38,7 @@ POLL_S = 0.05
 DYING_S = 2.0  # from the end of a connection to that of the process
 END_S = 20.0  # how long a JVM may take to end by itself
 
-_ours: _Jvm | None = None  # that of the present session, where this process started it
+_ours: _Jvm | None = None  # that of the present session, if this process started it
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def started(settings: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def told_when_it_dies() -> Iterator[None]:
-    """Whatever fails in the body because the JVM is gone fails with one LakeFailed that says so."""
+    """Any failure in the body because the JVM is gone becomes one LakeFailed with that reason."""
     try:
         yield
     except Exception:
@@ -100,7 +100,7 @@ class _Jvm:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, settings: Mapping[str, str]) -> dict[str, str]:
-        """Start it, and wait until it can be spoken to; the environment in which PySpark finds it."""
+        """Start it, and wait until it accepts connections; the environment in which PySpark finds it."""
         with tempfile.TemporaryDirectory(prefix="hw-spark-", ignore_cleanup_errors=True) as folder:
             connection = Path(folder) / "connection"
             command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
@@ -116,7 +116,7 @@ class _Jvm:
             )
             while not connection.exists():
                 if self.interrupted:
-                    self.kill()  # before its folder goes
+                    self.kill()  # before its folder is removed
                     raise KeyboardInterrupt
                 if self._process.poll() is not None:
                     raise LakeError(
@@ -132,7 +132,7 @@ class _Jvm:
         }
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-C: without its JVM, whatever waits for an answer of it fails at once."""
+        """Ctrl-C: without the JVM, every call that waits for its answer fails at once."""
         self.interrupted = True
         self.kill()
 
@@ -149,8 +149,8 @@ class _Jvm:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        # Spark's script starts a short JVM of its own before it becomes the one that stays. What is stopped
-        # starts no more, so after a round without a new one all are known.
+        # Spark's script starts a short JVM of its own before it becomes the one that stays. A stopped process
+        # starts no other, so after a round without a new one all are known.
         all_of_it: list[int] = []
         while fresh := [p for p in (process.pid, *_descendants(process.pid)) if p not in all_of_it]:
             all_of_it += fresh
@@ -162,7 +162,7 @@ class _Jvm:
             time.sleep(0.01)
 
     def end(self) -> None:
-        """Let it end by itself, and see to it that it does."""
+        """Let it end by itself, and make sure that it does."""
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -225,7 +225,7 @@ def _interrupts(jvm: _Jvm) -> Iterator[None]:
     except BaseException:
         signal.signal(signal.SIGINT, before)
         raise
-    # PySpark has put a handler of its own there, which speaks to the JVM from within whatever it interrupts.
+    # PySpark has installed a handler of its own, which calls the JVM from within whatever it interrupts.
     signal.signal(signal.SIGINT, _cancel if before is signal.default_int_handler else before)
 
 
@@ -242,7 +242,7 @@ def _cancel_jobs() -> None:
 
 
 def _be_quiet() -> None:
-    """Py4J writes a traceback to the root logger for each call that breaks; its exception says the same."""
+    """Py4J logs a traceback for each call that fails, at the root logger; its exception has the same text."""
     root = logging.getLogger()
     if _not_of_py4j not in root.filters:
         root.addFilter(_not_of_py4j)
@@ -253,7 +253,7 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def which_java() -> None:
-    """LakeError where there is no Java to start."""
+    """LakeError if there is no Java to start."""
     home = os.environ.get("JAVA_HOME")
     java = Path(home) / "bin" / "java" if home else None
     if java is not None and java.exists():

@@ -1,4 +1,4 @@
-"""A lake in a notebook: streams as typed tables, and what is to be known about them.
+"""A lake in a notebook: streams as typed tables, and information about them.
 
     from headwater_cloud import Lake
     lake = Lake(spark, "/data/lake")
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from .views import Version
 
 TABLES = ("elements", "gaps", "quarantine", "streams")
-POINTS = 2000  # across the width of a plot; where there are more, each is the span of several
+POINTS = 2000  # across the width of a plot; if there are more, each is the span of several
 METHODS = ("gaps", "quality", "latency", "quarantine", "streams")  # that have a view, lake_gaps and so on
 
 
 class Lake:
-    """What lies in the folder `path`, now or (see `as_of`) at an earlier moment."""
+    """The lake in the folder `path`, now or (see `as_of`) at an earlier moment."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Lake:
         storage: Mapping[str, str] | None = None,
         at: Moment | None = None,
     ) -> None:
-        """`storage`: options of delta-rs, where the session's `fs.s3a.*` do not say how to reach a store."""
+        """`storage`: options of delta-rs, if the session's `fs.s3a.*` do not say how to reach a store."""
         self.spark = spark
         self.location = access.locate(spark, path, storage)
         self._at = at
@@ -82,10 +82,10 @@ class Lake:
         With a checkpoint, a query gets each row once, across restarts of its own and of the sink, and
         whatever maintenance does. Commits that erase or rewrite rows are passed over (`skipChangeCommits`):
         rows that were read before stay read. `options` are those of Delta's source, as maxFilesPerTrigger=100
-        or startingVersion=7. A query may rest for a week, as long as old versions are kept; then it fails.
+        or startingVersion=7. A query may pause for a week, as long as old versions are kept; then it fails.
 
-        Nothing is left out silently. A row of an alphabet that came after the query was made fails it: make
-        it again, with the same checkpoint. Of a stream with several versions, name the one to follow.
+        Nothing is left out silently. A row of an alphabet that is newer than the query fails it: start it
+        again, with the same checkpoint. Of a stream with several versions, name the one to follow.
         """
         if self._at is not None:
             raise LakeError("%r cannot be followed: it is the lake of an earlier moment" % self)
@@ -135,17 +135,17 @@ class Lake:
                 out.append((views.view_name(stream) + older, stream, query))
         return out + [("lake_" + name, name, self._query(name, source)) for name in METHODS]
 
-    # What is to be known about them
+    # Information about them
 
     def gaps(self) -> DataFrame:
-        """Holes and declared gaps, without what came nevertheless, and what was erased: stream, incarnation,
+        """Holes and declared gaps, without rows that arrived later, and what was erased: stream, incarnation,
         first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that
-        nobody declared is that of the neighbouring row."""
+        was not declared is that of the neighbouring row."""
         return self._sql(self._query("gaps")).orderBy("stream", "incarnation", "first")
 
     def quality(self) -> DataFrame:
         """One row per stream and incarnation: rows, last (ξ), holes, dropped, erased, lost, completeness,
-        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that nobody declared missing."""
+        refused, unsync, first_ts, last_ts. `lost` counts ξ below `last` that were not declared missing."""
         return self._sql(self._query("quality")).orderBy("stream", "incarnation")
 
     def latency(self) -> DataFrame:
@@ -202,8 +202,8 @@ class Lake:
     def as_of(self, when: int | datetime | str) -> Lake:
         """The lake as it was: at a version of `elements` (an int), or at a moment (without a zone: UTC).
 
-        The log keeps the newest versions, and of older ones a few. A moment may be any: where its version is
-        not kept, the rows are those that had landed by then and that nobody has removed since.
+        The log keeps the newest versions, and a few older ones. Any moment is possible: if its version is
+        not kept, the rows are those that had landed by then and were not removed since.
         """
         at = moments.moment_of(self.location, TABLES, when, self._history)
         return Lake(self.spark, self.location.spark, storage=self.location.options, at=at)
@@ -212,7 +212,7 @@ class Lake:
         """(version, time in µs) of a table, oldest first."""
         from pyspark.sql import functions as F
 
-        self.table(name)  # says it if there is none
+        self.table(name)  # raises if there is none
         history = self.spark.sql("DESCRIBE HISTORY %s" % self._path(name))
         rows = history.select("version", F.unix_micros("timestamp").alias("time")).collect()
         return sorted((int(row["version"]), int(row["time"])) for row in rows)
@@ -231,11 +231,11 @@ class Lake:
         except AnalysisException as error:
             first = str(error).splitlines()[0]
             raise LakeError(
-                "%s is no lake, or has no table `%s` yet: %s" % (self.location, name, first)
+                "%s is not a lake, or has no table `%s` yet: %s" % (self.location, name, first)
             ) from error
 
     def _query(self, method: str, source: Callable[[str], str] | None = None) -> str:
-        """What a method asks; `source` names a table for a query."""
+        """The query of a method; `source` names a table for a query."""
         source = source or self._source
         if method == "gaps":
             return queries.gaps(self._missing(source), source("elements"))
@@ -254,7 +254,7 @@ class Lake:
         return "delta.%s" % SPARK.named((self.location / name).spark)
 
     def _source(self, name: str) -> str:
-        """A table as a query names it; without rows where it did not exist yet."""
+        """A table as a query names it; without rows if it did not exist yet."""
         if self._at is None or name == "erasures":  # what is erased now was erased at every moment
             return self._path(name)
         there = self._at.get(name)

@@ -1,6 +1,6 @@
-"""What a landing zone on a local path has of the files of a batch: length, CRC-32 and footer of each.
+"""Reads the files of a batch in a landing zone on a local path: length, CRC-32 and footer of each.
 
-Spark's stream of files could give them too, and does so for an object store. On a local path this process
+Spark's stream of files could do that too, and does so for an object store. On a local path this process
 reads the same bytes without a job, and without a copy of whole files in the heap of the JVM.
 """
 
@@ -24,8 +24,8 @@ FOOTER_MAX = 4 << 20
 
 
 def files_of(landing: Location, paths: Iterable[str]) -> list[dict[str, Any]]:
-    """The files of these paths that are there, as the stream gives them: without those that have no bytes or
-    too many. OSError where one cannot be read."""
+    """The files of these paths that exist, as the stream gives them: without those that have no bytes or
+    too many. OSError if one cannot be read."""
     assert landing.local is not None
     rows = []
     for path in paths:
@@ -44,7 +44,7 @@ def lies_in(landing: Location, path: str) -> bool:
 
 
 def _plain(folder: str) -> str:
-    """A folder as it can be compared: of a local one, Spark writes `file:/` or nothing in front."""
+    """A folder in a comparable form: for a local one, Spark writes `file:/` or nothing before it."""
     return re.sub("^file:/+", "/", folder)
 
 

@@ -1,7 +1,7 @@
-"""Where things are: one path of a lake or landing zone, as Spark, delta-rs and a local disk each want it.
+"""Locations: one path of a lake or landing zone, in the forms that Spark, delta-rs and a local disk need.
 
 A path is local (`/data/lake`, `file:///data/lake`) or on an object store (`s3a://bucket/lake`,
-`abfss://…`). What only a local path allows, an OS lock and fsync, asks `local`, which is None elsewhere.
+`abfss://…`). What only a local path allows, an OS lock and fsync, uses `local`, which is None elsewhere.
 """
 
 from __future__ import annotations

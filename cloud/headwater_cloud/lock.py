@@ -1,11 +1,11 @@
-"""One writer per lake: an OS lock where the lake is a local path, a lease elsewhere.
+"""One writer per lake: an OS lock if the lake is a local path, a lease elsewhere.
 
 Two processes that write one Delta table on a local path destroy its log, maintenance included; so the lock
 comes before anything else. The JVM holds it, because the JVM may go on writing for a moment after Python
 was killed; Python holds a second one, because Python writes the small tables. Both are free the moment
-their holder dies. The lease is for object stores, and for file systems that several machines share: it runs
-out, so a holder that was believed dead may wake; what stops that one is the fence, which the sink raises
-(`sink.py`).
+their holder dies. The lease is for object stores, and for file systems that several machines share: it
+expires, so a holder that was believed dead may wake up; the fence, which the sink raises (`sink.py`), stops
+that one.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from . import logstore
-from .arguments import LEASE_S  # a holder that writes nothing for so long is believed dead
+from .arguments import LEASE_S  # a holder that writes nothing for this long is believed dead
 from .errors import Fenced, LakeError, LakeLocked
 from .files import Files
 from .location import Location
 
 RENEW_S = 15.0
-LOOK_S = 1.0  # between two looks at a lease that another one has
+LOOK_S = 1.0  # between two checks of a lease that another sink holds
 
 
 class Lock(Protocol):
     fenced: bool  # whether a former holder may still be alive
 
     def check(self) -> None:
-        """Raise where this lock is not ours any more."""
+        """Raise if this lock is not ours any more."""
 
     def release(self) -> None: ...
 
 
 def must_be_free(lake: Location) -> None:
-    """LakeError, before Spark is started, where a lake on a local path cannot be written or is in use."""
+    """LakeError, before Spark is started, if a lake on a local path cannot be written or is in use."""
     _take_python(lake).close()
 
 
@@ -57,7 +57,7 @@ def _take_python(lake: Location) -> IO[str]:
         handle = open(lake.local / "python.lock", "a+")  # noqa: SIM115
     except OSError as error:
         raise LakeError(
-            "cannot write in the lake %s (%s): give this user write access, or choose another folder"
+            "cannot write to the lake %s (%s): give this user write access, or choose another folder"
             % (lake, error.strerror)
         )
     try:
@@ -111,7 +111,7 @@ class LocalLock:
 
     def release(self) -> None:
         self._python.close()
-        with contextlib.suppress(Py4JJavaError):  # a JVM that is gone has let go already
+        with contextlib.suppress(Py4JJavaError):  # a JVM that is gone has released it already
             self._channel.close()
 
 
@@ -139,7 +139,7 @@ def who_am_i(spark: SparkSession) -> str:
 
 @dataclass(frozen=True)
 class _Held:
-    """The newest lease of a lake, as its file says."""
+    """The newest lease of a lake, by its file."""
 
     number: int
     text: str
@@ -153,11 +153,11 @@ class _Held:
 
 
 class Lease:
-    """A numbered file that names its holder and when it runs out; renewed in the background.
+    """A numbered file that names its holder and when it expires; renewed in the background.
 
-    Whoever takes the lake over creates the file of the next number. The store makes sure that only one does:
-    a file is created where there is none, or not at all. So nobody ever writes into the file of another one,
-    and a lease is ours as long as there is no file of a higher number, whatever our clock says.
+    To take the lake over, a sink creates the file of the next number. The store ensures that only one does: a
+    file is created if there is none, or not at all. So no sink ever writes into the file of another one, and
+    a lease is ours as long as there is no file of a higher number, whatever our clock reads.
     """
 
     fenced = True
@@ -194,16 +194,16 @@ class Lease:
         self._renewer.start()
 
     def _wrote(self, text: str) -> bool:
-        """Whether the file is ours after all: a client that got no answer sends its request again."""
+        """Whether the file is ours after all: a client without an answer repeats its request."""
         return self._files.read(self._at(self._number)) == text
 
     def _wait_out(self, say: Callable[[str], None]) -> _Held | None:
-        """The lease before ours, once it has run out; LakeLocked where its holder renews it."""
+        """The lease before ours, once it has expired; LakeLocked if its holder renews it."""
         held = self._newest()
         if held is None or (left_s := held.left_s()) <= 0:
             return held
         say(
-            "%s is in use by %s: waiting up to %.0f s for a sign of it, then its lease has run out"
+            "%s is in use by %s: waiting up to %.0f s for a sign of it, until its lease expires"
             % (self._lake, held.who, left_s)
         )
         until = time.monotonic() + left_s
@@ -253,14 +253,14 @@ class Lease:
         while not self._stop.wait(wait_s):
             try:
                 if not self._is_newest():
-                    return  # `check` finds it out
+                    return  # `check` will notice
                 self._write(self._lease_s)
                 wait_s = every_s
-            except Exception:  # a store that does not answer; as long as the lease holds, that is no matter
+            except Exception:  # a store that does not answer; harmless while the lease is valid
                 wait_s = every_s / 4
 
     def check(self) -> None:
-        """Raise where another one has taken the lake over; a lease that has run out is renewed first."""
+        """Raise if another sink has taken the lake over; an expired lease is renewed first."""
         if not self._is_newest():
             raise self._fenced(self._newest())
         if time.monotonic() - self._written >= self._lease_s:
@@ -287,6 +287,6 @@ def take(
     say: Callable[[str], None] = lambda text: None,
     lease_s: float = LEASE_S,
 ) -> Lock:
-    """The lock of a lake; LakeLocked says who has it."""
+    """The lock of a lake; LakeLocked names the holder."""
     logstore.use(spark, lake)
     return Lease(spark, lake, lease_s, say) if shared or lake.local is None else LocalLock(spark, lake)

@@ -38,7 +38,7 @@ from .location import Location, sync_files
 
 COMMITS_MIN = 1000
 AGE_MIN_S = 3600.0
-CHECKSUMS = 100  # so many of the newest commits keep their checksums
+CHECKSUMS = 100  # this many of the newest commits keep their checksums
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
 WEEK_S = 7 * DAY_S  # as long as the files of earlier versions are kept
@@ -61,7 +61,7 @@ class _Version:
 
 
 def shorten(table: Location, accounted: int | None = None) -> int:
-    """Remove what need not stay in the log of a table; the number of files removed.
+    """Remove what is not needed from the log of a table; the number of files removed.
 
     `accounted`: the version from which on every commit must stay. Only the holder of the lake's lock may do
     this.
@@ -121,8 +121,8 @@ def _cut(log: Path, versions: dict[int, _Version], below: int) -> int | None:
 
 
 def _restore_points(log: Path, versions: dict[int, _Version], cut: int) -> set[int]:
-    """The versions below `cut` that stay. The first of an hour may be the first of its day, so whatever is
-    kept for a week was kept for a day before."""
+    """The versions below `cut` that stay. The first of an hour may be the first of its day, so every version
+    that is kept for a week was kept for a day before."""
     now = time.time()
     first: dict[tuple[int, int], int] = {}
     for number in sorted(versions):

@@ -3,7 +3,7 @@
 Delta's own store for s3a (S3SingleDriverLogStore) knows the drivers of its own JVM only: two drivers may both
 write version n of a table, and the later one silently replaces what the other has committed. No setting
 changes that: Hadoop's `create(path, overwrite=false)`, which Delta's other stores use, looks for the file and
-then overwrites it, and `fs.s3a.create.performance` leaves the look away. Only a builder with the option
+then overwrites it, and `fs.s3a.create.performance` skips the look. Only a builder with the option
 `fs.option.create.conditional.overwrite` sends `If-None-Match: *`. So the store is a class of our own,
 `ConditionalLogStore.java`, compiled in the JVM by Janino, which every Spark has: it needs no JDK, and the
 project carries no jar.
@@ -24,7 +24,7 @@ from .location import Location
 SOURCE = Path(__file__).with_name("ConditionalLogStore.java")
 CLASS = "headwater.ConditionalLogStore"
 SCHEMES = ("s3a", "s3")
-EVERY_SCHEME = "spark.delta.logStore.class"  # Delta refuses to be given this and one of a scheme
+EVERY_SCHEME = "spark.delta.logStore.class"  # Delta refuses this together with one of a scheme
 
 
 def setting(scheme: str) -> str:
@@ -32,7 +32,7 @@ def setting(scheme: str) -> str:
 
 
 def use(spark: SparkSession, table: Location) -> None:
-    """Let this session's Delta commit with it, if the table is on S3 and no other store was asked for."""
+    """Let this session's Delta commit with it, if the table is on S3 and no other store is configured."""
     scheme = table.spark.partition("://")[0]
     if scheme not in SCHEMES:
         return

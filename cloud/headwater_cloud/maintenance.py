@@ -1,7 +1,7 @@
 """Keeps a lake quick to read: compaction, clustering, removal of what no version needs.
 
 Only the holder of the lake's lock may do this. A running sink does it between batches, by its schedule or
-because a file in `requests/` asks for it; `hw maintain` does it itself where no sink runs.
+because a file in `requests/` asks for it; `hw maintain` does it itself if no sink runs.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def _files(spark: SparkSession, table: str) -> int:
 
 
 def request(files: Files, lake: Location, keep_hours: float) -> str:
-    """Ask the sink that runs on this lake; the answer comes under the id that this gives."""
+    """Ask the sink that runs on this lake; returns the id of the request, under which the answer comes."""
     name = uuid.uuid4().hex
     files.write(lake / "requests" / (name + ".json"), json.dumps({"maintain": {"keep_hours": keep_hours}}))
     return name
 
 
 def answer(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, Any]:
-    """What the sink did; LakeError where it does not answer."""
+    """What the sink did; LakeError if it does not answer."""
     at = lake / "requests" / (name + ".done")
     until = time.monotonic() + wait_s
     while time.monotonic() < until:
@@ -96,7 +96,7 @@ def answer(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, 
 def serve_requests(
     files: Files, lake: Location, do: Callable[[float], dict[str, Any]], say: Callable[[str], None]
 ) -> None:
-    """What the sink does between batches: all that was asked for, once."""
+    """What the sink does between batches: every request, once."""
     wanted = [name for name in files.sizes(lake / "requests") if name.endswith(".json") and name[0] != "."]
     if not wanted:
         return

@@ -1,4 +1,4 @@
-"""What an erasure means: its rule, and the rows, segments and entries of the quarantine that it is about."""
+"""What an erasure selects: its rule, and the rows, segments and entries of the quarantine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Rule:
     declared: int  # µs
     finished: int | None = None
     ranges: dict[int, Ranges] = field(default_factory=dict)  # by incarnation: what is erased
-    taken: list[tuple[int, Span]] = field(default_factory=list)  # incarnation, rows that progress is to lose
+    taken: list[tuple[int, Span]] = field(default_factory=list)  # incarnation, rows that progress will lose
     where: Where = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,13 +72,13 @@ class Rule:
         self.ranges[incarnation] = ranges.normal([*self.ranges.get(incarnation, []), *runs])
 
     def may_mean(self, name: segment.Name) -> bool:
-        """Whether a file of this name may have rows that are meant."""
+        """Whether a file of this name may have selected rows."""
         box = {"incarnation": (name.incarnation,) * 2, "xi": (name.first, name.last)}
         return name.stream == segment.name_part(self.stream) and self.where.judge(box) is not False
 
     def in_file(self, file: str, data: bytes | None) -> bool | None:
-        """Whether a file that was refused has rows that are meant, as its bytes tell, or where they cannot be
-        read (None: there are none to read), whether its name allows it; None where neither tells."""
+        """Whether a refused file has selected rows, by its bytes, or if they cannot be read (None: there are
+        none), whether its name allows it; None if neither tells."""
         has = _has_meant(self, data) if data is not None else None
         if has is not None:
             return has
@@ -113,7 +113,7 @@ def by_file(rows: DataFrame) -> dict[str, Ranges]:
 
 
 def condition(spark: SparkSession, lake: Location, stream: str, where: Where) -> str:
-    """The rows of `elements` that are meant, in SQL."""
+    """The selected rows of `elements`, in SQL."""
     ours = "stream = %s" % views.quoted(stream)
     known = {str(r["alphabet"]) for r in tables.rows(lake / "streams") if r["stream"] == stream}
     if not where.names <= COMMON.keys():  # also alphabets that the table `streams` lacks
@@ -165,8 +165,8 @@ def runs_of(rows: DataFrame, sums: dict[int, list[Span]]) -> list[tuple[int, Ran
 
 
 def in_quarantine(lake: Location, rule: Rule) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
-    """Divergent rows that are erased; files of which the bytes have to go; and names of files of which
-    neither name nor bytes tell what is in them."""
+    """Divergent rows that are erased; files whose bytes must be removed; and names of files of which neither
+    name nor bytes tell the content."""
     columns = ["stream", "incarnation", "first", "file", "raw"]
     wanted = [("reason", "=", "divergent"), ("stream", "=", rule.stream)]
     rows = [row for row in tables.rows(lake / "quarantine", columns, wanted) if _is_erased(rule, row)]
@@ -185,7 +185,7 @@ def in_quarantine(lake: Location, rule: Rule) -> tuple[list[dict[str, Any]], lis
 
 
 def _is_erased(rule: Rule, row: dict[str, Any]) -> bool:
-    """Whether a divergent row is meant, or one of a ξ that is erased; also where it cannot be read."""
+    """Whether a divergent row is selected, or has an erased ξ; also if it cannot be read."""
     if ranges.intersect([(row["first"], row["first"])], rule.ranges.get(row["incarnation"], [])):
         return True
     if row["raw"] is None:
@@ -203,7 +203,7 @@ def _is_erased(rule: Rule, row: dict[str, Any]) -> bool:
 
 
 def _has_meant(rule: Rule, data: bytes) -> bool | None:
-    """Whether the bytes of a file have rows that are meant; None where they are not a segment's."""
+    """Whether the bytes of a file have selected rows; None if they are not a segment's."""
     if not data:
         return False
     try:
@@ -220,7 +220,7 @@ def _has_meant(rule: Rule, data: bytes) -> bool | None:
 
 
 def _may_have(rule: Rule, table: pa.Table) -> bool:
-    """Whether the bounds of these rows allow one that is meant: asking each would take long."""
+    """Whether the limits of these rows allow a selected one: checking each would take long."""
     bounds = {}
     for name in ("xi", "ts", "incarnation"):
         ends = pc.min_max(table.column(name))
@@ -229,7 +229,7 @@ def _may_have(rule: Rule, table: pa.Table) -> bool:
 
 
 def follow(spark: SparkSession, lake: Location, stream: str, progress: Progress) -> bool:
-    """Let progress say of a stream what quarantine and `elements` hold: rows refused, and the last time."""
+    """Update a stream's progress from quarantine and `elements`: rows refused, and the last time."""
     refused: dict[int, int] = {}
     wanted = [("reason", "=", "divergent"), ("stream", "=", stream)]
     for row in tables.rows(lake / "quarantine", ["incarnation", "rows"], wanted):

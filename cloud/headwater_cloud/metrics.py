@@ -1,6 +1,6 @@
-"""Numbers for Prometheus: what the batches did, and what Spark says about its triggers.
+"""Metrics for Prometheus: what the batches did, and what Spark reports about its triggers.
 
-The listener is asynchronous and may miss the end: it feeds metrics, and nothing that anybody relies on.
+The listener is asynchronous and may miss the end: it feeds metrics, and nothing else relies on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Earlier moments of a lake: which version of each table, and which of its rows, belong together.
 
 The log of a table keeps its newest versions without exception and a few older ones (see `log_retention`).
-Where the version of a moment is not kept, the next one that is kept holds the same rows and later ones; each
-row says in `landed` when its batch began, so the later ones can be left out. The answer then differs from the
+If the version of a moment is not kept, the next one that is kept holds the same rows and later ones; `landed`
+tells when a row's batch began, so the later ones can be left out. The answer then differs from the
 version itself in one point: rows of a batch that was under way at the moment count as landed. Rows that were
 removed in between, by an erasure or a RESTORE, are not in it.
 """
@@ -24,7 +24,7 @@ class At(NamedTuple):
     until_us: int | None = None  # only rows that had landed by then
 
 
-Moment = dict[str, At | None]  # of each table what was there; None where it did not exist yet
+Moment = dict[str, At | None]  # of each table what was there; None if it did not exist yet
 
 
 def moment_of(
@@ -73,7 +73,7 @@ def said(moment: Moment | None) -> str:
 
 
 def only(source: str, name: str, there: At, dialect: Dialect) -> str:
-    """What a query reads of a table: all rows of its version, which `source` names, or the earlier ones."""
+    """What a query reads of a table: all rows of its version, named by `source`, or the earlier ones."""
     if there.until_us is None:
         return source
     when = "since" if name == "streams" else "landed"
@@ -81,7 +81,7 @@ def only(source: str, name: str, there: At, dialect: Dialect) -> str:
 
 
 def at_moment(history: History, moment: int | None) -> At | None:
-    """The table at a moment (None: now); None where there was no table yet."""
+    """The table at a moment (None: now); None if there was no table yet."""
     later = [version for version, time in history if moment is not None and time > moment]
     known = [version for version, time in history if moment is None or time <= moment]
     if not known and history[0][0] == 0:
@@ -119,7 +119,7 @@ def micros(when: datetime | str | None) -> int | None:
         try:
             when = datetime.fromisoformat(when)
         except ValueError:
-            raise LakeError("'%s' is no time: write it like 2026-11-18 15:30:00" % when)
+            raise LakeError("'%s' is not a time: write it like 2026-11-18 15:30:00" % when)
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
     since = when - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,7 +1,7 @@
-"""Patience with what may pass: a store that does not answer, a disk that is full, a server that restarts.
+"""Retries of failures that may be temporary: an unreachable store, a full disk, a server that restarts.
 
-What failed is tried again after pauses that grow, for some minutes, and each time is told in one sentence.
-Then the sink gives up, with the last reason.
+A failed step is retried with exponential back-off, for some minutes, and each failure is logged in one
+sentence. Then the sink gives up, with the last reason.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Patience:
         self.over()
 
     def over(self) -> None:
-        """What was tried is done."""
+        """The step succeeded."""
         self._since: float | None = None
         self._failed_at = 0.0
         self._pause_s = FIRST_S
 
     def wait(self, what: str, error: BaseException) -> None:
-        """Pause before something is tried again, or until the sink is to stop; LakeFailed after too long."""
+        """Pause before a retry, or until the sink is stopped; LakeFailed after too long."""
         if jvm.is_gone():
             raise error
         now = time.monotonic()

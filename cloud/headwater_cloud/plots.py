@@ -1,6 +1,6 @@
 """Pictures of a stream: its fields over time, and where it has gaps, by reason.
 
-A picture is made of at most a few thousand points, whatever lies behind it: Spark gives the least and the
+A picture is made of at most a few thousand points, however many rows there are: Spark gives the least and the
 greatest value of each piece of time, so a single peak among millions of samples stays visible.
 """
 
@@ -31,12 +31,12 @@ REASONS = {
     "earlier version": ("#9edae5", "oo"),
 }
 OTHER = ("#555555", "++")
-NARROW = 0.004  # of the width: a shorter gap is drawn as wide as this, or nobody would see it
+NARROW = 0.004  # of the width: a shorter gap is drawn as wide as this, to be visible
 
 
 @dataclass(frozen=True)
 class Shade:
-    """Where a gap lies, in µs."""
+    """Where a gap is, in µs."""
 
     start: int
     end: int
@@ -95,7 +95,7 @@ def curve(rows: DataFrame, fields: list[str], span: Span, points: int) -> Curve:
 
 
 def shades(gaps: DataFrame, span: Span) -> list[Shade]:
-    """The gaps that touch the span and of which somebody knows when they were."""
+    """The gaps that touch the span and have a known time."""
     from pyspark.sql import functions as F
 
     start = F.unix_micros(F.coalesce("from_ts", "to_ts"))

@@ -1,8 +1,8 @@
-"""Named points at which the sink can be made to die, so that its promises can be proven against kill -9.
+"""Named crash points at which the sink can be killed, to prove its promises against kill -9.
 
 HEADWATER_CRASH_AT=POINT:N in the environment kills JVM and Python with SIGKILL when POINT is reached for
 the N-th time. Points within Spark's own work (`writing`, `optimizing`, `vacuuming`) strike when the first
-file of the table has come or gone. Without the variable nothing happens.
+file of the table appears or disappears. Without the variable nothing happens.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ POINTS = (
     "quarantined",  # before gaps and streams
     "recorded",  # before progress
     "progressed",  # before the acknowledgement
-    "acknowledged",  # before Spark notes that the batch is done
-    "settled",  # quiet numberings are in `settled`, before the gateways are told and progress forgets them
-    "forgotten",  # progress has forgotten them, before the acknowledgements
+    "acknowledged",  # before Spark records that the batch is done
+    "settled",  # quiet incarnations are in `settled`, before the gateways learn it and progress drops them
+    "forgotten",  # progress has dropped them, before the acknowledgements
     "optimizing",
     "vacuuming",
 )
 
-# Of an erasure: no life of a sink that nobody asks for one comes here.
+# Of an erasure: a sink without a request for one never comes here.
 ERASING = (
     "declared",  # the rule is stored, nothing is gone
-    "deleting",  # what goes is noted, no row is deleted
+    "deleting",  # the rows to delete are recorded, none is deleted
     "erasing",  # data files without the rows exist, no commit yet
     "erased",  # the rows are deleted, and progress does not know
     "settled",  # before the quarantine
@@ -57,14 +57,14 @@ def arm(jvm_pid: int) -> None:
 
 
 def reach(point: str) -> None:
-    """Die here, if that is wanted."""
+    """Die here, if so configured."""
     if _wanted(point):
         _die()
 
 
 @contextlib.contextmanager
 def during(point: str, table: Location) -> Iterator[None]:
-    """Die within, when the files of a folder change, if that is wanted."""
+    """Die within, when the files of a folder change, if so configured."""
     if not _wanted(point):
         yield
         return

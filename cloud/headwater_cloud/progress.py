@@ -1,11 +1,11 @@
-"""What a lake has of each numbering: the table `progress`, and the memory of the one who writes it.
+"""What a lake has of each incarnation: the table `progress`, and its copy in the writer's memory.
 
-The truth of the sink: Spark's checkpoint may be lost, this may not be wrong. It is computed from what it
-was before the batch, saved in one commit with the batch's number and a hash of its files, and only after
-the rows are in `elements`. Where it is behind `elements` (killed in between), the sink sees that by the
-version it names.
+The sink's source of truth: Spark's checkpoint may be lost, this must not be wrong. It is computed from its
+state before the batch, saved in one commit with the batch's number and a hash of its files, and only after
+the rows are in `elements`. If it is behind `elements` (killed in between), the sink recognises that by the
+version that it names.
 
-It has the numberings that are active; what has been quiet for long is in `settled` (settled.py).
+It has the active incarnations; those without news for long are in `settled` (settled.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .ranges import Ranges
 
 Key = tuple[str, int]  # stream, incarnation
 
-# Application transactions of the table: where it stands.
+# Application transactions of the table: its state.
 GENERATION = "headwater.generation"
 BATCH = "headwater.batch"
 FILES = "headwater.files"
@@ -66,7 +66,7 @@ class Progress:
     elements: int = -1  # version of `elements` up to which this accounts for all rows
     settled: int = 0  # number of the table `settled` without which this would not be complete
     updated: dict[Key, int] = field(default_factory=dict)  # µs
-    _table: DeltaTable | None = None  # as this knows it: a commit of somebody else makes `save` fail
+    _table: DeltaTable | None = None  # as this knows it: a commit of another writer makes `save` fail
 
     @classmethod
     def load(cls, lake: Location) -> Progress:
@@ -90,7 +90,7 @@ class Progress:
         self._table = tables.open_table(lake / "progress")
 
     def save(self) -> int:
-        """One commit, of the version that this gives; Fenced where somebody else has written since."""
+        """One commit, of the version that this gives; Fenced if another writer has written since."""
         assert self._table is not None
         rows = [row_of(key, one, self.updated[key]) for key, one in sorted(self.numberings.items())]
         stand = {GENERATION: self.generation, BATCH: self.batch, FILES: self.files, ELEMENTS: self.elements}
@@ -107,7 +107,7 @@ class Progress:
         self.updated.update(dict.fromkeys(changed, now_us))
 
     def forget(self, keys: Iterable[Key]) -> None:
-        """Leave out numberings that `settled` has."""
+        """Leave out incarnations that `settled` has."""
         for key in keys:
             del self.numberings[key], self.updated[key]
 

@@ -3,8 +3,8 @@
 Only the append itself reads every row, so a false checksum is found when the rows are in the table already,
 and before progress or an acknowledgement names them. The append is then undone by a commit (RESTORE to the
 version before it, which removes just its files), a generation begins, the file goes to quarantine, and the
-batch comes again without it. After a kill in between, a start finds either the append, which is judged again,
-or a lake that was taken back, of which it rebuilds progress as ever.
+batch runs again without it. After a kill in between, a start finds either the append, which is judged again,
+or a lake that was taken back, whose progress it rebuilds as usual.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .segment import ARROW_SCHEMA, SIZE_MAX, Segment, hexadecimal
 
 @dataclass
 class Appended:
-    """What an append did, and what is known of it."""
+    """What an append did, and what is known about it."""
 
     decision: Decision
     divergent: DataFrame | None  # of what was known before the batch
@@ -54,9 +54,9 @@ def prove(
     good: dict[str, Segment],
     added: Appended,
 ) -> dict[str, int]:
-    """Note checksums of what landed, once those that the segments declare are found to be true.
+    """Record checksums of what landed, once those that the segments declare are proven.
 
-    Segments whose declaration is false, by file, with the true checksum.
+    Returns the segments whose declaration is false, by file, with the true checksum.
     """
     landing = added.decision.landing()
     if not landing:
@@ -75,7 +75,7 @@ def prove(
 def refuse(
     files: Files, landing: Location, good: Iterable[Segment], false: dict[str, int]
 ) -> list[Unreadable]:
-    """Of the segments whose checksum Spark found to be false, those of which pyarrow finds the same one."""
+    """The segments whose checksum Spark found to be false and pyarrow computes as Spark did."""
     out = []
     for one in good:
         data = files.content(landing / one.file, SIZE_MAX) if one.file in false else None
@@ -108,11 +108,11 @@ def hash_of(segments: Iterable[Segment]) -> str:
 
 
 def _landed_sum(spark: SparkSession, elements: Location, added: Appended) -> int:
-    """The checksum of the rows that the batch appended: as the append saw it, or as they lie there."""
+    """The checksum of the rows that the batch appended: as the append saw it, or from the table."""
     told = None if added.rows is None else added.rows.sum()
     if told is not None:
         return told
-    added.decision.turns.clear()  # rows as they lie there are not told apart
+    added.decision.turns.clear()  # rows in the table are not distinguished by file
     paths = [p for c in added.behind if c.stamp == added.stamp for p in commits.paths(elements, c)]
     rows = spark.read.schema(tables.ELEMENTS_DDL).parquet(*paths)
     return int(rows.selectExpr("bit_xor(%s)" % checksum.SQL).first()[0])  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""What is refused: unreadable files, divergent rows. Kept with reason and bytes, each once.
+"""Refused files and divergent rows. Kept with reason and bytes, each once.
 
 Few batches have any, so this may cost a Spark commit. A file or row that is in quarantine already, because
 a batch was cut into other files after a crash, is not written again.
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file of the landing zone that is no segment."""
+    """A file of the landing zone that is not a valid segment."""
 
     at: Location
     file: str
@@ -38,7 +38,7 @@ class Unreadable:
 
     @property
     def process(self) -> str | None:
-        """As the name tells it; None where the name is none of a segment."""
+        """As the name tells it; None if it is not the name of a segment."""
         try:
             return read_name(self.file).process
         except SegmentError:
@@ -75,7 +75,7 @@ def put(
     landed_us: int,
     spares: Callable[[str, bytes], bool] = lambda file, raw: True,
 ) -> None:
-    """Add unreadable files, but for those that are there, with the bytes that an erasure `spares`."""
+    """Add unreadable files, except those that are there, with the bytes that an erasure `spares`."""
     key = ("file", "first", "last", "reason")
     there = {
         tuple(row[k] for k in key)
@@ -100,7 +100,7 @@ def put(
 
 
 def _raw(files: Files, item: Unreadable) -> bytes | None:
-    """What is left of a file; None where it cannot be read."""
+    """What is left of a file; None if it cannot be read."""
     try:
         return files.content(item.at, RAW_MAX)
     except (OSError, Py4JError):  # a folder, a file that this user may not read, a name that Hadoop refuses
@@ -108,7 +108,7 @@ def _raw(files: Files, item: Unreadable) -> bytes | None:
 
 
 def append(spark: SparkSession, lake: Location, frame: DataFrame, landed_us: int) -> None:
-    """Append rows without `landed`, but for those that are there."""
+    """Append rows without `landed`, except those that are there."""
     table = (lake / "quarantine").spark
     there = spark.read.format("delta").load(table).select("file", "first", "last", "reason")
     same = [F.col("new." + name).eqNullSafe(F.col("old." + name)) for name in there.columns]

@@ -1,8 +1,8 @@
-"""What is to be known about the streams of a lake, as queries over its tables: gaps, quality, latency.
+"""Information about the streams of a lake, as queries over its tables: gaps, quality, latency.
 
-Each function takes what stands after FROM for each table (a name, a path, a query in brackets) and returns
-the text of a query, which Spark and DataFusion understand alike: so a DataFrame, a view of a catalog, and
-what is read without a JVM come from one definition. Every query names all its columns and leaves the order
+Each function takes the text after FROM for each table (a name, a path, a query in brackets) and returns the
+text of a query, which Spark and DataFusion understand alike: so a DataFrame, a view of a catalog, and a
+reader without a JVM share one definition. Every query names all its columns and leaves the order
 of its rows open.
 """
 
@@ -14,8 +14,8 @@ GAP = "stream, incarnation, first, last, kind, reason"
 
 
 def missing(gaps: str, erasures: str | None, dialect: Dialect) -> str:
-    """What to write after FROM for all that was declared missing: the table `gaps`, and what was erased as if
-    it had been declared. A lake of an earlier version has no table `erasures`."""
+    """The text after FROM for everything that was declared missing: the table `gaps`, and erased rows as if
+    they had been declared. A lake of an earlier version has no table `erasures`."""
     if erasures is None:
         return gaps
     return """(
@@ -37,8 +37,8 @@ FROM (SELECT stream, {by}, filter, declared, {runs} AS run FROM {erasures})
 def gaps(gaps: str, elements: str) -> str:
     """Runs of ξ that were declared missing and that no row has filled since.
 
-    A row inside a gap cuts it in two; a row beside it says when it was, where nobody did. `declared` is there
-    because a segment that was written twice declares its gaps twice.
+    A row inside a gap splits it in two; a row beside it tells its time, if that was not declared. `declared`
+    is there because a segment that was written twice declares its gaps twice.
     """
     return """
 WITH declared AS (
@@ -69,7 +69,7 @@ FROM runs WHERE xi > xi_before + 1""".format(gap=GAP, gaps=gaps, elements=elemen
 def quality(elements: str, declared: str, quarantine: str) -> str:
     """How much of each stream and incarnation is there, and what became of the rest.
 
-    Declarations may overlap where a run was cut again: each ξ counts once (`own`).
+    Declarations may overlap if a run was cut again: each ξ counts once (`own`).
     """
     return """
 WITH present AS (

@@ -26,7 +26,7 @@ def normal(pairs: Iterable[Range]) -> Ranges:
 def union(a: Ranges, b: Ranges) -> Ranges:
     if not a or not b:
         return list(a or b)
-    if b[0][0] > a[-1][1] + 1:  # what usually comes: something behind all that is there
+    if b[0][0] > a[-1][1] + 1:  # the usual case: something after everything that is there
         return a + b
     return normal([*a, *b])
 
@@ -69,7 +69,7 @@ def size(a: Ranges) -> int:
 
 
 def high(a: Ranges) -> int:
-    """The contiguous high-water mark from 1; 0 where 1 is not in the set."""
+    """The contiguous high-water mark from 1; 0 if 1 is not in the set."""
     return a[0][1] if a and a[0][0] <= 1 else 0
 
 

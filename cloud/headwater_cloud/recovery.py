@@ -1,8 +1,8 @@
-"""Progress out of what is in the tables: after a kill, a lost table, a lake that was taken back.
+"""Recovers progress from the tables: after a kill, a lost table, a lake that was taken back.
 
-`absorb` takes up rows that are in `elements` and that progress does not know, because the sink died between
-the two; `rebuild` makes progress anew. Both raise the generation, so that no transaction of former batches
-can make Delta skip what comes now.
+`absorb` adds rows that are in `elements` and unknown to progress, because the sink died between the two;
+`rebuild` computes progress from the rows. Both raise the generation, so that no transaction of former batches
+can make Delta skip a new one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .location import Location
 from .progress import Key, Numbering, Progress
 from .settled import Settled
 
-# What other commits of `elements` mean for progress: only these take rows away that it must forget.
+# Other commits of `elements`: only these remove rows that progress must drop.
 TAKEN_BACK = ("RESTORE",)
 
 
 def absorb(
     spark: SparkSession, lake: Location, progress: Progress, settled: Settled, behind: Iterable[Commit]
 ) -> None:
-    """Count the rows of these commits as landed and kept; take up gaps that were recorded with them."""
+    """Count the rows of these commits as landed and kept; add gaps that were recorded with them."""
     paths = [path for commit in behind for path in commits.paths(lake / "elements", commit)]
     if not paths:
         return
@@ -62,7 +62,7 @@ def absorb(
 def rebuild(spark: SparkSession, lake: Location, before: Progress) -> Progress:
     """Progress from `elements` and `gaps` alone; of the one before, generation, counts and names remain.
 
-    `before` has all numberings, and afterwards nothing may be in `settled`.
+    `before` has all incarnations, and afterwards nothing may be in `settled`.
     """
     progress = replace(before, numberings={}, updated={})
     found: dict[Key, Numbering] = {}
@@ -97,7 +97,7 @@ def _take_gaps(lake: Location, of: Callable[[Key], Numbering]) -> None:
 
 
 def _take_names(lake: Location, numberings: Mapping[Key, Numbering]) -> None:
-    """Name the processes that the table `streams` names: they are to be told what has landed."""
+    """Add the processes of the table `streams`: they need acknowledgements of what has landed."""
     names: dict[str, list[str]] = {}
     for row in tables.rows(lake / "streams"):
         names.setdefault(row["stream"], []).append(row["process"])
@@ -108,15 +108,15 @@ def _take_names(lake: Location, numberings: Mapping[Key, Numbering]) -> None:
 
 
 def unaccounted(files: Files, lake: Location, progress: Progress) -> bool:
-    """Whether rows came or were erased, or the table was taken back, since the version of progress."""
+    """Whether rows landed or were erased, or the table was taken back, since the version of progress."""
     behind = commits.since(files, lake / "elements", progress.elements)
     return any(c.added or c.erasure or c.operation in TAKEN_BACK for c in behind)
 
 
 def advance(files: Files, lake: Location, progress: Progress) -> bool:
-    """Let progress name the newest version of `elements`, where no rows came or went since the one it names.
+    """Let progress name the newest version of `elements`, if no rows landed or left since the one it names.
 
-    After maintenance: the log forgets old commits, and progress must not name one that is forgotten.
+    After maintenance: the log drops old commits, and progress must not name a dropped one.
     """
     behind = commits.since(files, lake / "elements", progress.elements)
     if not behind or unaccounted(files, lake, progress):
@@ -126,7 +126,7 @@ def advance(files: Files, lake: Location, progress: Progress) -> bool:
 
 
 def _runs(rows: DataFrame) -> list[tuple[Key, ranges.Ranges, int, int, Spans]]:
-    """Of each numbering: its runs of ξ, its rows, the time of the last, and the checksums of the runs."""
+    """Of each incarnation: its runs of ξ, its rows, the time of the last, and the checksums of the runs."""
     numbering = Window.partitionBy("stream", "incarnation").orderBy("xi")
     found: dict[Key, list[tuple[Span, int]]] = {}
     runs = (

@@ -1,14 +1,14 @@
 """Brings back what is in quarantine: as segments of the landing zone, which the sink judges like any other.
 
-What a file's bytes show to be right is cut again, with a higher `cut`, so that its name is new to the sink.
+A file whose bytes prove to be right is cut again, with a higher `cut`, so that its name is new to the sink.
 What only its writer can know is left to the gateway, which cuts unreadable files again by itself:
 
     name, layout, footer,   the rows must be exactly those that the file's footer declares; they are written
     disagrees, others       in the layout of a segment, under the name that the footer gives them
-    crc                     only where the bytes in quarantine have the CRC of the name after all: else they
+    crc                     only if the bytes in quarantine have the CRC of the name after all: else they
                             are not those that were cut
     divergent               rows whose ξ `elements` does not have any more, because it was restored to an
-                            earlier version. A ξ that is there stays: what came first was read
+                            earlier version. An existing ξ stays: readers may have seen it
 
 Nothing is taken out of the quarantine: it is the record of what was refused, and only an erasure takes from
 it. Doing it twice does no harm.
@@ -50,7 +50,7 @@ class Entry:
     reason: str
     file: str
     details: tuple[str, ...]
-    rows: int  # of a file, as its name says
+    rows: int  # of a file, by its name
 
     @property
     def id(self) -> str:
@@ -62,7 +62,7 @@ class Outcome:
     entry: Entry
     put: list[str] = field(default_factory=list)  # names of segments in the landing zone
     rows: int = 0  # of these
-    why: str = ""  # what stays, stays
+    why: str = ""  # why the rest stays
 
 
 def entries(lake: Location) -> list[Entry]:
@@ -78,7 +78,7 @@ def entries(lake: Location) -> list[Entry]:
 
 
 def requeue(lake: Location, landing: Location, ids: Sequence[str]) -> list[Outcome]:
-    """Put what these ids name into the landing zone, as far as it can be brought back."""
+    """Put the files and rows of these ids into the landing zone, as far as they can be restored."""
     if landing.local is not None and not landing.local.is_dir():
         raise LakeError("there is no folder %s: name the landing zone of the sink" % landing)
     known = {entry.id: entry for entry in entries(lake)}
@@ -150,7 +150,7 @@ def _check_crc(file: str, data: bytes) -> None:
 def _said(data: bytes) -> dict[str, Any]:
     said = json.loads((pq.read_metadata(io.BytesIO(data)).metadata or {})[segment.FOOTER_KEY])
     if not isinstance(said, dict):
-        raise ValueError("its entry `headwater` is no object")
+        raise ValueError("its entry `headwater` is not an object")
     return said
 
 

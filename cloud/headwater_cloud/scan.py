@@ -2,7 +2,7 @@
 
 Memory grows with the number of contiguous runs and of batches of the sink, not with the number of rows: a
 run of ξ is one line of numbers, whatever its length, and a delay is one count in a logarithmic histogram.
-Rows are looked at one by one (`twice`) only where two runs of one stream overlap.
+Rows are read one by one (`twice`) only if two runs of one stream overlap.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 BLOCK_ROWS = 1 << 17  # rows that are counted at once
 LINES_MAX = 1 << 19  # lines of numbers that may wait to be merged
-WINDOW_ROWS = 1 << 20  # most ξ that `twice` looks at in one go
+WINDOW_ROWS = 1 << 20  # most ξ that `twice` reads at once
 FAR = np.iinfo(np.int64).max
 
-# A delay goes into one of 64 steps for each power of two: read back, it is at most 1/64 too long.
+# A delay is counted in one of 64 steps for each power of two: the result is at most 1/64 too long.
 STEPS = 64
 
 
@@ -41,12 +41,12 @@ class Unreadable(Exception):
 
 @dataclass
 class Delay:
-    """Of the rows of one stream whose ts means something: from ts until they landed (or arrived), in µs."""
+    """Of the rows of one stream with a valid ts: from ts until they landed (or arrived), in µs."""
 
     rows: int = 0
     least: int = FAR
     most: int = -FAR
-    late: int = 0  # beyond what was asked for
+    late: int = 0  # beyond the required delay
     buckets: dict[int, int] = field(default_factory=dict)
 
     def percentile(self, share: float) -> int | None:
@@ -63,7 +63,7 @@ class Delay:
 
 @dataclass
 class Seen:
-    """What the rows of one stream and incarnation are, all of them together."""
+    """Facts about all rows of one stream and incarnation."""
 
     rows: int = 0
     unsync: int = 0
@@ -75,19 +75,19 @@ class Seen:
     delays: dict[str, Delay] = field(default_factory=dict)
     landed: list[int] = field(default_factory=list)  # when rows landed, ascending, and with each ...
     reach: list[int] = field(default_factory=list)  # ... the highest ξ that had landed by then
-    unfit: Ranges = field(default_factory=list)  # whose values are not those that their alphabet has
+    unfit: Ranges = field(default_factory=list)  # whose values do not fit their alphabet
     strange: Ranges = field(default_factory=list)  # of an alphabet that the table `streams` does not have
     changed: Ranges = field(default_factory=list)  # spans of which all rows are there, with another checksum
     proven: int = 0  # rows of the other spans of which all are there
 
     def passed(self, xi: int) -> int | None:
-        """When the first row above this ξ landed; None where there is none."""
+        """When the first row above this ξ landed; None if there is none."""
         at = bisect_right(self.reach, xi)
         return self.landed[at] if at < len(self.landed) else None
 
 
 class Scan:
-    """Takes blocks of rows; afterwards `seen` tells of each stream, `orderly` of several together."""
+    """Takes blocks of rows; afterwards `seen` has each stream, `orderly` several together."""
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class Scan:
         return np.asarray(known[which, _codes(column)])
 
     def _sum(self, codes: list[int], starts: list[int], ends: list[int], xi: Ints, hashes: Words) -> None:
-        """Put rows to the spans that they are in, run by run."""
+        """Add rows to the spans that contain them, run by run."""
         before = np.append(np.uint64(0), np.bitwise_xor.accumulate(hashes))  # of all rows before one
         keys = list(self.keys)
         for code, start, end in zip(codes, starts, ends):
@@ -246,7 +246,7 @@ class Scan:
         """No row of these streams could be read before one of an earlier ts, of whichever of them."""
         batches = self.batches.merged()
         own = batches[:, np.isin(batches[0], [self.keys[key] for key in keys if key in self.keys])]
-        own = own[:, own[4] <= own[5]]  # batches with a ts that means something
+        own = own[:, own[4] <= own[5]]  # batches with a valid ts
         own = own[:, np.argsort(own[1], kind="stable")]
         return not _inverted(own[1], own[4], own[5])
 
@@ -387,12 +387,12 @@ def _ints(block: pa.Table, name: str) -> Ints:
 
 
 def _codes(column: pa.DictionaryArray) -> Ints:
-    """Of each row, the place of its value in the dictionary; -1 where it has none."""
+    """Of each row, the place of its value in the dictionary; -1 if it has none."""
     return np.asarray(column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64))
 
 
 def _hashes(block: pa.Table) -> tuple[Words, Flags]:
-    """The hash of each row, and whether its values are those that its alphabet has; 0 where they are not."""
+    """The hash of each row, and whether its values fit its alphabet; 0 if they do not."""
     column = block.column("alphabet").chunk(0)
     codes = _codes(column)
     ints, floats = (_Lists(block.column(name).chunk(0)) for name in ("ints", "floats"))
@@ -419,14 +419,14 @@ class _Lists:
         self.starts = column.offsets.to_numpy()[:-1].astype(np.int64)
         self.lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         self.values = column.values.to_numpy(zero_copy_only=False)
-        self.nulls: Ints | None = None  # how many stand before each value
+        self.nulls: Ints | None = None  # how many precede each value
         if column.values.null_count:
             flags = column.values.is_null().to_numpy(zero_copy_only=False)
             self.nulls = np.append(0, np.cumsum(flags))
             self.values = column.values.fill_null(0).to_numpy(zero_copy_only=False)
 
     def have(self, width: int) -> Flags:
-        """Of each row, whether it has so many values."""
+        """Of each row, whether it has this number of values."""
         have = np.asarray(self.lengths == width)
         if self.nulls is not None:
             have &= self.nulls[self.starts + self.lengths] == self.nulls[self.starts]
@@ -437,7 +437,7 @@ class _Lists:
 
 
 def _flag(into: dict[int, Ranges], code: Ints, xi: Ints, flags: Flags) -> None:
-    """Note the ξ of the rows that are flagged, as ranges, by their key."""
+    """Record the ξ of the flagged rows, as ranges, by their key."""
     rows = np.flatnonzero(flags)
     if not len(rows):
         return

@@ -1,6 +1,6 @@
-"""How much Spark has noted of the files that it has seen: a checkpoint that has too much is replaced.
+"""How many files Spark has recorded as seen: a checkpoint with too many is replaced.
 
-Spark keeps the name of every file of a stream for ever, in memory and in its checkpoint, and writes all of
+Spark keeps the name of every file of a stream forever, in memory and in its checkpoint, and writes all of
 them again every ten batches. The checkpoint may be lost, so the sink begins a new one instead.
 
 64,000 names are 10 MB in each of five files or more that Spark keeps. Writing them costs 0.03 s of CPU a
@@ -15,7 +15,7 @@ from .files import Files
 from .location import Location
 
 BYTES_MAX = 64 << 20
-EVERY_S = 30.0  # between two looks
+EVERY_S = 30.0  # between two checks
 
 
 class SeenFiles:
@@ -28,7 +28,7 @@ class SeenFiles:
         return sum(self._files.sizes(self._folder).values()) > BYTES_MAX
 
     def too_many_now(self) -> bool:
-        """The same, for a sink that serves: looked at now and then."""
+        """The same, for a serving sink: checked now and then."""
         if time.monotonic() - self._weighed_at < EVERY_S:
             return False
         self._weighed_at = time.monotonic()

@@ -1,8 +1,8 @@
-"""Segments: the files of the landing zone. Names, footers, and what makes one trustworthy.
+"""Segments: the files of the landing zone. Names, footers, and how to validate one.
 
-`read` is total: of any bytes it makes a Segment or raises SegmentError with one reason and one sentence. It
-wants no file, only what a scan of the file gave: its name, length, CRC-32 and footer. What is left to be
-believed then, that the rows have exactly the ξ that were declared, `prove` reads from the pages of xi itself.
+`read` is total: from any bytes it makes a Segment or raises SegmentError with one reason and one sentence. It
+needs no file, only the result of a scan of the file: its name, length, CRC-32 and footer. What these cannot
+show, that the rows have exactly the declared ξ, `prove` checks in the pages of xi itself.
 `write_segment` makes segments as the gateway does; tests and benches put them where a gateway would.
 """
 
@@ -35,7 +35,7 @@ FOOTER_KEY = b"headwater"
 SIZE_MAX = 256 << 20  # bytes of a segment
 GAPS_MAX = 1000
 XI_MAX = (1 << 63) - 1
-TIME_MIN = -62_135_596_800_000_000  # µs: 0001-01-01, the first time that a timestamp of the tables can be ...
+TIME_MIN = -62_135_596_800_000_000  # µs: 0001-01-01, the first timestamp that the tables can hold ...
 TIME_MAX = 253_402_300_799_999_999  # ... and the last, just before 10000-01-01
 WITHIN_MAX = (1 << 31) - 1
 TEXT_MAX = 1000  # bytes of a name or reason in UTF-8
@@ -64,12 +64,12 @@ _NAME = re.compile(
     re.ASCII,
 )
 
-# What the sink's stream is asked for: names in the shape of a segment's.
+# The files of the sink's stream: names in the shape of a segment's.
 GLOB = "*~*~*~*-*~*~????????~????????.parquet"
 
 
 class SegmentError(Exception):
-    """A file that is no segment: `reason` is a word of the table `quarantine`, `detail` a sentence."""
+    """A file that is not a valid segment: `reason` is one of the table `quarantine`, `detail` a sentence."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__("%s: %s" % (reason, detail))
@@ -79,7 +79,7 @@ class SegmentError(Exception):
 
 @dataclass(frozen=True)
 class Name:
-    """What the name of a segment says."""
+    """The parts of a segment's name."""
 
     file: str
     process: str  # as written in names: not always the process's own
@@ -121,11 +121,11 @@ class Segment:
     alphabet: str
     within_ms: int
     gaps: tuple[Gap, ...]
-    last_ts_us: int | None  # None where there are no rows
-    sum: int | None = None  # checksum of its rows; None where its writer declared none
+    last_ts_us: int | None  # None if there are no rows
+    sum: int | None = None  # checksum of its rows; None if its writer declared none
     first_ts_us: int | None = None
-    erased: tuple[tuple[str, Ranges], ...] = ()  # ξ of rows that an erasure means, with its id
-    unproven: tuple[Piece, ...] = field(default=(), compare=False)  # what `prove` has to see
+    erased: tuple[tuple[str, Ranges], ...] = ()  # ξ of rows that an erasure selects, with its id
+    unproven: tuple[Piece, ...] = field(default=(), compare=False)  # what `prove` must check
 
     @property
     def key(self) -> tuple[str, int]:
@@ -147,7 +147,7 @@ def hexadecimal(incarnation: int) -> str:
 
 
 def name_part(text: str) -> str:
-    """A process or stream as it stands in the names of files."""
+    """A process or stream as file names contain it."""
     text = re.sub(r"[^A-Za-z0-9_.-]", "_", text.replace("/", "."))[:NAME_PART_MAX]
     return text if text[:1].isalnum() else "-" + text[1:]
 
@@ -191,9 +191,9 @@ def read_name(file: str) -> Name:
 
 
 def check_entry(name: str, size: int | None) -> None:
-    """SegmentError where the stream gives nothing of this entry of the landing zone; size: None of a folder.
+    """SegmentError if the stream gives nothing of this entry of the landing zone; size: None of a folder.
 
-    Spark passes over files without bytes, folders, and names that are not text, without a word.
+    Spark silently skips files without bytes, folders, and names that are not text.
     """
     if size is None:
         raise SegmentError("name", "it is a folder: segments lie directly in the landing zone")
@@ -233,7 +233,7 @@ def read(file: str, length: int, crc: int, footer: bytes) -> Segment:
 
 
 def _declared(name: Name, entries: Mapping[bytes, bytes]) -> Segment:
-    """What the footer declares, once it agrees with the name."""
+    """The footer's declaration, once it agrees with the name."""
     text = entries.get(FOOTER_KEY)
     if text is None:
         raise SegmentError("footer", "its Parquet metadata has no entry `headwater`")
@@ -397,7 +397,7 @@ def _check_statistics(
 
 
 def _check_lists(name: str, chunk: Chunk, rows: int, width: int) -> bool:
-    """Whether the counts alone show that each row has as many values as its alphabet wants."""
+    """Whether the counts alone show that each row has as many values as its alphabet requires."""
     # An empty list counts as one value, and as a null.
     if chunk.values != rows * max(1, width):
         raise SegmentError("disagrees", "its %s are not %d a row, as its alphabet wants" % (name, width))
@@ -416,7 +416,7 @@ def _place(runs: Ranges, index: int) -> int:
 
 
 def prove(segment: Segment, length: int, footer: bytes, pages: Sequence[bytes]) -> None:
-    """SegmentError where the rows have not exactly the declared ξ, in order, or lists of another length.
+    """SegmentError if the rows have not exactly the declared ξ, in order, or lists of another length.
 
     `pages` are the bytes of `segment.unproven`: those of xi, and of lists whose length counts cannot show.
     """
@@ -451,7 +451,7 @@ def prove(segment: Segment, length: int, footer: bytes, pages: Sequence[bytes]) 
 
 
 class _Pieces(io.RawIOBase):
-    """A file of which only some pieces are there; all else reads as zeros."""
+    """A file with only some pieces; everything else reads as zeros."""
 
     def __init__(self, length: int) -> None:
         self._length = length
@@ -510,7 +510,7 @@ def write_segment(
 ) -> Path:
     """Put a segment into the landing zone: rows of these times, one list of values a field, between the gaps.
 
-    Rows and gaps together are the run that begins at `first`; the rows take the ξ that the gaps leave.
+    Rows and gaps together are the run that begins at `first`; the rows get the ξ that the gaps leave.
     """
     rows = len(ts_us)
     last = first + rows + sum(gap.last - gap.first + 1 for gap in gaps) - 1

@@ -1,4 +1,4 @@
-"""The sink and maintenance as programs: arguments, signals, words. For `hw` and for `spark-submit`."""
+"""The sink and maintenance as programs: arguments, signals, output. For `hw` and for `spark-submit`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sink(
         _stopping(spark),
         Sink(spark, landing, lake, settings, say, metrics) as running,
     ):
-        # Spark's own handler would end Python at once; a batch that has begun is ended first.
+        # Spark's own handler would end Python at once; a batch that has begun is completed first.
         before = {s: signal.signal(s, lambda *_: running.stop()) for s in (signal.SIGINT, signal.SIGTERM)}
         say("%s -> %s, from version %d on" % (landing, lake, running.progress.elements))
         try:
@@ -95,7 +95,7 @@ def maintain(
         try:
             held = lock.take(spark, lake, args.shared, say)
         except LakeLocked:
-            say("a sink runs on the lake: it is asked to do it")
+            say("a sink runs on the lake: asking it to do this")
             done = maintenance.answer(
                 files, lake, maintenance.request(files, lake, args.keep_hours), args.wait
             )
@@ -105,7 +105,7 @@ def maintain(
                 if recovery.unaccounted(files, lake, progress):
                     raise LakeError(
                         "a sink was cut off in the middle of a batch on %s, or the lake was taken back: "
-                        "start `hw sink` first, which puts it right" % lake
+                        "start `hw sink` first, which repairs it" % lake
                     )
                 done = maintenance.maintain(spark, lake, args.keep_hours)
                 progress.reopen(lake)
@@ -165,14 +165,14 @@ def erase(
                 running.run(once=True)
             args.wait = 0
         except LakeLocked:
-            say("a sink runs on the lake: it is asked to do it")
+            say("a sink runs on the lake: asking it to do this")
         done = _answered(files, lake, name, args.wait)
     say("erased: %(rows)d elements, under the id %(id)s" % done)
     return 0, done
 
 
 def _answered(files: Files, lake: Location, name: str, wait_s: float) -> dict[str, Any]:
-    """What a sink did for a request; LakeError where it has not finished."""
+    """What a sink did for a request; LakeError if it has not finished."""
     until = time.monotonic() + wait_s
     while (done := erasure.answer(files, lake, name)) is None:
         if time.monotonic() >= until:
@@ -190,7 +190,7 @@ def _answered(files: Files, lake: Location, name: str, wait_s: float) -> dict[st
 
 
 def _reach(spark: SparkSession, *places: Location) -> None:
-    """LakeError where an object store does not answer Spark or delta-rs, or does not let them in."""
+    """LakeError if an object store does not answer Spark or delta-rs, or does not let them in."""
     for at in places:
         if at.local is not None:
             continue
@@ -200,7 +200,7 @@ def _reach(spark: SparkSession, *places: Location) -> None:
         except (Py4JError, DeltaError, OSError) as error:
             spark.stop()
             raise LakeError(
-                "%s cannot be reached: %s. Look at its endpoint, its region and the keys (--storage, --conf)"
+                "%s cannot be reached: %s. Check its endpoint, its region and the keys (--storage, --conf)"
                 % (at, sentence(error))
             ) from error
 
@@ -214,7 +214,7 @@ def _stopping(spark: SparkSession) -> Iterator[None]:
 
 
 def store(args: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """How these arguments say a store is reached: settings for Spark, and options for delta-rs as given."""
+    """How these arguments reach a store: settings for Spark, and options for delta-rs as given."""
     conf, storage = pairs(args.conf, "--conf"), pairs(args.storage, "--storage")
     return {**access.for_spark(conf, storage), **conf}, storage
 

@@ -19,7 +19,7 @@ from .segment import SIZE_MAX
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
-# For a session that lives for seconds: compiling Spark well takes twice the time that its first batches take.
+# For a session of a few seconds: compiling Spark well takes twice the time that its first batches take.
 QUICK_START = " -XX:TieredStopAtLevel=1"
 
 # Small by design: a lake of a site is read and written by few cores, and Delta's defaults (50 partitions for
@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A batch names its files one by one; above this number Spark would list them in a job of its own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Damage is found before a file is read; whatever appears later must fail, never be skipped.
+    # Damage is found before a file is read; a later error must fail, never be skipped.
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.ui.enabled": "false",
@@ -46,10 +46,10 @@ SETTINGS = {
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 CLASS_PATH = "spark.driver.extraClassPath"
-# Settings that are lists: ours are appended to what is there, and replace nothing.
+# Settings that are lists: ours are appended to the existing ones, and replace nothing.
 LISTS = {"spark.sql.extensions": ",", CLASS_PATH: os.pathsep, "spark.jars": ","}
 
-# What a task holds of a file that it reads whole, times its bytes: these, a row of them, and parts of that.
+# Memory of a task that reads a whole file, in multiples of its bytes: these, a row of them, and parts.
 COPIES = 8
 BASE_BYTES = 640 << 20  # of a heap, beside such tasks: Spark itself, and what writes the tables
 
@@ -73,11 +73,11 @@ def start(
     log: str | None = None,
     brief: bool = False,
 ) -> SparkSession:
-    """A session for lakes. Where one runs already (a notebook's), that one: only what it has not set is set.
+    """A session for lakes. If one runs already (a notebook's), that one: only what it has not set is set.
 
-    `master` and `more` beat what `spark-submit --conf` and spark-defaults.conf set, and these beat our
-    settings. `log` is the level of Spark's log, for programs of our own; None leaves it as it is. `brief` is
-    for a session that does little: it starts in half the time, and is slower when warm.
+    `master` and `more` override what `spark-submit --conf` and spark-defaults.conf set, and these override
+    our settings. `log` is the level of Spark's log, for programs of our own; None leaves it as it is. `brief`
+    is for a session that does little: it starts in half the time, and is slower when warm.
     """
     submitted = bool(os.environ.get("PYSPARK_GATEWAY_PORT"))
     running = SparkSession.getActiveSession()
@@ -100,7 +100,7 @@ def start(
         spark = builder.getOrCreate()
     if log is not None:
         spark.sparkContext.setLogLevel(log)
-        # What fails is told by the exception; PySpark would log it once more, as JSON of many lines.
+        # The exception reports a failure; PySpark would log it again, as JSON of many lines.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
@@ -111,7 +111,7 @@ def _own_jvm(master: str, brief: bool) -> dict[str, str]:
     if master.startswith("local"):
         # A laptop's name may resolve to an address that it does not have.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        # Functions of a user run in Pythons that Spark starts: this one, which has the packages.
+        # Functions of a user run in Pythons that Spark starts: use this one, which has the packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings["spark.driver.host"] = "127.0.0.1"
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -141,14 +141,14 @@ def _defaults(running: SparkSession | None, submitted: bool) -> dict[str, str]:
 
 
 def _merged(ours: Mapping[str, str], given: Mapping[str, str], asked: Mapping[str, str]) -> dict[str, str]:
-    """Our settings where nothing else is given, and those that are asked for; lists are joined."""
+    """Our settings unless others are given, and those that are required; lists are joined."""
     merged = {**{key: value for key, value in ours.items() if key not in given}, **asked}
     for key, separator in LISTS.items():
         parts = [where[key] for where in (given, asked, ours) if where.get(key)]
         words = dict.fromkeys(word for part in parts for word in part.split(separator))
         if words:
             merged[key] = separator.join(words)
-    # Of Java's options that contradict each other the last one counts.
+    # If Java's options contradict each other, the last one counts.
     java = [where[JAVA_OPTIONS] for where in (ours, given, asked) if where.get(JAVA_OPTIONS)]
     if java:
         merged[JAVA_OPTIONS] = " ".join(java)
@@ -164,6 +164,6 @@ def _cores(master: str) -> int:
 
 
 def _warehouse() -> str:
-    """Spark makes a folder for tables without a place of their own, where the user stands by default. A lake
-    has no such tables, so one empty folder for all sessions of this user will do."""
+    """Spark makes a folder for tables without a place of their own, by default in the working directory. A
+    lake has no such tables, so one empty folder for all sessions of this user suffices."""
     return (Path(tempfile.gettempdir()) / ("headwater-spark-warehouse-%d" % os.getuid())).as_uri()

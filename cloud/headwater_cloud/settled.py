@@ -1,22 +1,22 @@
-"""Numberings that have been quiet for long: the table `settled`, which no batch rewrites.
+"""Incarnations without news for long: the table `settled`, which no batch rewrites.
 
-Each deployment begins numberings, and the lake must remember all of them for ever: a segment of any may come
-late, from a board that lay in a drawer or a gateway that was restored. But `progress` is rewritten with each
-batch, and each gateway reads its acknowledgements every few seconds; so both hold only what is active. What
-holds at every moment:
+Each deployment begins incarnations, and the lake must remember all of them forever: a segment of any may
+arrive late, from a board that was in a drawer or a gateway that was restored. But `progress` is rewritten
+with each batch, and each gateway reads its acknowledgements every few seconds; so both hold only what is
+active. Invariants, at every moment:
 
-- A numbering is in `progress`, or else in `settled`. Where it is in both, `progress` counts.
-- Of a numbering that only `settled` has, nothing has landed since it was settled, unless by commits of
+- An incarnation is in `progress` or in `settled`. If it is in both, `progress` counts.
+- Of an incarnation that only `settled` has, nothing has landed since it was settled, except by commits of
   `elements` after the version that `progress` names.
 - `settled` is at least as new as the number of it that `progress` names, and accounts for no later version of
   `elements`. Otherwise one of the two was lost or taken back by hand, and progress is rebuilt from the rows.
 - What an acknowledgement covered stays covered: a gateway finds it in the file of its process, or in the file
-  of settled numberings that this one names by its CRC.
+  of settled incarnations that this one names by its CRC.
 
 Settling therefore writes in this order, each step on the disk before the next: the table `settled`, the files
-of settled numberings, `progress` without them, the acknowledgements. A kill in between leaves numberings in
-both, which is harmless. A segment of a settled numbering makes it active again before anything is decided.
-Its row in `settled` stays, outdated and without effect, until the numbering is settled again.
+of settled incarnations, `progress` without them, the acknowledgements. A kill in between leaves incarnations
+in both, which is harmless. A segment of a settled incarnation makes it active again before anything is
+decided. Its row in `settled` stays, outdated and without effect, until the incarnation is settled again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .acks import Acknowledgements
 
 NAME = "settled"
-PREFIX = "_settled."  # of a file of acknowledgements; no process has a file whose name begins so
+PREFIX = "_settled."  # of a file of acknowledgements; no process has a file with this prefix
 
 # Process, as a part of file names -> stream -> incarnation -> high-water mark.
 Told = dict[str, dict[str, dict[str, int]]]
@@ -77,7 +77,7 @@ class Settled:
         return progress.settled <= self.number and self.elements <= progress.elements
 
     def activate(self, progress: Progress, keys: Iterable[Key]) -> None:
-        """Give these numberings back to progress, as far as they are settled and not there."""
+        """Move these incarnations back to progress, if they are settled and not there."""
         wanted = {key for key in keys if key in self.keys and key not in progress.numberings}
         if not wanted:
             return
@@ -90,7 +90,7 @@ class Settled:
                 progress.updated[key] = row["updated"]
 
     def others(self, progress: Progress) -> dict[Key, Numbering]:
-        """All numberings that progress does not have."""
+        """All incarnations that progress does not have."""
         assert self._table is not None
         if self.keys <= progress.numberings.keys():
             return {}
@@ -99,7 +99,7 @@ class Settled:
         return {key: one for key, one in found.items() if key not in progress.numberings}
 
     def told(self) -> Told:
-        """What the gateways are to know of these numberings."""
+        """What the gateways must know about these incarnations."""
         assert self._table is not None
         columns = ["stream", "incarnation", "processes", "high"]
         out: Told = {}
@@ -110,7 +110,7 @@ class Settled:
         return out
 
     def put(self, progress: Progress, keys: Iterable[Key]) -> int:
-        """Add these numberings of progress, or what is newer of them; the version of the table."""
+        """Add these incarnations of progress, or their newer state; the version of the table."""
         assert self._table is not None
         chosen = set(keys)
         schema = tables.SCHEMAS[NAME]
@@ -123,7 +123,7 @@ class Settled:
         return self._table.version()
 
     def clear(self, progress: Progress) -> int:
-        """Forget all: progress was rebuilt from the rows, and has every numbering there is."""
+        """Delete all: progress was rebuilt from the rows, and has every incarnation."""
         assert self._table is not None
         self._write(tables.SCHEMAS[NAME].empty_table(), progress, progress.settled)
         self.keys = set()
@@ -150,7 +150,7 @@ def complete(numbering: Numbering) -> bool:
 
 
 def quiet(progress: Progress, now_us: int, quiet_s: float) -> list[Key]:
-    """The numberings that may be settled."""
+    """The incarnations that may be settled."""
     before = now_us - int(quiet_s * 1_000_000)
     updated: Mapping[Key, int] = progress.updated
     return [k for k, numbering in progress.numberings.items() if updated[k] < before and complete(numbering)]
@@ -163,7 +163,7 @@ def settle(
     acks: Acknowledgements,
     sync: Callable[[str, int], None],
 ) -> None:
-    """Move numberings out of progress, in the order above. `sync` puts a commit of a table onto the disk."""
+    """Move incarnations out of progress, in the order above. `sync` flushes a commit of a table to disk."""
     sync(NAME, settled.put(progress, keys))
     points.reach("settled")
     acks.settle(settled.told())
@@ -175,9 +175,9 @@ def settle(
 
 
 def rows(lake: Location) -> list[dict[str, Any]]:
-    """What a lake has of each numbering: rows of `progress`, and those of `settled` that `progress` lacks.
+    """What a lake has of each incarnation: rows of `progress`, and those of `settled` that `progress` lacks.
 
-    `progress` is read first: what a sink settles in between is then read twice rather than not at all.
+    `progress` is read first: an incarnation that a sink settles in between is read twice rather than never.
     """
     active = tables.rows(lake / "progress")
     have = {(row["stream"], row["incarnation"]) for row in active}

@@ -1,8 +1,8 @@
 """The sink's sign of life, for the gateway: docs/spec.md, "Signs of life".
 
 A small file beside the acknowledgements and the same one in the landing zone, replaced every `EVERY_S` by a
-thread of its own, so that a long batch is not taken for a dead sink. It is a help for people, and nothing
-depends on it: where a place cannot be written, that is told once, and the sink goes on.
+thread of its own, so that a long batch is not mistaken for a dead sink. It helps people, and nothing depends
+on it: if a place cannot be written, that is logged once, and the sink continues.
 """
 
 from __future__ import annotations

@@ -1,28 +1,30 @@
-"""The sink: segments of the landing zone become rows of a lake, each once, and are acknowledged.
+"""The sink: writes every segment of the landing zone to the lake exactly once, even across crashes,
+duplicates and damaged files, and acknowledges it. Invalid files, and rows that contradict known ones, go to
+`quarantine`.
 
-The stream carries files, not rows. A batch is a list of names with the length, CRC-32 and footer of each;
-and then, in this order, each step done again without harm when a kill came behind it:
+The stream carries files, not rows. A batch is a list of names with the length, CRC-32 and footer of each.
+Its steps, in this order; each can be repeated without harm if a kill follows it:
 
-    validate      name against footer against CRC: what does not agree never enters a read
+    validate      name against footer against CRC: files that disagree are never read
     decide        on ranges, by progress as it was before the batch
     append        new rows to `elements`, one Spark commit that names batch and files
-    evidence      that commit is looked for; a skipped append is none
+    evidence      look for that commit; a skipped append is not evidence
     compare       rows whose ξ was known: equal ones are duplicates, others divergent
     quarantine    unreadable files, divergent rows; then gaps and streams
     progress      one small commit
-    acknowledge   after all that lies on the disk
+    acknowledge   once all of this is on disk
 
-What was known before the batch is compared while the append runs, for neither needs what the other does.
-Files of a batch that overlap each other are compared behind it: what is in question is there only then.
+Rows that were known before the batch are compared while the append runs, since the two are independent. Files
+of a batch that overlap each other are compared after it, because their rows are in the table only then.
 
-The truth is in `progress`; Spark's checkpoint only says which files a batch has. What a batch does therefore
-depends on nothing that the checkpoint remembers, but for the list of files, which is compared by its hash:
+The truth is in `progress`; Spark's checkpoint only lists the files of a batch. So a batch depends on nothing
+that the checkpoint remembers except that list, which is compared by its hash:
 
 - the newest batch again, with the same files: it is done, and only acknowledged again;
-- any other batch that is not behind the newest one: the checkpoint was lost, wholly or its end. The
-  generation goes up, and with it the transaction of the appends;
-- `elements` has commits that progress does not know: of this very batch, and then the append is skipped by
-  its transaction and found; or of another one, and then their rows are absorbed into progress first.
+- any other batch that does not follow the newest one: the checkpoint was lost, wholly or its end. The
+  generation rises, and with it the transaction of the appends;
+- `elements` has commits unknown to progress: if they are of this very batch, its transaction skips the append
+  and the commit is found; if they are of another one, their rows are absorbed into progress first.
 """
 
 from __future__ import annotations
@@ -83,13 +85,13 @@ from .settled import Settled
 from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
-LOOK_S = 30.0  # between two looks for files that no batch gives
-# What one batch may raise for a reason that lies in its files, or that passes.
+LOOK_S = 30.0  # between two searches for files that no batch gives
+# Errors of a batch that come from its files, or that may be temporary.
 STORE = (Py4JError, PySparkException, OSError, ArrowException, DeltaError)  # of one that does not answer
 PASSING = (*STORE, AppendedElse, TakenBack, ValueError, TypeError, LookupError, ArithmeticError)
-APART = 2  # so many failures of a batch, and it is taken apart
+APART = 2  # after this many failures a batch is taken apart
 STORE_THREADS = 16  # that look into segments on an object store
-WATCH_S = 1  # between two looks for requests
+WATCH_S = 1  # between two checks for requests
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,10 @@ class Settings:
     trigger_s: float = TRIGGER_S
     maintain_s: float = MAINTAIN_S  # 0: never by itself
     shared: bool = False  # a lease, as on object stores, on a local path too
-    patience_s: float = PATIENCE_S  # how long what fails is tried again
+    patience_s: float = PATIENCE_S  # how long failed steps are retried
     sign_s: float = sign.EVERY_S  # between two signs of life
-    lease_s: float = LEASE_S  # without a sign of its holder, until another one takes the lake over
-    settle_s: float = SETTLE_S  # without news, and a numbering is settled
+    lease_s: float = LEASE_S  # without a sign of its holder, until another sink takes the lake over
+    settle_s: float = SETTLE_S  # without news, and an incarnation is settled
 
 
 class Sink:
@@ -134,7 +136,7 @@ class Sink:
         self._failures = 0  # batches that failed, since one was done
         self._looked_at = -LOOK_S
         self._shortened_at = -LOOK_S
-        self._refused: dict[str, str] = {}  # files here that are in quarantine, as the table has their names
+        self._refused: dict[str, str] = {}  # files here that are in quarantine, by their names in the table
         self._seen = SeenFiles(self._files, lake / "checkpoint")
         self._ending = False  # whether the query is being ended: no batch begins
         self._elements = lake / "elements"
@@ -142,7 +144,7 @@ class Sink:
         points.arm(int(jvm.java.lang.ProcessHandle.current().pid()))
 
     def open(self) -> None:
-        """Take the lake: lock, tables, progress. LakeLocked where another one has it."""
+        """Open the lake: lock, tables, progress. LakeLocked if another sink has it."""
         if not self._files.exists(self.landing):
             raise LakeError(
                 "there is no landing zone %s: it is the folder that the gateway puts its segments into"
@@ -167,11 +169,11 @@ class Sink:
         self.close()
 
     def stop(self) -> None:
-        """End `run` after the batch that is under way."""
+        """End `run` after the present batch."""
         self._stop.set()
 
     def run(self, once: bool) -> Report:
-        """Take what is in the landing zone; `once` ends then, else it goes on until `stop`."""
+        """Process the landing zone; with `once` it ends then, otherwise it continues until `stop`."""
         listener = Listener(self._metrics)
         self.spark.streams.addListener(listener)
         try:
@@ -195,7 +197,7 @@ class Sink:
     # Recovery
 
     def _recover(self) -> None:
-        """Read where the lake stands, and make it agree with itself, if it is ours still."""
+        """Read the state of the lake, and make it consistent, if it is still ours."""
         self._lock.check()
         self.progress = progress = Progress.load(self.lake)
         self._settled = Settled.load(self.lake)
@@ -236,24 +238,24 @@ class Sink:
         return not rows or not self._files.exists(self.lake / "checkpoint" / "commits" / "0")
 
     def _rebuild(self) -> None:
-        """The tables do not follow from what progress names: take what is there; all else comes again."""
-        self._say("progress does not agree with the lake: making it anew from its rows")
+        """The tables do not follow from progress: rebuild it from them; everything else arrives again."""
+        self._say("progress does not agree with the lake: rebuilding it from the rows")
         newest = commits.version(self._elements)
         self._settled.activate(self.progress, self._settled.keys)
         self.progress = recovery.rebuild(self.spark, self.lake, self.progress)
-        # Before progress is saved: a kill in between does it all again.
+        # Before progress is saved: after a kill in between it is all repeated.
         self._erasures.reopen()
         self._files.remove(self.lake / "checkpoint")
-        # And `settled` after it: until it is as new as this number says, the next start does it all again.
+        # And `settled` after it: until it has this number, the next start repeats it all.
         self.progress.settled = max(self.progress.settled, self._settled.number) + 1
-        # Where `progress` was lost, only the transactions of `elements` know how far generations had come.
+        # If `progress` was lost, only the transactions of `elements` tell the last generation.
         known = tables.open_table(self._elements).transaction_version(TRANSACTION) or 0
         self.progress.generation = max(self.progress.generation, known >> 32)
         self._begin_generation(newest)
         self._sync(settled.NAME, self._settled.clear(self.progress))
 
     def _begin_generation(self, elements: int) -> None:
-        """What comes now is new to Delta, whatever numbers its batches have."""
+        """From now on appends are new to Delta, whatever numbers their batches have."""
         progress = self.progress
         progress.generation += 1
         progress.batch = -1
@@ -263,8 +265,8 @@ class Sink:
         self._save()
 
     def _absorb(self, behind: list[Commit]) -> None:
-        """Take up what commits behind progress brought, and begin a generation."""
-        commits.sync(self._elements, behind)  # who wrote them may have died before this
+        """Absorb the rows of commits that progress lacks, and begin a generation."""
+        commits.sync(self._elements, behind)  # their writer may have died before this
         recovery.absorb(self.spark, self.lake, self.progress, self._settled, behind)
         self._begin_generation(behind[-1].version if behind else self.progress.elements)
 
@@ -278,16 +280,16 @@ class Sink:
         self._absorb(behind)
 
     def _overgrown(self) -> bool:
-        """Whether the checkpoint has grown until a new one is to begin, as a start does it."""
+        """Whether the checkpoint has grown so large that a new one must begin, as at a start."""
         try:
             return self._seen.too_many_now()
         except PASSING:
-            return False  # it is looked at again
+            return False  # it will be checked again
 
-    # One round: a query, and what goes on beside it
+    # One round: a query, and the work beside it
 
     def _round(self, once: bool) -> bool:
-        """Run a query to its end; False where the lake was taken back under it."""
+        """Run a query to its end; False if the lake was taken back under it."""
         self._failure = None
         writer = (
             self._stream()
@@ -326,10 +328,10 @@ class Sink:
         return True
 
     def _after(self, error: StreamingQueryException) -> bool:
-        """What a query that failed leaves to do: False where a new one may do better."""
+        """Handle a failed query: False if a new one may succeed."""
         failure = self._failure
         if isinstance(failure, LakeRestored):
-            self._say("the lake was taken back to an older version: going on from what it holds")
+            self._say("the lake was taken back to an older version: continuing from what it holds")
             return False
         if failure is None and not self._renewed:
             # Not in a batch, so in Spark's own files, or before them: they can be done without, once.
@@ -347,8 +349,8 @@ class Sink:
             raise failure
         self._failures += 1
         if self._failures < APART:
-            # A file that the gateway took away after it was listed, a store that did not answer.
-            self._say("a batch failed (%s): trying it once more" % sentence(failure))
+            # A file that the gateway deleted after it was listed, or a store that did not answer.
+            self._say("a batch failed (%s): retrying" % sentence(failure))
             return False
         if self._failures == APART:
             self._say("a batch failed again (%s): looking for the file at fault" % sentence(failure))
@@ -357,7 +359,7 @@ class Sink:
         return False
 
     def _stream(self) -> DataFrame:
-        """Files of the landing zone that are named as segments are, however old; `_look` sees to the others.
+        """Files of the landing zone that are named as segments are, however old; `_look` handles the others.
 
         Without `recursiveFileLookup` a folder that is called `a=1` would make a partitioned table of it all.
         """
@@ -371,26 +373,26 @@ class Sink:
             .load(apart.literal(self.landing.spark))
             .where("length <= %d" % segment.SIZE_MAX)
             .selectExpr(*apart.SELECT)
-            .coalesce(self._readers())  # behind the bytes of the files, of which it would make another copy
+            .coalesce(self._readers())  # after the bytes of the files, of which it would make another copy
         )
 
     def _readers(self) -> int:
-        """How many tasks read whole files at once: as many as the heap has room for, where it is ours."""
+        """How many tasks read whole files at once: as many as fit the heap, if it is ours."""
         if not (self.spark.sparkContext.master or "").startswith("local"):
             return self.settings.files_per_trigger
         jvm: Any = self.spark._jvm
         return session.readers(int(jvm.java.lang.Runtime.getRuntime().maxMemory()))
 
     def _housekeeping(self) -> None:
-        """What is done between batches. Whatever fails here is told and left for the next time, but for a
-        lake that is not ours any more."""
+        """What is done between batches. A failure here is logged and left for the next time, unless the lake
+        is not ours any more."""
         if self._failure is not None:
-            return  # a batch failed half-way: nothing may be said of what it left in memory
+            return  # a batch failed half-way: its changes in memory must not be used
         try:
             self._look()
             self._erasures.settle(self.progress, self._save)
             if recovery.unaccounted(self._files, self.lake, self.progress):
-                return  # a batch was cut off, and comes again at once: its files must stay as they are
+                return  # a batch was interrupted, and runs again at once: its files must stay as they are
             if self._erasures.wanted():
                 self._lock.check()
                 self._settled.activate(self.progress, self._settled.keys)
@@ -403,10 +405,10 @@ class Sink:
         except LakeError:
             raise
         except Exception as error:
-            self._say("housekeeping failed (%s): it is tried again later" % sentence(error))
+            self._say("housekeeping failed (%s): it will be retried later" % sentence(error))
 
     def _shorten_logs(self) -> None:
-        """Remove what the logs of the tables need not keep; that of `progress` is always short."""
+        """Remove what the logs of the tables do not need; that of `progress` is always short."""
         if time.monotonic() - self._shortened_at < LOOK_S:
             return
         self._shortened_at = time.monotonic()
@@ -417,11 +419,11 @@ class Sink:
 
     def _maintain(self, keep_hours: float) -> dict[str, Any]:
         self._lock.check()
-        self._maintained_at = time.monotonic()  # also of one that fails: it is tried again in its time
+        self._maintained_at = time.monotonic()  # also after a failure: the next round comes in its time
         try:
             done = maintenance.maintain(self.spark, self.lake, keep_hours)
         finally:
-            self.progress.reopen(self.lake)  # what was done of it are commits of our own
+            self.progress.reopen(self.lake)  # its commits are our own
             self._settled.reopen()
         if recovery.advance(self._files, self.lake, self.progress):
             self._save()
@@ -433,8 +435,8 @@ class Sink:
         return done
 
     def _settle(self) -> None:
-        """Move what has been quiet for long out of progress, which each batch rewrites."""
-        named = self._erasures.keys()  # each start lets progress know what they erased
+        """Move incarnations without news for long out of progress, which each batch rewrites."""
+        named = self._erasures.keys()  # each start tells progress what they erased
         quiet = settled.quiet(self.progress, time.time_ns() // 1000, self.settings.settle_s)
         keys = [key for key in quiet if key not in named]
         if keys:
@@ -442,7 +444,7 @@ class Sink:
             settled.settle(keys, self.progress, self._settled, self._acks, self._sync)
 
     def _look(self) -> None:
-        """Refuse what lies in the landing zone and what no batch gives."""
+        """Refuse entries of the landing zone that no batch gives."""
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         self._looked_at = time.monotonic()
@@ -478,7 +480,7 @@ class Sink:
                 self._failure = error  # Spark would give its text only
                 if isinstance(error, Exception):
                     raise
-                raise RuntimeError(repr(error)) from error  # Py4J answers for nothing else, and Spark waits
+                raise RuntimeError(repr(error)) from error  # Py4J answers only for this, and Spark waits
 
     def _do(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
@@ -541,8 +543,8 @@ class Sink:
             rows = landing_zone.files_of(self.landing, paths)
         else:
             rows = frame.collect()
-        # One batch may hold two entries of the source's log, and then a file twice. What lies in a folder of
-        # the landing zone is left to `_look`.
+        # One batch may hold two entries of the source's log, and then a file twice. Files in a folder of
+        # the landing zone are left to `_look`.
         found = sorted({row["path"]: row for row in rows if lies_in(self.landing, row["path"])}.items())
         told = {path.rpartition("/")[2] for path, _ in found}
         for file in sorted({path.rpartition("/")[2] for path in paths if lies_in(self.landing, path)} - told):
@@ -561,7 +563,7 @@ class Sink:
         return good, bad, int.from_bytes(digest.digest()[:8], "big") >> 1
 
     def _not_given(self, file: str, size: int) -> Unreadable:
-        """A file that the batch should have, and that the stream gave nothing of."""
+        """A file that the batch should have, and of which the stream gave nothing."""
         try:
             segment.check_entry(file, size)
             raise SegmentError("crc", "it had no bytes when it was read, and has %d now" % size)
@@ -569,7 +571,7 @@ class Sink:
             return Unreadable(self.landing / file, file, error.reason, error.detail)
 
     def _judge(self, found: tuple[str, Any]) -> tuple[str, Segment | SegmentError | None]:
-        """Name of a file, and the segment it is, or why it is none; None of one that is in quarantine."""
+        """Name of a file, and its segment, or why it is not valid; None if it is in quarantine."""
         path, row = found
         file = path.rpartition("/")[2]
         length, crc, footer = row["length"], row["crc"], bytes(row["footer"])
@@ -588,8 +590,8 @@ class Sink:
         return file, judged
 
     def _take_apart(self, spark: SparkSession, good: dict[str, Segment], landed_us: int) -> list[Unreadable]:
-        """Take the files at fault out of a batch that failed twice, and put them into quarantine: before
-        anything is appended, so that the same batch after a kill is without them too."""
+        """Remove the files at fault from a batch that failed twice, and put them into quarantine: before
+        anything is appended, so that after a kill the same batch is without them too."""
         probe = apart.Probe(spark, self._files, self.landing)
         at_fault, gone = probe.at_fault(good)
         for path in [*at_fault, *gone]:
@@ -599,7 +601,7 @@ class Sink:
         return bad
 
     def _behind(self) -> list[Commit]:
-        """The commits of `elements` that progress does not know."""
+        """The commits of `elements` that progress lacks."""
         behind = commits.since(self._files, self._elements, self.progress.elements)
         if any(commit.operation in recovery.TAKEN_BACK for commit in behind):
             raise LakeRestored
@@ -608,7 +610,7 @@ class Sink:
     def _append(
         self, spark: SparkSession, good: dict[str, Segment], batch: int, files: int, landed_us: int
     ) -> Appended:
-        """Append what is new, until a commit says so."""
+        """Append new rows, until a commit proves it."""
         while True:
             stamp = Stamp(self.progress.generation, batch, files)
             there = any(commit.stamp == stamp for commit in self._behind())  # then Delta skips the append
@@ -625,7 +627,7 @@ class Sink:
                     summing = beside.submit(
                         look, spark, good, [s for s in decision.landing() if s.sum is None]
                     )
-                # With a lease, an append even of nothing shows that nobody has raised the fence.
+                # With a lease, even an empty append shows that no other sink has raised the fence.
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
                     rows = Rows(spark, good, decision, landed_us)
@@ -644,7 +646,7 @@ class Sink:
                     return added
                 self._lock.check()
                 self._absorb(added.behind)
-                raise AppendedElse("of batch %d not all new rows were written" % batch)
+                raise AppendedElse("not all new rows of batch %d were written" % batch)
             self._lock.check()
             self._say("batch %d was numbered before with other files: a new generation begins" % batch)
             self._absorb(added.behind)
@@ -662,8 +664,8 @@ class Sink:
     def _compare(
         self, spark: SparkSession, good: dict[str, Segment], decision: Decision, parts: Sequence[Part]
     ) -> tuple[DataFrame | None, dict[str, int]]:
-        """Divergent rows, and their number moved from the duplicates in what the batch changes; and by file
-        the checksum of what was compared."""
+        """Divergent rows, which are then not counted as duplicates; and by file the checksum of the compared
+        rows."""
         files = {part.file for part in parts}
         compared = {path: s for path, s in good.items() if s.file in files}
         divergent, came = compare.divergent(
@@ -675,7 +677,7 @@ class Sink:
         return divergent, came
 
     def _check_claims(self, spark: SparkSession, good: dict[str, Segment], added: Appended) -> None:
-        """Hold the claims of a batch against what the append saw; where they fail, compare their rows."""
+        """Check the claims of a batch by the append's checksum; if they fail, compare their rows."""
         decision = added.decision
         if not decision.claims:
             return
@@ -705,7 +707,7 @@ class Sink:
         alone = [commit.stamp for commit in added.behind] == [added.stamp]
         if not bad or not alone or self._lock.fenced:
             # Two readers disagree about the rows; or the append is not the only commit that progress lacks;
-            # or a lease may run out just now: RESTORE would undo what the next holder has appended.
+            # or a lease may expire at this moment: RESTORE would undo what the next holder has appended.
             for file in sorted(false):
                 self._say("%s declares a checksum that its rows do not have; they are kept" % file)
             return
@@ -732,14 +734,14 @@ class Sink:
 
     @contextlib.contextmanager
     def _synced(self, name: str) -> Iterator[None]:
-        """Put what commits of a small table brought onto the disk itself."""
+        """Flush commits of a small table to the disk itself."""
         table = self.lake / name
         before = commits.version(table)
         yield
         commits.sync(table, commits.since(self._files, table, before))
 
     def _record(self, decision: Decision, good: Iterable[Segment], stamp: Stamp, landed_us: int) -> None:
-        """Gaps and streams: what the footers said beside rows."""
+        """Gaps and streams: what the footers declare beside rows."""
         if decision.gaps:
             rows = [{**gap, "landed": landed_us} for gap in decision.gaps]
             self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
@@ -752,7 +754,7 @@ class Sink:
         self._sync("progress", self.progress.save())
 
     def _sync(self, name: str, version: int) -> None:
-        """Put a commit of a small table onto the disk itself."""
+        """Flush a commit of a small table to the disk itself."""
         table = self.lake / name
         if table.local is not None:
             commits.sync(table, commits.since(self._files, table, version - 1))

@@ -14,7 +14,7 @@ from .location import Location
 
 
 def names(folder: Location) -> list[str]:
-    """What lies directly in a folder; nothing where there is none."""
+    """The direct entries of a folder; nothing if there is none."""
     if folder.local is not None:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             return sorted(path.name for path in folder.local.iterdir())
@@ -24,7 +24,7 @@ def names(folder: Location) -> list[str]:
 
 
 def read(at: Location) -> bytes:
-    """The bytes of a file; OSError where it cannot be read."""
+    """The bytes of a file; OSError if it cannot be read."""
     if at.local is not None:
         return at.local.read_bytes()
     folder, name = _split(at)
@@ -33,7 +33,7 @@ def read(at: Location) -> bytes:
 
 
 def write(at: Location, data: bytes, sync: bool = True) -> None:
-    """Make a file visible whole or not at all; it replaces what is there. `sync`: on the disk itself."""
+    """Make a file visible whole or not at all; it replaces an existing one. `sync`: on the disk itself."""
     if at.local is not None:
         segment.place(at.local.parent, at.local.name, data, sync)
         return
@@ -45,7 +45,7 @@ def write(at: Location, data: bytes, sync: bool = True) -> None:
 
 
 def remove(at: Location) -> None:
-    """Nothing where there is no such file."""
+    """Remove a file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         if at.local is not None:
             at.local.unlink()
@@ -55,7 +55,7 @@ def remove(at: Location) -> None:
 
 
 def clear(folder: Location) -> None:
-    """Remove all that is in a folder; nothing where there is none."""
+    """Remove all that is in a folder; nothing if there is none."""
     if folder.local is not None:
         shutil.rmtree(folder.local, ignore_errors=True)
         return

@@ -11,18 +11,18 @@ from .segment import Segment
 
 
 class Streams:
-    """What the table says, in memory; adds what is new."""
+    """The table, in memory; adds what is new."""
 
     def __init__(self, lake: Location) -> None:
         self._lake = lake
         self._rows = tables.rows(lake / "streams")
-        # (process, stream, alphabet) -> within_ms: what a segment must differ in to be news.
+        # (process, stream, alphabet) -> within_ms: a segment that differs in these is news.
         self._told = {(r["process"], r["stream"], r["alphabet"]): r["within_ms"] for r in self._rows}
 
     def add(self, segments: Iterable[Segment], now_us: int) -> int | None:
-        """Note alphabets, and delays asked for, that were not there, in the order of the streams' own time.
+        """Record new alphabets, and required delays, in the order of the streams' own time.
 
-        The version of the table that has them; None where there was no news.
+        The version of the table that has them; None if there was no news.
         """
         new: list[dict[str, Any]] = []
         for segment in sorted(segments, key=lambda s: (s.stream, s.last_ts_us or 0, s.first)):

@@ -1,8 +1,8 @@
 """The seven tables of a lake: their columns, their properties, how they are made and opened.
 
 `elements` is Spark's: it grows by whole segments. The small ones are delta-rs's: a commit of fifty
-rows costs it ten milliseconds, and Spark half a second. Nobody but the holder of the lake's lock writes any
-of them.
+rows costs it ten milliseconds, and Spark half a second. Only the holder of the lake's lock writes any of
+them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .views import quoted
 if TYPE_CHECKING:  # the audit reads these tables without Spark
     from pyspark.sql import SparkSession
 
-# The columns of a segment, as Spark reads them; `elements` has `landed` behind them.
+# The columns of a segment, as Spark reads them; `elements` has `landed` after them.
 SEGMENT_DDL = (
     "stream string, incarnation bigint, xi bigint, ts timestamp, unsync boolean, arrived timestamp, "
     "alphabet string, ints array<bigint>, floats array<double>"
@@ -38,7 +38,7 @@ SEGMENT_DDL = (
 ELEMENTS_DDL = SEGMENT_DDL + ", landed timestamp"
 ELEMENTS_ARROW = ARROW_SCHEMA.append(pa.field("landed", pa.timestamp("us", "UTC")))
 
-# A week of versions to go back to. A checkpoint of the log every 100 commits costs less than one every 10,
+# A week of versions to return to. A checkpoint of the log every 100 commits costs less than one every 10,
 # and the log is read from its newest checkpoint on. Statistics of the lists would cost more than they skip.
 ELEMENTS_PROPERTIES = {
     "delta.checkpointInterval": "100",
@@ -133,8 +133,8 @@ SCHEMAS = {
     ),
 }
 
-# Rewritten whole. The log of `progress` turns over with every batch: kept short, or reading it would take
-# longer and longer.
+# Rewritten whole. The log of `progress` grows with every batch: kept short, or reading it would take
+# ever longer.
 REWRITTEN = ("progress", "settled")
 
 PROPERTIES: dict[str, dict[str, str | None]] = {
@@ -186,7 +186,7 @@ def create(spark: SparkSession, lake: Location) -> None:
 
 
 def _widen(table: DeltaTable, schema: pa.Schema) -> None:
-    """Add columns that are new; rows that are there have null in them."""
+    """Add new columns; existing rows have null in them."""
     have = {field.name for field in table.schema().fields}
     new = [Field.from_arrow(field) for field in schema if field.name not in have]
     if new:
@@ -210,7 +210,7 @@ def open_table(table: Location) -> DeltaTable:
 
 
 def rows(table: Location, columns: Sequence[str] | None = None, filters: Any = None) -> list[dict[str, Any]]:
-    """The rows of a small table, times in µs; none where there is no such table."""
+    """The rows of a small table, times in µs; none if there is no such table."""
     try:
         opened = open_table(table)
     except TableNotFoundError:
@@ -231,7 +231,7 @@ def plain(data: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
 def append(table: Location, data: list[dict[str, Any]], transactions: Mapping[str, int]) -> int:
     """Append rows to a small table, once for these transactions; the version that has them.
 
-    delta-rs notes transactions and does not enforce them.
+    delta-rs records transactions and does not enforce them.
     """
     opened = open_table(table)
     done = transactions and all(

@@ -57,7 +57,7 @@ def versions(known: Iterable[tuple[int, str]]) -> list[Version]:
 
 
 def version_of(alphabet: str, known: Sequence[Version]) -> int:
-    """The version that an alphabet belongs to: one that has it, the newest that takes it, or the next."""
+    """The version that an alphabet belongs to: one that has it, the newest that accepts it, or the next."""
     for version in known:
         if alphabet in version.alphabets:
             return version.number
@@ -88,8 +88,8 @@ def view_name(stream: str) -> str:
     """The name of the view of a stream: `cardio/ecg` is cardio_ecg, `site/heart_rate` is site_heart__rate.
 
     It follows from the name of the stream alone, so it never changes, whatever other streams a lake has or
-    gains, and no two streams share one. Where the simple rule could make two names meet, or one of a table or
-    of another view, the name ends in a part of the stream's SHA-256, behind three underscores, which the
+    gains, and no two streams share one. If the simple rule could give the name of another stream, of a table
+    or of another view, the name ends in a part of the stream's SHA-256, after three underscores, which the
     simple rule never gives.
     """
     simple = re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*(/[a-z0-9]+(_[a-z0-9]+)*)*", stream)
@@ -139,7 +139,7 @@ def view_sql(
 
 
 def expressions(version: Version, dialect: Dialect = SPARK, only: Sequence[str] | None = None) -> list[str]:
-    """The columns of a typed view with their names, as they stand behind SELECT."""
+    """The columns of a typed view with their names, as written after SELECT."""
     return [
         name if sql == name else "%s AS %s" % (sql, dialect.named(name))
         for name, sql in columns(version, dialect)
@@ -155,7 +155,8 @@ def belongs_sql(version: Version, dialect: Dialect = SPARK) -> str:
 def follows_sql(stream: str, version: Version, known: Sequence[Version]) -> str:
     """Whether a row is of this version of a stream; fails at a row of an alphabet that no known version has.
 
-    One expression: of several conditions Spark may ask the second one first, and never come to the failure.
+    One expression: of several conditions Spark may evaluate the second one first, and never reach the
+    failure.
     """
     others = [alphabet for other in known if other != version for alphabet in other.alphabets]
     return (
@@ -180,7 +181,7 @@ def _list(texts: Iterable[str], dialect: Dialect) -> str:
 
 
 def _value(version: Version, field: str, kind: str, dialect: Dialect) -> str:
-    """SQL for a field, wherever the alphabets of the version have it."""
+    """SQL for a field, in whatever column the alphabets of the version have it."""
     at: dict[str, list[str]] = {}
     for alphabet in version.alphabets:
         place = alphabets.places(alphabet).get(field)
@@ -194,7 +195,7 @@ def _value(version: Version, field: str, kind: str, dialect: Dialect) -> str:
             if place != "NULL"
         )
     if kind == "u64":
-        # Two's complement back to what it was: exact, as no other type of SQL would be.
+        # Two's complement back to the unsigned value: exact, as no other type of SQL would be.
         wide = "CAST(%s AS decimal(20,0))" % raw
         around = "CAST('18446744073709551616' AS decimal(20,0))"  # a plain number is a float to DataFusion
         return "CAST(CASE WHEN %s < 0 THEN %s + %s ELSE %s END AS decimal(20,0))" % (raw, wide, around, wide)

@@ -1,14 +1,14 @@
-"""The filter of an erasure: which elements of a stream it means.
+"""The filter of an erasure: which elements of a stream it selects.
 
     ts >= '2026-11-01' and ts < '2026-11-02' and (mV > 900 or lead = 2)
 
 Names are ts, arrived, xi, incarnation, unsync and the declared fields of the stream, as its typed view has
 them. Comparisons, `between`, `in`, `and`, `or`, `not`, parentheses. A field that a row's alphabet lacks is
-unknown, as NULL is in SQL, and a row is meant only where the filter is true.
+unknown, as NULL is in SQL, and a row is selected only if the filter is true.
 
 One tree is used in three ways: as SQL for Spark, made of this module's own words and of numbers, so that no
 text of a user ever becomes SQL; row by row (`judge` of a row); and over ranges (`judge` of a box), which
-tells that no row of a segment can be meant without reading it.
+shows that no row of a segment can be selected without reading it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .segment import TIME_MAX, TIME_MIN, XI_MAX, signed
 
 Box = Mapping[str, tuple[Any, Any]]  # name -> least and greatest value; a name that is not there is unknown
 
-# Names that every stream has, and what their values are.
+# Names that every stream has, and the types of their values.
 COMMON = {"ts": "time", "arrived": "time", "xi": "i64", "incarnation": "incarnation", "unsync": "bool"}
 TEXT_MAX = 4000
 DEPTH_MAX = 50
@@ -45,7 +45,7 @@ _WORDS = ("and", "or", "not", "between", "in", "true", "false")
 
 
 class WhereError(LakeError):
-    """A filter that cannot be evaluated; the sentence says why."""
+    """A filter that cannot be evaluated, with the reason in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ Tree = Test | Both | Not
 
 
 class Where:
-    """A filter of which the text is right; `check` tells whether a stream can be asked it."""
+    """A filter whose text is valid; `check` tells whether it fits a stream."""
 
     def __init__(self, text: str) -> None:
         self.text = " ".join(text.split()) if "'" not in text else text.strip()
@@ -80,7 +80,7 @@ class Where:
         self.names = {test.name for test in _tests(self.tree)}
 
     def check(self, known: Iterable[str]) -> None:
-        """WhereError where rows of these alphabets cannot be asked this."""
+        """WhereError if the filter does not fit rows of these alphabets."""
         texts = list(known)
         shown = {name for text in texts for name in fields(text)}
         for test in _tests(self.tree):
@@ -95,8 +95,8 @@ class Where:
                     _value(test, kind)
 
     def judge(self, box: Box, alphabet: str = "") -> bool | None:
-        """Whether all rows within these bounds are meant, or none (False); None where neither is certain. Of
-        one row True says that it is meant, False and None that it is not."""
+        """Whether all rows within these limits are selected, or none (False); None if neither is certain. One
+        row is selected if this is True."""
         return _judge(self.tree, box, alphabet)
 
     def sql(self, known: Iterable[str]) -> str:
@@ -113,7 +113,7 @@ class Where:
         return "(%s)" % " OR ".join(parts) if parts else "FALSE"
 
     def means_later(self, now_us: int, last: Mapping[int, int]) -> bool:
-        """Whether it can mean elements that are measured from now on; `last`: the last ξ by incarnation."""
+        """Whether it can select elements that are measured from now on; `last`: the last ξ by incarnation."""
         after = {"ts": (now_us, TIME_MAX), "arrived": (now_us, TIME_MAX)}
         boxes = [{**after, "incarnation": (_NEW, _NEW), "xi": (1, XI_MAX)}]
         boxes += [{**after, "incarnation": (i, i), "xi": (n + 1, XI_MAX)} for i, n in last.items()]
@@ -121,13 +121,13 @@ class Where:
 
 
 def fields(alphabet: str) -> dict[str, str]:
-    """Field by its name in the typed view, which gives way to the columns that all streams have."""
+    """Field by its name in the typed view, where the columns that all streams have take precedence."""
     names = views.columns(views.Version(1, (alphabet,)))[len(views.COMMON) :]
     return dict(zip((name for name, _ in names), alphabets.fields(alphabet)))
 
 
 def row_box(row: Mapping[str, Any]) -> Box:
-    """A row of `elements` (times in µs) as bounds that leave nothing open."""
+    """A row of `elements` (times in µs) as limits that leave nothing open."""
     box = {name: row[name] for name in COMMON}
     places = alphabets.places(row["alphabet"])
     for name, field in fields(row["alphabet"]).items():
@@ -187,7 +187,7 @@ class _Parser:
     def test(self) -> Tree:
         kind, name = self.next("a name")
         if kind not in ("word", "quoted") or (kind == "word" and name.lower() in _WORDS):
-            raise WhereError("the filter has '%s' where the name of a column is wanted" % name)
+            raise WhereError("the filter has '%s' where the name of a column is expected" % name)
         negated = self.take("word", "not")
         if self.take("word", "between"):
             low = Test(name, ">=", self.literal())
@@ -203,7 +203,7 @@ class _Parser:
         else:
             kind, sign = self.next("a comparison")
             if negated or kind != "sign" or sign not in _SIGNS:
-                raise WhereError("the filter has '%s' after %s where a comparison is wanted" % (sign, name))
+                raise WhereError("the filter has '%s' after %s where a comparison is expected" % (sign, name))
             return Test(name, _SIGNS[sign], self.literal())
         return Not(tree) if negated else tree
 
@@ -213,11 +213,11 @@ class _Parser:
             return text
         if kind == "word" and text.lower() in ("true", "false"):
             return text.lower()
-        raise WhereError("the filter has '%s' where a number or a text in quotes is wanted" % text)
+        raise WhereError("the filter has '%s' where a number or a text in quotes is expected" % text)
 
     def next(self, wanted: str) -> tuple[str, str]:
         if self.at == len(self.tokens):
-            raise WhereError("the filter ends where %s is wanted" % wanted)
+            raise WhereError("the filter ends where %s is expected" % wanted)
         self.at += 1
         return self.tokens[self.at - 1]
 
@@ -260,7 +260,7 @@ def _tests(tree: Tree) -> Iterator[Test]:
 
 
 def _kind(name: str, alphabet: str) -> str | None:
-    """What the values of a name are in rows of an alphabet; None where they have none."""
+    """The type of a name's values in rows of an alphabet; None if they have none."""
     if name in COMMON:
         return COMMON[name]
     field = fields(alphabet).get(name) if alphabet else None
@@ -355,7 +355,7 @@ def _sql(tree: Tree, alphabet: str) -> str:
 def _column(name: str, kind: str, alphabet: str) -> str:
     if name in COMMON:
         return name
-    # `get` gives NULL where a list is too short; an index would end the whole query.
+    # `get` gives NULL if a list is too short; an index would end the whole query.
     raw = "get(%s, %d)" % alphabets.places(alphabet)[fields(alphabet)[name]]
     if kind != "u64":
         return raw

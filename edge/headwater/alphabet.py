@@ -58,7 +58,7 @@ class Alphabet:
                     "unknown type '%s' of field '%s': use one of %s" % (kind, name, " ".join(sorted(TYPES)))
                 )
             if name in names:
-                raise AlphabetError("field '%s' stands twice in alphabet '%s'" % (name, text))
+                raise AlphabetError("field '%s' occurs twice in alphabet '%s'" % (name, text))
             names.append(name)
             types.append(kind)
         if not names:
@@ -75,7 +75,7 @@ class Alphabet:
     def arrays(self, size: int) -> "Columns":
         return tuple([array(TYPES[t][0], bytes(TYPES[t][1] * size)) for t in self.types])
 
-    # True where some field is a float: such streams are not exact across float widths.
+    # True if some field is a float: such streams are not exact across float widths.
     def floats(self) -> bool:
         return "f" in self.codes or "d" in self.codes
 

@@ -5,7 +5,7 @@
 #     ts + at[i]       where dt < 0  (irregular: small offsets, each below 2**30)
 # xi and ts may be long integers; they are touched once a batch. Everything per element is small.
 # A hole (see docs/spec.md) is an entry too: it stands alone in its batch, `hole` is its reason and
-# `back` says how far before ts (its end) it began.
+# `back` tells how far before ts (its end) it began.
 
 from array import array
 
@@ -19,7 +19,7 @@ SPAN_US = (1 << 30) - 1  # offsets inside a batch stay below this: small integer
 
 # Reasons of a hole (texts in reasons.py).
 RESTART = 1  # the board was down, or lost what it had not sealed yet
-LOG_FULL = 2  # the source refused samples: its log had no room
+LOG_FULL = 2  # the source refused samples: its log was full
 SENSOR = 3  # the sensor gave nothing, or nonsense
 
 # Why the entries of a declared gap do not come to the lake.

@@ -1,8 +1,8 @@
-# A block: one batch as bytes. The flash log, a frame and a checkpoint hold the same bytes.
+# A block: one batch as bytes. The same bytes are used in the flash log, in frames and in checkpoints.
 #
 # A head (entries, stream time, generation time), then the columns one after the other: the first
 # value, then the differences in an adaptive Rice code whose width follows the eight values before,
-# so that neither side looks ahead. Where that would be longer than the plain values, these are
+# so that neither side looks ahead. If that would be longer than the plain values, those are
 # stored. Decoding is total: any bytes give a batch whose values lie inside their declared types, or
 # BlockError; the work and the memory are bounded by the batch that is filled. Bytes: docs/spec.md.
 
@@ -28,7 +28,7 @@ _ORDER2 = 32  # column head: differences of differences
 _RAW = 64  # column head: plain little-endian values
 _K_MASK = 31
 _RUN = 8  # values that share one width
-_ESCAPE = 12  # so many zeros announce a value written in full
+_ESCAPE = 12  # this many zeros announce a value written in full
 _HEAD = 38  # bytes of the longest head
 _OFFSETS = ("i", 4, 0, SPAN_US)  # the type of `at`
 _OVERSHOOT = 88  # a run may pass the plain size by this much before it is noticed
@@ -92,8 +92,8 @@ def bound(alphabet: "Alphabet", n: int, irregular: bool = True) -> int:
     return longest(alphabet, n, irregular) + _OVERSHOOT
 
 
-# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position after them, or -1 where
-# buf has no room (what lies after pos is then undefined).
+# Pack entries i0 .. i0+n of the batch at buf[pos:]. Returns the position after them, or -1 if buf
+# is too small (the bytes after pos are then undefined).
 def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
     try:
         flags = (_HOLE if batch.hole else 0) | (_UNSYNC if batch.unsync else 0)
@@ -130,8 +130,8 @@ def encode(batch: "Batch", i0: int, n: int, buf: bytearray, pos: int) -> int:
         return -1
 
 
-# The same as _put_column, for 16 bits signed in machine code, in two steps, since that has 32 bits.
-# It checks no bounds. A run adds at most 31 bytes.
+# _put_column again, for 16 bits signed in machine code, in two steps, since that has 32 bits.
+# It checks no limits. A run adds at most 31 bytes.
 _packer = machine(
     """def run(x: ptr16, i: int, end: int, buf: ptr8, pos: int) -> int:
  p = (x[i] ^ 32768) - 32768
@@ -325,7 +325,7 @@ def peek(data: "Readable", pos: int = 0) -> tuple[int, int]:
 
 
 # Fill the batch from the block at data[pos:end]. Returns the position after the block; raises
-# BlockError, and leaves the batch empty, where the bytes are not a block that fits the batch.
+# BlockError, and leaves the batch empty, if the bytes are not a block that fits the batch.
 def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
     batch.clear()
     if end > len(data):

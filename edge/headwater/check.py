@@ -1,9 +1,9 @@
-"""Validation: everything that is wrong with a process, at once, each with its place and its cure.
+"""Validation: reports every mistake of a process at once, each with its place and a suggested fix.
 A board never imports this module.
 
-`check(process)` goes through the rules in the order of this file. Each writes down what it finds
-and leaves the rest to the others, so that one mistake is told once and hides none of the others.
-Errors refuse the process; warnings say what the author should know. Where there is no error the
+`check(process)` applies the rules in the order of this file. Each records what it finds and leaves
+the rest to the others, so that one mistake is reported once and hides none of the others.
+Errors refuse the process; warnings tell what the author should know. If there is no error, the
 report holds the plan.
 """
 
@@ -49,7 +49,7 @@ class Problem:
 
 
 class Report:
-    """What the check found. `plan` (bytes) and `hash` are None where there is an error."""
+    """What the check found. `plan` (bytes) and `hash` are None if there is an error."""
 
     def __init__(
         self, name: str, problems: list[Problem], plan: bytes | None, decoded: plans.Plan | None
@@ -83,7 +83,7 @@ def outputs(declared: builder.Declared) -> tuple[Alphabet, ...]:
         if v.declared is declared and v.outs is not None:
             return v.outs
     raise builder.ProcessError(
-        "the outputs of %s cannot be told yet: name them with .out(0), .out(1), ..." % declared.kind
+        "the outputs of %s are not known yet: name them with .out(0), .out(1), ..." % declared.kind
     )
 
 
@@ -282,7 +282,7 @@ class _Check(Sizing):
                 self.error(
                     wire,
                     "a source is raw and has no inputs",
-                    "Put an operator behind it, and connect to that",
+                    "Put an operator after it, and connect to that",
                     y.label,
                 )
             elif not _is_port(wire.port):
@@ -358,7 +358,7 @@ class _Check(Sizing):
             else:
                 v.bound = self.bind(v)
         # A feedback port's alphabet is known only when the loop is: go round until nothing changes.
-        # What is wrong is told in the last round.
+        # Mistakes are reported in the last round.
         known: dict[int, tuple[Alphabet, ...]] = {}
         for _ in range(len(self.vertices) + 2):
             had = {key: [a.text for a in outs] for key, outs in known.items()}
@@ -451,8 +451,8 @@ class _Check(Sizing):
         return False, None
 
     def ports(self, v: Vertex, known: dict[int, tuple[Alphabet, ...]], tell: bool) -> None:
-        """Alphabets of the ports of an operator, from those of its inputs. With `tell`, what does not
-        fit is written down."""
+        """Alphabets of the ports of an operator, from those of its inputs. With `tell`,
+        misfits are recorded as errors."""
         v.outs = None
         cls = v.cls
         assert cls is not None
@@ -491,7 +491,7 @@ class _Check(Sizing):
                 elif wire.delay_ms is not None:
                     open_.append(port)
                 else:
-                    return  # its producer's mistake, told there
+                    return  # its producer's mistake, reported there
         if not own:
             v.outs = _alphabets(cls.OUT)
         for port in open_:
@@ -579,8 +579,8 @@ class _Check(Sizing):
                 if not _is_port(port) or port >= len(v.outs):
                     self.error(
                         v,
-                        "output port %r is disabled, and there is none" % (port,),
-                        "Say .unused() of port %s" % _words([str(i) for i in range(len(v.outs))]),
+                        "output port %r is disabled, but does not exist" % (port,),
+                        "Call .unused() for port %s" % _words([str(i) for i in range(len(v.outs))]),
                     )
             for port in range(len(v.outs)):
                 used = port in v.outputs
@@ -594,8 +594,8 @@ class _Check(Sizing):
                 elif not used and port not in v.declared.unused:
                     self.error(
                         v,
-                        "nobody uses it",
-                        "Connect it, send it to the lake, or say .unused(%d)" % port,
+                        "it is not used",
+                        "Connect it, send it to the lake, or call .unused(%d)" % port,
                         "%s, output port %d" % (v.label, port),
                     )
             for what, have, most in (
@@ -609,7 +609,7 @@ class _Check(Sizing):
                         "Split the operator into several",
                     )
 
-    # -- what an edge says of itself -----------------------------------------------------------------
+    # -- settings of an edge -------------------------------------------------------------------------
 
     def edges(self) -> None:
         for wire in self.process.wires:
@@ -625,7 +625,7 @@ class _Check(Sizing):
                 self.error(
                     wire,
                     "on_full=\"spill\" on a stream of source '%s', which is in its log already" % v.name,
-                    'Leave on_full away, or use "drop_oldest" on its edge to the lake',
+                    'Leave out on_full=, or use "drop_oldest" on its edge to the lake',
                 )
             elif policy == plans.DROP_NEWEST and not v.source:
                 self.error(
@@ -700,7 +700,7 @@ class _Check(Sizing):
         if d.host is not None:
             v.host = self.find_host(v, d.host)
         elif v.source:
-            self.error(v, "a source stands where its sensor is", 'Say where: on="..."')
+            self.error(v, "a source runs where its sensor is", 'Say where: on="..."')
         else:
             for port in sorted(v.inputs):
                 if v.inputs[port].delay_ms is None:
@@ -711,7 +711,7 @@ class _Check(Sizing):
                 self.error(
                     v,
                     "a source cannot move: no backup host has its sensor",
-                    "Leave backup away; to survive its host, put a second source on another one",
+                    "Leave out backup=; to survive its host, put a second source on another one",
                 )
             v.hosts = () if v.host is None else (v.host,)
             return
@@ -726,14 +726,14 @@ class _Check(Sizing):
                 if h == v.host:
                     self.error(v, "is backed up by its own host '%s'" % name, "Name another host as backup")
                 elif h in backups:
-                    self.error(v, "backup '%s' stands twice" % name, "Drop one of the two")
+                    self.error(v, "backup '%s' is named twice" % name, "Drop one of the two")
                 backups.append(h)
         else:
             width = self.hosts[v.host].floats
             backups = [h for h in range(len(self.hosts)) if h != v.host]
             if v.floats and not self.process.allow_drift:
                 backups = [h for h in backups if self.hosts[h].floats == width]
-            # as many as the level asks for, and one to spare
+            # as many as the level requires, and one to spare
             backups = backups[: LEVEL_HOLDERS[self.level or 0] + 1 if self.level else 0]
         v.hosts = (v.host,) + tuple(backups)
         if (
@@ -821,7 +821,7 @@ class _Check(Sizing):
             if need is None:
                 self.error(
                     wire,
-                    "nothing bounds the rate of '%s', so that no buffer is known to be large enough"
+                    "nothing limits the rate of '%s', so no buffer is known to be large enough"
                     % self.producer(wire).name,
                     "Give rate_hz or most_hz to the sources above it",
                 )
@@ -836,7 +836,7 @@ class _Check(Sizing):
     # -- the delay that an author asks for -------------------------------------------------------------
 
     def lake_delays(self) -> None:
-        """Well-formedness, rule 5: no delay bound below what the way takes when all is well."""
+        """Well-formedness, rule 5: no delay limit below what the path takes without failures."""
         if not self.sized:
             return
         for wire in self.process.wires:
@@ -864,14 +864,14 @@ class _Check(Sizing):
                     v,
                     "computes in floats, and its hosts have floats of different width (%s)"
                     % ", ".join(["%s: %s" % (self.hosts[h].name, self.hosts[h].floats) for h in v.hosts]),
-                    "Name hosts of one width, compute in integers, or say Process(..., allow_drift=True)",
+                    "Name hosts of one width, compute in integers, or give Process(..., allow_drift=True)",
                 )
 
     # -- what a host has, and what it needs ------------------------------------------------------------
     def resources(self) -> None:
         if not self.sized:
             return
-        # What a log must hold is reckoned for a plan: one with other mistakes in it may have any numbers.
+        # What a log must hold is computed for a plan: one with other mistakes in it may have any numbers.
         written = None if self.wrong() else self.written()
         for vertex in written.vertices if written else ():
             assert written is not None
@@ -963,7 +963,7 @@ class _Check(Sizing):
             self.sense()
 
     def sense(self) -> None:
-        """Values that are legal and make no sense for the streams that come."""
+        """Values that are legal but make no sense for the streams of this process."""
         for v in self.vertices:
             if v.source:
                 continue

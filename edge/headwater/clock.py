@@ -1,19 +1,19 @@
 # Time: wrapping ticks -> monotone microseconds -> the site's time; and the floor under a restart.
 #
-# Site time is what the gateway's clock says; every ts is in it. A host knows it from two-way
+# Site time is the time of the gateway's clock; every ts is in it. A host knows it from two-way
 # exchanges with a synchronised neighbour, each with a bound on its error, and runs on by its own
 # ticks and their measured drift in between. The gateway's neighbour is the clock of its machine.
 # What holds:
-#   - `site` never falls, in the order of calls. A life begins just above the floor that its flash
-#     remembers. The first exchange of a life steps forward; where the true time turns out to lie
-#     behind (the floor was logged ahead, the power was back at once) `site` stands still instead,
-#     for a step at the most: what is sampled meanwhile gets times at the end of the restart hole.
+#   - `site` never falls, in the order of calls. A boot starts just above the floor that its flash
+#     remembers. The first exchange of a boot steps forward; if the true time turns out to be
+#     earlier (the floor was logged ahead, the power was back at once), `site` stands still instead,
+#     for at most one step: samples taken meanwhile get times at the end of the restart hole.
 #   - Later exchanges move it by slewing only, at most slew_ppm faster or slower than it would run. But
 #     one that puts the true time more than a step ahead of it is a step forward too: to be so wrong for
 #     hours is worse than a jump, and forward is never wrong.
 #   - The true time lies within `true_error_us`, as long as ticks drift less than drift_ppm_max. A
-#     gateway that has no time from the network yet answers with an unknown error. A host that knows no
-#     better follows it, and is `synced` with its site but not `sure`; one that does keeps its own time.
+#     gateway that has no time from the network yet answers with an unknown error. A host without a better
+#     time follows it, and is `synced` with its site but not `sure`; a host with one keeps its own time.
 #   - No boundary above the floor in flash, and no floor further than a step ahead of the true time:
 #     it is logged ahead by the step less what `site` is ahead already, and not ahead at all while
 #     the host is unsynchronised. So a hundred brownouts in a row move ts by one step, not a hundred.
@@ -30,7 +30,7 @@ _SPAN_MIN_US = 10000000  # exchanges closer together say nothing about drift
 _SPAN_MAX_US = 256000000  # a measurement over longer tells of another temperature: begin a new one,
 _SPAN_END_US = 4096000000  # at the latest here, measured well enough or not
 _TS_MAX = 1 << 62
-UNKNOWN_US = _TS_MAX  # an error without a bound: of a host that does not know the world's time
+UNKNOWN_US = _TS_MAX  # an error without a limit: of a host that does not know the true time
 
 
 # Extends a counter that wraps, like ticks_us (30 bits of 1 us) or ticks_ms (30 bits of 1000 us).
@@ -68,13 +68,13 @@ class Clock:
         self.refused = 0  # exchanges that cannot be true
         self.start(0, 0)
 
-    # A life begins, above the floor that the flash remembers.
+    # A boot starts, above the floor that the flash remembers.
     def start(self, mono_us: int, floor_us: int) -> None:
         self.mono0 = mono_us  # where the present line begins
         self.true0 = floor_us + 1  # what the true time is believed to be there,
         self.error0 = 0  # with this error,
         self.away0 = 0  # and how far ahead of it (or behind) `site` is
-        self.last = floor_us + 1  # what `site` said last
+        self.last = floor_us + 1  # the last value of `site`
         self.drift_ppb = 0
         self.synced = 0  # 1: an exchange was taken,
         self.sure = 0  # and one of them with a known error
@@ -104,7 +104,7 @@ class Clock:
         true = t3 + trip // 2
         error = trip // 2 + 1 + slack + err_us
         away = self.at(t4)
-        far: "Any" = self.far  # is there where the span is not 0
+        far: "Any" = self.far  # not None if the span is not 0
         drift_ppb = self.drift_ppb
         span = 0 if far is None else t4 - far[0]
         if span >= _SPAN_MIN_US and (error + far[2]) * _PPB // span <= self.drift_ppb_max // 4:
@@ -192,12 +192,12 @@ class Floor:
         self.flash_us = flash_us
         self.step_us = step_us
 
-    # A floor, or an element with this ts, is sealed in flash.
+    # A floor, or an element with this ts, has been sealed in flash.
     def sealed(self, ts: int) -> None:
         if ts > self.flash_us:
             self.flash_us = ts
 
-    # Whether a boundary at ts may leave; `cap` is the highest that may.
+    # Whether a boundary at ts may be sent; `cap` is the highest that may.
     def allow(self, ts: int) -> bool:
         return ts <= self.flash_us
 

@@ -14,7 +14,7 @@ import gc
 
 from .compat import const
 
-STEADY_S = const(10)  # a board that is steady measures its free heap so often; before that, every second
+STEADY_S = const(10)  # a steady board measures its free heap this often; before that, every second
 _OFTEN_BYTES = const(4096)
 _LEFT_BYTES = const(6144)
 _REUSED = const(3)

@@ -1,7 +1,7 @@
-# What stands in for one interpreter under the other. No board has this module: the image builder takes these
-# imports out.
+# Replacements for what one interpreter has and the other lacks. No board has this module: the image builder
+# removes its imports.
 
-# A name bound to const(...) is its value, on a board by its compiler: that knows `const` by its name alone.
+# A name bound to const(...) is its value; a board's compiler replaces it, and knows `const` by name alone.
 # Elsewhere it is this function.
 def const(value: int) -> int:
     return value

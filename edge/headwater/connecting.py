@@ -1,8 +1,8 @@
-# How a link to the broker opens, and why it does not. It is in RAM only then.
+# Opens a link to the broker, or tells why it cannot. It is in RAM only meanwhile.
 
 from .mqtt import packet, text
 
-# What CONNACK says.
+# Codes of CONNACK.
 REFUSED = ("", "protocol version", "client id", "broker not ready", "user or password", "not allowed")
 
 
@@ -15,7 +15,7 @@ def connect(name: str, keepalive_s: int, will: str, user: str | None, password: 
     return packet(0x10, *parts)
 
 
-# What mbedTLS says of a certificate -> what to look at.
+# What mbedTLS reports about a certificate -> what to check.
 _CURES = (
     ("expected CN", "look at broker.name"),
     ("trusted CA", "look at broker.ca"),
@@ -23,7 +23,7 @@ _CURES = (
 )
 
 
-# In one line. What is raised again has its cure already.
+# In one line. An error that is raised again already has its suggested fix.
 def why(e: Exception) -> str:
     s = str(e).strip().replace("\n", "; ") or type(e).__name__
     for part, cure in _CURES:

@@ -18,7 +18,7 @@
 #                                DECAY    all reads blank, until `settle`: then partly old again
 #                                APPEAR   all reads as before, until `settle`: then partly blank
 #                                FLICKER  every byte reads old or blank, differently every time
-# Bytes in doubt settle for good with `settle`, by themselves at the second `revive`, and by an erase.
+# Bytes in doubt settle permanently with `settle`, by themselves at the second `revive`, and by an erase.
 
 from .compat import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ CLEAN, TORN, SCATTER, DECAY, APPEAR, FLICKER = range(6)
 KINDS = ("clean", "torn", "scatter", "decay", "appear", "flicker")
 
 
-# A defect of the caller: what it asked for, flash cannot do.
+# A defect of the caller: it requested what flash cannot do.
 class FlashError(Exception):
     pass
 
@@ -56,7 +56,7 @@ class CutFlash:
         self.time_us = 0
         self.op = 0  # programs and erases begun
         self.trace: list[tuple[int, int]] | None = (
-            None  # a list: (kind, bytes) of every operation is noted there
+            None  # a list: (kind, bytes) of every operation is recorded there
         )
         self.doubt: dict[
             int, tuple[int, int]

@@ -99,7 +99,7 @@ def narrow(tree: "Any", spans: "Mapping[str, tuple[int, int]]") -> bool:
     return all([part in spans if type(part) is str else _reach(part, spans) for part in tree[1:]])
 
 
-# The largest magnitude that the sum or product can have, and one more; 0 where it is not known or too large.
+# The largest magnitude that the sum or product can have, and one more; 0 if it is not known or too large.
 def _reach(tree: "Any", spans: "Mapping[str, tuple[int, int]]") -> int:
     total = 0
     if type(tree) is int:
@@ -170,7 +170,7 @@ def _source(tree: "Any", names: "Mapping[str, str]", depth: int, nodes: list[int
     if op == "if":
         return "(%s if %s else %s)" % (b, a, args[2])
     if op == "clamp":
-        # Where the limits are the wrong way round the lower one wins.
+        # If the limits are in the wrong order, the lower one wins.
         c = args[2]
         w = "w%d" % depth
         return "(%s if %s < %s else %s if %s > %s else %s)" % (

@@ -3,7 +3,7 @@
     parse("rate > 120 and effort < p.limit")
     -> ["and", [">", "rate", 120], ["<", "effort", "limit"]]
 
-The grammar is Python's, of which only what stands in the tables below is taken; nothing is
+The grammar is Python's, but only what the tables below list is accepted; nothing is
 evaluated. `p.name` is another way to write the name of a parameter.
 """
 
@@ -40,7 +40,7 @@ _CURE = (
 
 
 def parse(text: str) -> Tree:
-    """The tree of an expression; ExprError where it is none."""
+    """The tree of an expression; ExprError if the text is not a valid one."""
     if not isinstance(text, str):
         raise ExprError("%r is not an expression: write it as a text, like 'x * 2 + 1'" % (text,))
     if len(text) > TEXT_MAX:

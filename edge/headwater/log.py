@@ -1,13 +1,13 @@
 # The durable store of a host: one ring log on a raw flash device. Bytes: docs/spec.md, "Flash log".
 #
-# Three kinds of things live here, and what is live is carried forward without being asked:
+# It holds three kinds of things, and carries live ones forward without being asked:
 #   streams  runs of consecutive xi (samples of sources, spill of ports), trimmed from below
-#   facts    small values by number; all of them stand in the table at the head of every sector
+#   facts    small values by number; the table at the head of every sector repeats all of them
 #   blobs    large values by number, replaced and renamed atomically
 #
-# What it promises: what a call has done when it returns is there after a power cut at any byte of
-# any later program or erase, nested cuts and cells that read differently the second time included;
-# a call that was cut has happened wholly or not at all.
+# It promises: when a call returns, its effect survives a power cut at any byte of any later program
+# or erase, nested cuts and cells that read differently the second time included; a call that was
+# cut has happened wholly or not at all.
 #
 # Why that holds:
 # - A record is sealed by one CRC, seeded with the seal of its sector's header: no stale byte passes.
@@ -15,17 +15,17 @@
 # - A program that ended before another began is sound. So only the newest sector can hold anything
 #   in doubt, and only at its end. Mounting copies its valid records into a fresh sector, which
 #   counts from its closing record on; the old one is void from then on, whatever it reads later.
-#   Nothing is used before that, and nothing is ever appended behind a doubtful end.
+#   Nothing is used before that, and nothing is ever appended after a doubtful end.
 # - A sector counts once the table at its head is complete; before that its predecessor does.
-# - A sector is erased only after a table or note, itself sound, has said that it is void and up to
+# - A sector is erased only after a sound table or note has recorded that it is void, and up to
 #   where each stream is trimmed; it gets its header after an erase that was read back.
-# - A sector whose live content was copied elsewhere is void, and a table or note says so: or a restart
-#   would find it again and count it as live, and the log would be fuller than before the cut.
-# - Mounting needs a free sector, and so does copying. The newest sector counts as free where nothing in it
-#   lives: opening the next one costs nothing then, so facts can always be written. What pins a sector
-#   leaves the more urgent ones their part: blobs leave two free ones; facts, and whatever frees room, one.
-# - Runs never pin so many sectors that the reserve and three more would not be left to blobs, whether
-#   blobs lie in these already or not.
+# - A sector whose live content was copied elsewhere is void, and a table or note records that. Otherwise
+#   a restart would count it as live again, and the log would be fuller than before the cut.
+# - Mounting needs a free sector, and so does copying. The newest sector counts as free if nothing in it is
+#   live: opening the next one costs nothing then, so facts can always be written. Records that pin a sector
+#   leave some to more urgent ones: blobs leave two free; facts, and records that free space, leave one.
+# - Runs always leave the reserve and three more sectors to blobs, whether blobs occupy these already
+#   or not.
 # Records are not read back after programming: the chip verifies its programs itself, a worn sector
 # shows in the verified erase, and the reading would cost more than the append.
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 _MAGIC = const(0x014C7748)  # "HwL", version 1
 _HEADER = const(32)
-_SLACK = const(64)  # the end of a sector is left to notes, and to the closing record of a copy
+_SLACK = const(64)  # the end of a sector is reserved for notes, and for the closing record of a copy
 
-# Kinds of records; all but runs and pieces stand in tables too.
+# Kinds of records; all but runs and pieces occur in tables too.
 _RUN = const(1)  # id stream: n, ts difference, body
 _RUN_FAR = const(2)  # id stream: n, xi, ts, body: a far ts; or a run carried forward, below the tail
 _STREAM = const(3)  # id stream: last xi, last ts, live xi, place of its beginning (0: here)
@@ -57,20 +57,20 @@ _FORGET = const(5)  # id stream
 _FACT = const(6)  # id key: value
 _DROP = const(7)  # id key
 _BLOB = const(8)  # id key: all of it
-_PIECE = const(9)  # id chain: index, bytes; in a table: 1, sequence below which nothing lives
+_PIECE = const(9)  # id chain: index, bytes; in a table: 1, sequence below which nothing is live
 _CLOSE = const(10)  # id key: chain, size, CRC of all, first sector, offset / 16, last sector
 _RENAME = const(11)  # id source key: destination key
 _DROP_BLOB = const(12)  # id key
 _TABLE = const(13)  # id index, bit 15 in the last: entries, which are records without CRC and padding
 _NOTE = const(14)  # id 1 when it closes a copy: sectors
 
-# What a note says of a sector; without a mark it is void: it says nothing, whatever it reads.
+# Marks of a sector in a note; without a mark it is void: its content does not count.
 _NEXT = const(0x4000)  # void, and the one to be used next
 _BAD = const(0x8000)  # an erase of it failed; never used again
 
 _END_MAX = const(4103)  # head and payload of a record: the length of a payload has 12 bits
 _SECTORS_MAX = const(16383)
-_WALKS = const(8)  # sectors that a run looks at, for room
+_WALKS = const(8)  # sectors that a run examines for free space
 _LOW = const(0x1FFFFFFF)  # the index holds xi modulo 2**29: small integers on a board
 _HELD = const(0x20000000)  # marks an index entry that holds something
 
@@ -90,8 +90,8 @@ class _Stream:
         self.hi = array("I", bytes(4 * sectors))
         self.last = self.ts = 0  # the tail
         self.first = self.saved = 1  # first live xi, and what flash knows of it
-        self.birth = 0  # (sequence << 12) + offset / 16; what lies before is of an earlier stream
-        # The xi read last. Where the next record is: sector, its sequence, offset; and the xi before it.
+        self.birth = 0  # (sequence << 12) + offset / 16; records before it are of an earlier stream
+        # The xi read last. Where the record after it is: sector, its sequence, offset; and the xi before it.
         self.read = -1
         self.at = self.at_seq = self.off = self.base = 0
 
@@ -144,19 +144,19 @@ class Log:
         self._streams = {}
         self._facts: dict[int, bytes] = {}
         self._blobs: "dict[int, _Blob]" = {}  # key -> (sector, offset, size, last sector, CRC)
-        self._out: list[int] = []  # void sectors that may still read as if they were not
+        self._out: list[int] = []  # void sectors whose content may still look valid
         self._bad: list[int] = []
-        self._listed: list[int] = []  # what the table in the sector that is written says of sectors
-        self._next = -1  # the sector to be used next, said so in flash
+        self._listed: list[int] = []  # what the table in the present sector records about sectors
+        self._next = -1  # the sector to be used next, as recorded in flash
         self._ready = False  # and it is erased
         self._sound = False  # the last program came to its end
         self._chain = 0
-        self._oldest = 0  # nothing lives in sectors before this sequence
+        self._oldest = 0  # nothing is live in sectors before this sequence
         self._hold = 0  # sequence from which on a chain under way holds sectors
         self._busy = False  # reclaiming
         self._free = 0  # free sectors, at least
-        self._loose = 0  # sectors in which no run lives, at least
-        self._pinned = -1  # the sector in which the newest run lives
+        self._loose = 0  # sectors without a live run, at least
+        self._pinned = -1  # the sector with the newest live run
         self._dirty = True  # there may be more
         self._probe = self._probed = 0
         self._skip = -1  # a live sector that the ring has passed by
@@ -170,7 +170,7 @@ class Log:
 
         mounting.format(cls(device), log_number)
 
-    # Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
+    # Finds the log on the device and makes it usable. Everything durable is here afterwards.
     def mount(self) -> None:
         from . import mounting
 
@@ -335,7 +335,7 @@ class Log:
         end = (end + 15) & ~15
         return self.buf if end <= len(self.buf) else bytearray(end)
 
-    # Says that sectors are void or bad, and which is next.
+    # Records that sectors are void or bad, and which is next.
     def _say(self, sectors: "Sequence[int]", closing: int = 0) -> None:
         self._write(_NOTE, closing, self._marked(sectors))
 
@@ -343,7 +343,7 @@ class Log:
         marks = [p | _BAD if p in self._bad else p | _NEXT if p == self._next else p for p in sectors]
         return b"".join([pack("<H", mark) for mark in marks])
 
-    # Makes room for a record; floor: free sectors that must be left.
+    # Frees space for a record; floor: free sectors that must be left.
     def _room(self, end: int, floor: int, walks: int = _SECTORS_MAX) -> None:
         if not self._sound:
             raise LogError("not mounted, or the device failed in a program: mount the log")
@@ -351,7 +351,7 @@ class Log:
         if total > self._usable or end > _END_MAX:
             raise LogFull("a record of %d bytes does not fit into a sector" % end)
         while self._pos + total > self._lim:
-            # A sector in which nothing lives is free again once the next one is open.
+            # A sector without live records is free again once the next one is open.
             want = floor + 1 if self._holds(self._p) else floor
             if not self._gain(want, 0, walks):
                 raise LogFull("the log is full: %d sectors are free, %d must stay" % (self._free, floor))
@@ -412,13 +412,13 @@ class Log:
         self._usable = self._lim - _HEADER - self._table_size()
         self._floor = 3 + sectors_for(self._reserve, self._usable)
 
-    # New sectors that so many bytes of blobs need at most.
+    # New sectors that this many bytes of blobs need at most.
     def _sectors(self, size: int) -> int:
         return 1 + (size * 17 // 16 + 96) // max(64, self._usable - 64)
 
     # ---- the ring -----------------------------------------------------------------------------
 
-    # Erases sector p and reads it back; False where it does not come blank.
+    # Erases sector p and reads it back; False if it does not read blank.
     def _erase(self, p: int) -> bool:
         cycles = self._cycled + 1 if self._header(p) else max(1, self._cycles)
         for _ in range(2):
@@ -437,7 +437,7 @@ class Log:
         off = 0
         while off < self._size:
             self._dev.readblocks(p, buf, min(off, self._size - len(buf)))
-            # All bytes are as the first one: one call to compare them, where a search takes a step a byte.
+            # All bytes equal the first one: one call compares them, while a search takes a step a byte.
             if buf[0] != 255 or view[1:] != view[:-1]:
                 return False
             off += len(buf)
@@ -464,7 +464,7 @@ class Log:
         self._ready = False
         return True
 
-    # Says durably which sector is next, and what the streams have trimmed.
+    # Records durably which sector is next, and what the streams have trimmed.
     def _announce(self) -> bool:
         if not self._choose():
             return False
@@ -497,7 +497,7 @@ class Log:
     def _is_live(self, p: int) -> bool:
         return p == self._p or self._holds(p)
 
-    # Does sector p hold anything that lives, or may it once a chain under way is closed?
+    # Does sector p hold anything live, or may it once a chain in progress is closed?
     def _holds(self, p: int) -> bool:
         seq = self._seq[p]
         if not seq:
@@ -564,11 +564,11 @@ class Log:
         self._oldest = oldest
         self._dirty = any([s.saved != s.first for s in self._streams.values()])
 
-    # Tries to have `want` free sectors, and `loose` without a run, by copying what little lives in others.
-    # Runs can wait, so they look at a few sectors a call; whatever else is written looks at all of them.
+    # Tries to have `want` free sectors, and `loose` without a run, by copying the few live records of others.
+    # Runs can wait, so they examine a few sectors a call; all other writes examine all of them.
     def _gain(self, want: int, loose: int = 0, walks: int = _SECTORS_MAX) -> bool:
         if (self._free < want or self._loose < loose) and self._dirty:
-            self._dirty = False  # not once more from within
+            self._dirty = False  # not again from within
             try:
                 self.sync()  # what was trimmed is free for others once flash knows of it
             except LogFull:
@@ -601,7 +601,7 @@ class Log:
                 if s is not None and (seq << 12) + (self._off >> 4) >= s.birth and s.first < xi + n:
                     yield key, xi, n, memoryview(buf)[start:end]
 
-    # Copies what lives in sector p, where it is at most one part in `share` of a sector; p is free then.
+    # Copies the live records of sector p if they are at most 1/`share` of a sector; p is free then.
     # loose: for a sector without a run, so no two others may get some instead.
     def _reclaim(self, p: int, share: int, loose: bool = False) -> bool:
         seq = self._seq[p]
@@ -627,12 +627,12 @@ class Log:
             for key, xi, n, body in self._runs(p):
                 self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
-            self.sync()  # what is trimmed was not copied: flash says so before the sector is void
+            self.sync()  # trimmed entries were not copied: flash records that before the sector is void
             self._drop_sector(p)
             self._out.append(p)
             self._write(_NOTE, 0, self._marked([p]), 1)
             self._counts[5] += 1
-        except (LogFull, StopIteration):  # what was copied is there twice, and equal; or a blob is damaged
+        except (LogFull, StopIteration):  # copied records exist twice, and equal; or a blob is damaged
             return False
         finally:
             self._busy = False
@@ -640,7 +640,7 @@ class Log:
         self._count()
         return True
 
-    # Does what is better done ahead; True when there was something. Call it when there is time.
+    # Does work ahead of need; True if there was some. Call it when there is time.
     def idle(self) -> bool:
         if not self._sound or self._pos + 48 + 16 * len(self._streams) > self._size:
             return False
@@ -659,7 +659,7 @@ class Log:
 
     # ---- streams ------------------------------------------------------------------------------
 
-    # Appends xi ... xi + n - 1. False, and nothing written, where only the reserve is left.
+    # Appends xi ... xi + n - 1. False, and nothing written, if only the reserve is left.
     def append_run(self, stream: int, xi: int, n: int, ts_last: int, body: "Readable") -> bool:
         s = self._streams.get(stream)
         if xi != (s.last + 1 if s else 1) or not 0 < n < 65536 or not body:
@@ -692,15 +692,15 @@ class Log:
             self._loose -= 1
         return True
 
-    # May a run of so many bytes be written? It may go where runs live already; a sector more it pins only
-    # where the reserve is left. Where the reserve is not whole, a sector that got runs by copying them is not
+    # May a run of this many bytes be written? It may use sectors that have live runs; it pins one more only
+    # if the reserve is left. If the reserve is not complete, a sector that got runs by copying them is not
     # filled up with others.
     def _admits(self, end: int) -> bool:
         fits = self._pos + ((end + 15) & ~15) <= self._lim
         here = fits and self._pinned == self._p and self._loose >= self._floor
         return here or self._gain(0, self._floor + 1, _WALKS)
 
-    # Whether entries of `size` bytes would be taken now.
+    # Whether entries of `size` bytes would be accepted now.
     def takes(self, size: int) -> bool:
         size = min(size + 26, self._usable, _END_MAX)
         if not self._admits(size):
@@ -711,7 +711,7 @@ class Log:
             return False
         return True
 
-    # The stream goes on behind xi_last; what was held of it is let go.
+    # The stream continues after xi_last; what was held of it is dropped.
     def start_stream(self, stream: int, xi_last: int, ts_last: int) -> None:
         self._start(stream, xi_last, ts_last, 1)
 
@@ -733,7 +733,7 @@ class Log:
         self._limit()
         self._freed()
 
-    # Reads the body of the record that holds xi into buf: its length, 0 where it is not held.
+    # Reads the body of the record that holds xi into buf: its length, 0 if it is not held.
     def read_run(self, stream: int, xi: int, buf: "Writable") -> int:
         s = self._streams.get(stream)
         if s is None or not s.first <= xi <= s.last:
@@ -775,7 +775,7 @@ class Log:
                     return n
         return 0
 
-    # Everything up to xi may go. Flash learns of it with the next sector, or by sync.
+    # Everything up to xi may be deleted. Flash records it with the next sector, or by sync.
     def trim(self, stream: int, xi: int) -> None:
         s = self._streams.get(stream)
         if s is not None and xi >= s.first:
@@ -794,7 +794,7 @@ class Log:
         s = self._streams.get(stream)
         return (s.last, s.ts) if s else (0, 0)
 
-    # First live xi; that behind the tail where nothing is.
+    # First live xi; the one after the tail if nothing is live.
     def first(self, stream: int) -> int:
         s = self._streams.get(stream)
         return s.first if s else 1
@@ -816,7 +816,7 @@ class Log:
 
     # ---- facts --------------------------------------------------------------------------------
 
-    # Refuses what would make the table larger than three quarters of a sector.
+    # Refuses a value that would make the table larger than three quarters of a sector.
     def _fits(self, more: int) -> None:
         if self._table_size() + more > table_max(self._size):
             raise LogFull("facts, streams and blobs together need more than three quarters of a sector")
@@ -846,7 +846,7 @@ class Log:
 
     # ---- blobs --------------------------------------------------------------------------------
 
-    # data: bytes, or a list of parts. The old value lives until all of the new one is written.
+    # data: bytes, or a list of parts. The old value stays live until all of the new one is written.
     def put_blob(self, key: int, data: "Readable | Sequence[Readable]") -> None:
         if not 0 <= key < 65536:
             raise LogError("blob %d: keys are below 65536" % key)
@@ -903,7 +903,7 @@ class Log:
             self._hold = 0
         return (p, off, size, self._p, crc)
 
-    # Moves the bytes that come next in parts into the scratch buffer.
+    # Moves the next bytes of parts into the scratch buffer.
     def _fill(self, parts: "Iterator[Readable]", i: int, end: int) -> None:
         part = self._part
         while i < end:
@@ -915,7 +915,7 @@ class Log:
             i += n
         self._part = part
 
-    # The bytes of a blob, piece by piece; each is to be used before the next is asked for.
+    # The bytes of a blob, piece by piece; use each before requesting the next.
     def _pieces(self, b: "_Blob", buf: bytearray) -> "Iterator[memoryview]":
         p, off, size, to, _ = b
         chain = -1
@@ -952,7 +952,7 @@ class Log:
             return None
         return bytes(data)
 
-    # 0 where there is none.
+    # 0 if there is none.
     def blob_size(self, key: int) -> int:
         b = self._blobs.get(key)
         return b[2] if b else 0
@@ -978,7 +978,7 @@ class Log:
             del self._blobs[key]
             self._freed()
 
-    # src becomes dst, whose old value goes in the same instant.
+    # src becomes dst, whose old value is deleted in the same instant.
     def rename_blob(self, src: int, dst: int) -> None:
         if src not in self._blobs:
             raise LogError("no blob %d to rename" % src)
@@ -993,7 +993,7 @@ class Log:
     # ---- figures ------------------------------------------------------------------------------
 
     # The sizes of all blobs that may have to be here at once, the one being written included: streams
-    # leave the sectors that these need alone, whatever is there already. True where they are free now.
+    # keep out of the sectors that these need, whatever they hold already. True if they are free now.
     def ensure_reserve(self, sizes: "Sequence[int]") -> bool:
         self._reserve = sizes
         self._limit()
@@ -1021,7 +1021,7 @@ class Log:
         stats["bad"] = len(self._bad)
         return stats
 
-    # Erases of every sector, as its header says; 0 where it has none.
+    # Erases of every sector, as its header records; 0 if it has none.
     def cycles(self) -> list[int]:
         return [self._cycled if self._header(p) else 0 for p in range(self._n)]
 
@@ -1031,9 +1031,9 @@ def table_max(sector_bytes: int) -> int:
     return sector_bytes * 3 // 4
 
 
-# Sectors that blobs of these sizes occupy at most, each sector with room for `usable` bytes. A large one
-# lies in sectors of its own but for its ends. Small ones that leave half of a sector unused are moved
-# together when room is short; those in the newest sector are not.
+# Sectors that blobs of these sizes occupy at most, each sector with `usable` bytes. A large one
+# has sectors of its own but for its ends. Small ones that leave half of a sector unused are moved
+# together when space is short; those in the newest sector are not.
 def sectors_for(sizes: "Sequence[int]", usable: int) -> int:
     large = small = 0
     for size in sizes:

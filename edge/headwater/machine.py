@@ -1,6 +1,6 @@
 # Loops that run per element in machine code, on boards whose MicroPython has a compiler for it
-# (viper). Such a loop checks no bounds and has 32 bits: who gives the source answers for both. Where
-# there is no compiler, and on CPython, there is None, and the same loop runs in Python.
+# (viper). Such a loop checks no limits and has 32 bits: the author of the source ensures both. Without
+# a compiler, and on CPython, the result is None, and the same loop runs in Python.
 
 import sys
 

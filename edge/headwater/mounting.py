@@ -1,4 +1,4 @@
-# A log begins: an empty one is made, or the one on the device is found and made fit for use. See log.py.
+# Making an empty log, or finding the one on the device and making it usable. See log.py.
 
 from binascii import crc32
 from struct import unpack_from
@@ -9,7 +9,7 @@ from .log import LogError
 if TYPE_CHECKING:
     from .log import Log
 
-# As in log.py, which explains them: on a board such names are no globals that could be imported.
+# As in log.py, which explains them: on a board they are not globals, so nothing could import them.
 _HEADER = const(32)
 _RUN = const(1)
 _RUN_FAR = const(2)
@@ -44,7 +44,7 @@ def format(log: "Log", log_number: int) -> None:
     log._open(p)
 
 
-# Finds the log on the device and makes it fit for use. Everything durable is here afterwards.
+# Finds the log on the device and makes it usable. Everything durable is here afterwards.
 def mount(log: "Log") -> None:
     seqs = log._seq
     log._found(-1, log.log_number, 0, 0)
@@ -81,8 +81,8 @@ def mount(log: "Log") -> None:
     log._mounted()
 
 
-# Takes in sector p: its records are the state (full), or only its runs are noted. Gives where its
-# records end, or 0 where it does not count.
+# Reads sector p: its records become the state (full), or only its runs are recorded. Returns where its
+# records end, or 0 if it does not count.
 def _replay(log: "Log", p: int, full: bool) -> int:
     seq = log._header(p)
     if full:
@@ -163,7 +163,7 @@ def _replay(log: "Log", p: int, full: bool) -> int:
     return 0
 
 
-# A note or table says something of a sector.
+# A note or table records something about a sector.
 def _said(log: "Log", what: int) -> None:
     p = what & 0x3FFF
     log._settle(p, what & _NEXT)
@@ -171,7 +171,7 @@ def _said(log: "Log", what: int) -> None:
         (log._bad if what & _BAD else log._out).append(p)
 
 
-# Notes what the sectors other than p hold of streams.
+# Records what the sectors other than p hold of streams.
 def _index(log: "Log", p: int) -> None:
     for q in range(log._n):
         if q != p and log._seq[q]:

@@ -1,17 +1,17 @@
 # The link to the gateway: MQTT 3.1.1 over asyncio, as much of it as carries frames.
 #
-# Delivery is the business of the frames, so everything goes with QoS 0 and nothing is kept or sent
-# again here. What is promised: no call blocks, and `send` never waits; the heap that is used does not
+# Frames carry their own acknowledgements, so everything is sent with QoS 0 and nothing is kept or sent
+# again here. It promises: no call blocks, and `send` never waits; the heap that is used does not
 # depend on what the broker sends: a packet that does not fit the receive buffer is skipped and
-# counted; whatever arrives, nothing is raised out of `run`; a packet is one write; a link that says
-# nothing for one and a half times keepalive_s is closed; the link comes back by itself, after pauses
-# that grow up to retry_s_max, each of them made unequal by chance.
+# counted; whatever arrives, `run` raises nothing; a packet is one write; a link that is silent
+# for one and a half times keepalive_s is closed; the link reconnects by itself, with exponential
+# back-off up to retry_s_max, plus jitter.
 #
-# The clients of micropython-lib do not serve. umqtt.simple and umqtt.robust wait inside the socket, so
+# The clients of micropython-lib are not suitable. umqtt.simple and umqtt.robust wait inside the socket, so
 # no sensor would be read meanwhile: for an acknowledgement without limit, and after each read the
-# socket blocks again; they do not look whether a ping is answered, lose their subscription when the
-# link comes back, and allocate what the length of a packet says. mqtt_as waits in asyncio, but keeps
-# messages of its own in RAM and sends them again under new numbers, which our frames already see to,
+# socket blocks again; they do not check that a ping is answered, lose their subscription when the
+# link reconnects, and allocate whatever length a packet claims. mqtt_as waits in asyncio, but keeps
+# messages of its own in RAM and sends them again under new numbers, which our frames already handle,
 # in several times the code.
 
 import asyncio
@@ -32,8 +32,8 @@ _SUBACK = const(0x90)
 _PINGRESP = const(0xD0)
 _HEAD = const(5)  # bytes of a packet before its parts, at most
 _OUT_MAX = const(12)  # packets that wait for the socket; more are dropped, and the frames in them sent again
-_OPEN_US = const(20000000)  # name, TCP, TLS, CONNACK and SUBACK take no longer
-_LASTED_US = const(10000000)  # a link that lasted so long was a good one: pauses begin anew
+_OPEN_US = const(20000000)  # most time for name, TCP, TLS, CONNACK and SUBACK
+_LASTED_US = const(10000000)  # after a link that lasted this long, pauses start at the shortest again
 _RETRY_MS = const(500)
 
 
@@ -78,8 +78,8 @@ def why(e: Exception) -> str:
         return type(e).__name__
 
 
-# Packets out of bytes that come in pieces, in a buffer made once. Total: any bytes give packets, or
-# `broken` is set for good.
+# Packets out of bytes that arrive in pieces, in a buffer made once. Total: any bytes give packets, or
+# `broken` is set permanently.
 class Packets:
     def __init__(self, size: int) -> None:
         self.mem = memoryview(bytearray(size))
@@ -145,9 +145,9 @@ class Client:
     # site, name: the topics are SITE/NAME/+ and SITE/+/NAME.
     # broker: host, port; may have name (in its certificate), user, password, keepalive_s, retry_s_max.
     # tls: an SSLContext or None. online(): awaited until there is a network.
-    # take(sender, payload): a frame came; payload lies in the buffer.
-    # random() -> 64 bits. size: most bytes of a packet that is taken. buf: where a packet is made that fits,
-    # for as long as a call takes; who gives it may use it in between.
+    # take(sender, payload): a frame arrived; payload is in the buffer.
+    # random() -> 64 bits. size: most bytes of an accepted packet. buf: a packet that fits is made in it
+    # during a call; its owner may use it between calls.
     def __init__(
         self,
         site: str,
@@ -183,7 +183,7 @@ class Client:
         self.now = self.heard = self.said = self.since = 0
         self.connects = self.sent = self.dropped = self.strays = 0
 
-    # Send a frame: False where there is no link, or too much waits for it.
+    # Send a frame: False if there is no link, or too much waits for it.
     def send(self, to: str, frame: "Readable") -> bool:
         topic = self.topics.get(to)
         if topic is None:
@@ -214,7 +214,7 @@ class Client:
             self.said = now
             self._write(b"\xc0\0")
 
-    # Keeps the link; ends with `close` only.
+    # Keeps the link up; ends with `close` only.
     async def run(self) -> None:
         self.task = asyncio.current_task()
         tries = 0
@@ -327,7 +327,7 @@ class Client:
                 pass  # it was broken already
             self.s = None
 
-    # What cannot be written at once is copied; where there is no room for that behind others, it is dropped.
+    # What cannot be written at once is copied to the queue, or dropped if the queue is full.
     def _write(self, data: "Readable") -> bool:
         out = self.out
         if len(out) >= _OUT_MAX or self.bad:
@@ -349,7 +349,7 @@ class Client:
             self.drain = asyncio.create_task(self._drain())
         return True
 
-    # What waits, as far as the socket takes it. A write that was not taken whole goes on with the same
+    # Writes what waits, as far as the socket takes it. A partial write continues with the same
     # bytes: TLS demands it.
     def _push(self) -> None:
         out = self.out

@@ -1,6 +1,6 @@
-# Modules that a life needs at its start, or hardly ever. On a board they go again when they have done
-# their work, and their functions with them; who needs them later imports them anew. So they are
-# imported inside functions only, and hold no state.
+# Modules used only at start-up, or rarely. A board unloads them after use to free RAM, with their
+# functions; a later use imports them again. So they are imported inside functions only, and hold
+# no state.
 
 import gc
 import sys
@@ -12,4 +12,4 @@ def let_go(*names: str) -> None:
         for name in names:
             if sys.modules.pop("headwater." + name, None):
                 delattr(package, name)
-        gc.collect()  # what stays comes to lie where they were
+        gc.collect()  # what stays can then use their space

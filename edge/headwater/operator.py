@@ -13,7 +13,7 @@
 #   STATE      "acc:i64 line:i16*taps" - scalars and fixed arrays (a count is a number or the name
 #              of a parameter or attribute made by `setup`). This, and nothing else, is what a
 #              checkpoint holds; it is packed by the declared widths.
-#   VERSION    of the state's layout and meaning; raise it when either changes, and say in
+#   VERSION    of the state's layout and meaning; raise it when either changes, and define in
 #              `convert` what becomes of older ones, or they are refused.
 #   ONE_TO_ONE True: output i is caused by input i, always as many out as in (ts pass through).
 #   FLOATS     True: computes in floats; validation keeps such operators on one float width.
@@ -23,7 +23,7 @@
 #
 # What a type does:
 #   setup()    derive constants and buffers from parameters; runs again when parameters change.
-#   start()    the first state, where zeros are not right.
+#   start()    the first state, if zeros are not right.
 #   run(x, n)  take n elements of batch x, write outputs into self.y, return how many.
 #              At most one output per port for each element or timer. Output j says in
 #              self.y.at[j] which input i caused it (not needed with ONE_TO_ONE). Further output
@@ -94,8 +94,8 @@ class Operator:
     FLOATS = False
     FEEDBACK: tuple[int, ...] = ()
     TIMED = False
-    # Of a timed operator whose entries set the timer anew: the parameter that says how far ahead. After a
-    # change an entry may set it earlier than it stood before, and those behind must wait for it.
+    # Of a timed operator whose entries set the timer again: the parameter with the distance. After a
+    # change an entry may set it earlier than it was before, and later entries must wait for it.
     ARMS = ""
     CATEGORY = "your own"
 
@@ -104,7 +104,7 @@ class Operator:
     ins: "tuple[Any, ...]"  # of Alphabet; None for a disabled port
 
     # Alphabets of the ports, as texts, for an operator with these parameters whose inputs are
-    # connected to streams with alphabets `ins`. Raise OperatorError where they do not fit.
+    # connected to streams with alphabets `ins`. Raise OperatorError if they do not fit.
     @classmethod
     def ports(cls, ins: "Sequence[Port]", params: "Params") -> "Ports":
         return cls.IN, cls.OUT
@@ -126,7 +126,7 @@ class Operator:
                 setattr(self, name, 0.0 if kind[0] == "f" else 0)
         self.start()
 
-    # Set parameters (all of them at first, some of them later) and derive from them. Where they are
+    # Set parameters (all of them at first, some of them later) and derive from them. If they are
     # refused the operator stays as it was.
     def configure(self, params: "Params", first: bool = False) -> None:
         declared = fields(self.PARAMS)
@@ -151,13 +151,13 @@ class Operator:
             setattr(self, name, value)
         try:
             self.setup()
-        except Exception as e:  # of whatever a type's own code raises on these values
+        except Exception as e:  # whatever a type's own code raises on these values
             for name, value in old:
                 setattr(self, name, value)
             if not first:
                 self.setup()
             if isinstance(e, (OperatorError, MemoryError)):
-                raise  # too little memory for now is no reason to refuse what others take
+                raise  # too little memory at the moment is not a reason to refuse what others accept
             raise OperatorError("%s: %s" % (type(e).__name__, e))
 
     if TYPE_CHECKING:
@@ -177,15 +177,15 @@ class Operator:
         self.timer = 0
         return 0
 
-    # What a snapshot holds: the names, and the code for struct. A state that `setup` declares anew
-    # is looked at anew.
+    # What a snapshot holds: the names, and the code for struct. A state that `setup` declares again
+    # is examined again.
     def _layout(self) -> str:
         if self._laid != self.STATE:
             names = []
             code = "<"
             for name, kind, count, _ in fields(self.STATE):
                 names.append(name)
-                # An array goes as the bytes that it is: hosts are little-endian.
+                # An array is stored as its bytes: hosts are little-endian.
                 code += "%ds" % (TYPES[kind][1] * len(getattr(self, name))) if count else TYPES[kind][0]
             self._laid = self.STATE
             self._names = tuple(names)
@@ -196,7 +196,7 @@ class Operator:
     def state_size(self) -> int:
         return struct.calcsize(self._layout())
 
-    # Pack the state at buf[pos:]; returns the position behind it.
+    # Pack the state at buf[pos:]; returns the position after it.
     def snapshot(self, buf: bytearray, pos: int) -> int:
         code = self._layout()
         values: "list[Any]" = list(self._names)
@@ -207,7 +207,7 @@ class Operator:
         struct.pack_into(code, buf, pos, *values)
         return pos + struct.calcsize(code)
 
-    # Take the state from a snapshot of `version`. Raises OperatorError where it does not fit.
+    # Restore the state from a snapshot of `version`. Raises OperatorError if it does not fit.
     def restore(self, data: "Readable", version: int) -> None:
         if version != self.VERSION:
             data = self.convert(data, version)  # type: ignore[assignment]

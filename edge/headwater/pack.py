@@ -2,8 +2,8 @@
 #
 # None, bool, int (64 bits), float (always 64 bits), str, bytes, list, dict. Every number and length
 # takes its shortest form; the keys of a dict are all texts or all integers, in ascending order.
-# `loads` takes nothing else: any other bytes, also msgpack in another form, give PackError, and no
-# length makes it reserve more than the bytes that are there.
+# `loads` accepts nothing else: any other bytes, also msgpack in another form, give PackError, and no
+# length makes it reserve more than the bytes that it was given.
 
 import struct
 
@@ -23,7 +23,7 @@ class PackError(ValueError):
 
 
 # The bytes of obj. Tuples are written as lists, bytearrays and memoryviews as bytes. buf: they are made there
-# if they fit, so that no more room is taken than they need.
+# if they fit, so that no more memory is used than they need.
 def dumps(obj: object, buf: bytearray | None = None) -> bytes:
     if buf is None:
         buf = bytearray(128)
@@ -36,12 +36,12 @@ def dumps(obj: object, buf: bytearray | None = None) -> bytes:
         return bytes(memoryview(buf)[:n])
 
 
-# The same in buf: how many bytes. IndexError where there is no room.
+# The same in buf: how many bytes. IndexError if buf is too small.
 def dump_into(buf: bytearray, obj: object) -> int:
     return _write(buf, 0, obj, 0)
 
 
-# Write v at buf[pos:], return the position behind it; IndexError where there is no room.
+# Write v at buf[pos:], return the position after it; IndexError if buf is too small.
 def _write(buf: bytearray, pos: int, v: "Any", depth: int) -> int:
     kind: "Any" = type(v)
     if kind is int and v >= 0:
@@ -133,7 +133,7 @@ def _write(buf: bytearray, pos: int, v: "Any", depth: int) -> int:
     return pos + n
 
 
-# A length or positive number behind its code: 1, 2, 4 or 8 bytes, codes counting up from `code`.
+# A length or positive number after its code: 1, 2, 4 or 8 bytes, codes counting up from `code`.
 # Lists (0xDB) and dicts (0xDD) have no form of one byte.
 def _size(buf: bytearray, pos: int, n: int, code: int, most: int) -> int:
     k = 0 if code != 0xDB and code != 0xDD else 1
@@ -152,7 +152,7 @@ def _size(buf: bytearray, pos: int, n: int, code: int, most: int) -> int:
     return pos + width
 
 
-# The object in these bytes, all of them. A board that runs reads nothing: what does so is hardly ever here.
+# The object in these bytes, all of them. A running board reads nothing, so the reader is rarely loaded.
 def loads(data: "Readable") -> "Any":
     from . import packread
 

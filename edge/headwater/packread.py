@@ -1,5 +1,5 @@
 # msgpack from its bytes: see pack.py, whose `loads` this is. A board needs it at its start, and when it
-# takes over or is told something.
+# takes over an operator or receives a decision.
 
 import struct
 
@@ -57,7 +57,7 @@ def _read(data: memoryview, pos: int, depth: int) -> "tuple[Any, int]":
         if v < -1 << (8 << k) - 1 or v >= (-1 << (4 << k) - 1 if k else -32):
             raise PackError("not canonical at byte %d: a longer number than needed" % at)
         return v, pos + (1 << k)
-    # What is left has a length: in the code, or behind it in 1, 2 or 4 bytes.
+    # The remaining codes have a length: in the code, or after it in 1, 2 or 4 bytes.
     if b < 0xC0:
         kind = 0xA0 if b >= 0xA0 else b & 0xF0
         n = b & (31 if kind == 0xA0 else 15)

@@ -6,7 +6,7 @@
 # and the number under which the gateway deployed it. That number is never used again, so a version
 # that is deployed twice is two deployments, and their outputs two streams. The bytes: planread.py.
 #
-# Vertices stand so that producers come first, feedback aside: src < dst or delay_us > 0.
+# Vertices are ordered so that producers come first, feedback aside: src < dst or delay_us > 0.
 
 from .compat import TYPE_CHECKING
 from .once import let_go
@@ -25,7 +25,7 @@ FLASH, GATEWAY, LAKE = 0, 1, 2
 OUTSIDE = -1  # Edge.dst of an edge to the lake
 GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
 OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
-CONTENT_MAX = 200  # bytes of what a decision says
+CONTENT_MAX = 200  # bytes of a decision's content
 
 
 class PlanError(ValueError):
@@ -78,12 +78,12 @@ class Edge:
     # src, sport producer vertex and its output port
     # dst, dport consumer vertex and its input port; dst is OUTSIDE for an edge to the lake
     # delay_us   0, or D of a feedback edge
-    # cap        bound of the transfer state in elements (the largest of a port's edges counts)
+    # cap        limit of the transfer state in elements (the largest of a port's edges counts)
     # policy     BLOCK or SPILL inside; at the lake also DROP_OLDEST, DROP_NEWEST
     # lake       table stream name, like "cardio/ecg", or ""
     # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
-    # within_ms  of an edge to the lake: delay bound, 0 when none is asked
-    # cyclic     True where the edge lies inside a cycle (a strongly connected component)
+    # within_ms  of an edge to the lake: delay limit, 0 if there is none
+    # cyclic     True if the edge lies inside a cycle (a strongly connected component)
     def __init__(
         self,
         index: int,
@@ -164,8 +164,8 @@ class Plan:
         hosts = self.vertices[v].hosts
         return host in hosts or (host == 0 and self.vertices[v].kind != "")
 
-    # Hosts that keep the checkpoints of an operator: its candidates, and where these are few the first
-    # hosts of the plan: so many that the level can be met after as many deaths as it covers.
+    # Hosts that keep the checkpoints of an operator: its candidates, and if these are few the first
+    # hosts of the plan: enough that the level can be met after as many deaths as it covers.
     def keepers(self, v: int) -> list[int]:
         hosts = list(self.vertices[v].hosts)
         if self.level != LOCAL:

@@ -1,5 +1,5 @@
 # A plan from its bytes: every number is checked against its range, once, and nothing else needs to.
-# On a board all of this goes again when the plan stands.
+# A board unloads all of this when the plan is read.
 #
 # Encoding, msgpack in the canonical form of pack.py:
 #   plan      [FORMAT, bin(process), placement, deployment]
@@ -76,7 +76,7 @@ def is_lake_name(s: str) -> bool:
     return len(s) <= LAKE_NAME_MAX and all([is_name(part) for part in s.split("/")])
 
 
-# Vertices that can be reached from `start`, in the order found; it stands first.
+# Vertices that can be reached from `start`, in the order found; `start` comes first.
 def reach(edges: list[Edge], start: int) -> list[int]:
     seen = [start]
     for v in seen:
@@ -108,7 +108,7 @@ def _list(what: str, where: str, value: "Any", low: int, high: int) -> "Any":
     return value
 
 
-# The list that `flat` stands for, from pos on: n items, or with n < 0 all there are.
+# The list that `flat` encodes, from pos on: n items, or with n < 0 all there are.
 def _tree(where: str, flat: "list[Any]", pos: int, n: int, depth: int) -> "tuple[list[Any], int]":
     out = []
     while n and (n > 0 or pos < len(flat)):

@@ -1,4 +1,4 @@
-# Positions and names: where an operator stands in its run.
+# Positions and names: how far an operator is in its run.
 #
 # A position is a list of integers: the xi taken of every input, the ts up to which timers have
 # fired, the number of decisions applied. Along the one run that determinism allows, positions are
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .interfaces import Epoch, Position
     from .plan import Vertex
 
-FAR = 1 << 62  # larger than any xi or ts that may be told
+FAR = 1 << 62  # larger than any xi or ts that may be sent
 EPOCH_MAX = (1 << 30) - 1  # the largest number of an epoch, and of a decision
 
 
@@ -23,12 +23,12 @@ def further(a: "Position", b: "Position") -> bool:
     return rank(a) > rank(b)
 
 
-# Which of two checkpoints counts, each an epoch and a position. One of an earlier epoch may stand further
-# and lie on a course that the later epoch has left: what was acknowledged of it the later one has seen.
+# Which of two checkpoints counts, each an epoch and a position. One of an earlier epoch may be further
+# and on a course that the later epoch has left: the later one has seen whatever was acknowledged of it.
 def newer(a: "tuple[Epoch, Position]", b: "tuple[Epoch, Position]") -> bool:
     return (a[0], rank(a[1])) > (b[0], rank(b[1]))
 
 
-# Connected inputs of an operator: so many numbers of a position are xi.
+# Connected inputs of an operator: this many numbers of a position are xi.
 def inputs_of(v: "Vertex") -> int:
     return len([a for a in v.ins if a is not None])

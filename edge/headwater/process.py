@@ -8,12 +8,12 @@
     p.lake("cardio/rate", rate, within_ms=5000)
 
 Every operator type of the library can be imported from here by its name; `operator` makes one of a
-class of your own. What a builder is told it only writes down, each with the file and line where it
-was said: headwater.check finds what is wrong with it, all at once, and numbers it into a plan.
+class of your own. A builder only records each statement, with its file and line: headwater.check
+reports every mistake in them at once, and numbers them into a plan.
 
 Defaults that are worth knowing: an operator without `on` runs where its first input is produced;
 its backups are the gateway first, then the other hosts in the order in which they were declared,
-as many as the checkpoint level asks for and one to spare. A process that declares no host has
+as many as the checkpoint level requires and one to spare. A process that declares no host has
 those that its vertices name.
 """
 
@@ -38,7 +38,7 @@ Backup = str | Sequence[str] | None
 
 
 class ProcessError(ValueError):
-    """A sentence that cannot be written down at all, or a process that does not pass its check."""
+    """A statement that cannot be recorded at all, or a process that does not pass its check."""
 
 
 def _here() -> Place:
@@ -152,13 +152,13 @@ class Stream:
         return self
 
     def unused(self, *ports: int) -> "Stream":
-        """Disable output ports: nothing is connected to them, and that is meant."""
+        """Disable output ports: nothing is connected to them, on purpose."""
         self.vertex.unused.update(ports)
         return self
 
     def buffered(self, cap: int | None = None, on_full: str | None = None) -> "Stream":
         """This stream for the edges made from the result: `ecg.buffered(2000) >> Fir(...)`. `cap` is
-        the bound of the transfer state in elements, `on_full` is "block" or "spill"."""
+        the limit of the transfer state in elements, `on_full` is "block" or "spill"."""
         return Stream(self.vertex, self.port, cap, on_full)
 
 
@@ -235,7 +235,7 @@ class Spec:
 
 class Type:
     """An operator type for the builder: call it with parameters. `cls` is None for a type that the
-    library does not have; the check says so."""
+    library does not have; the check reports it."""
 
     def __init__(self, kind: str, cls: type[Operator] | None) -> None:
         self.kind = kind
@@ -250,7 +250,7 @@ class Process:
 
     checkpoints  "unsafe", "uncoordinated", "ecoc", "extended"
     every        checkpoint interval in elements
-    level        where a checkpoint must stand to be permanent: "local", "peer", "peers=2"
+    level        where a checkpoint must be stored to be permanent: "local", "peer", "peers=2"
     batch        most elements in a batch; one that is not full waits at most batch_ms
     link_ms      worst latency of a link in good times: what feedback delays are checked against
     allow_drift  operators that compute in floats may move between float widths
@@ -300,8 +300,8 @@ class Process:
         log_kb: int | None = None,
         most_hz: float | None = None,
     ) -> Stream:
-        """A sensor and its log. No rate_hz: irregular, like a button; most_hz then bounds it.
-        log_kb bounds the flash that its log may fill."""
+        """A sensor and its log. No rate_hz: irregular, like a button; most_hz then limits it.
+        log_kb limits the flash that its log may fill."""
         v = Declared(self, "", None, _here())
         v.name = name
         v.alphabet = alphabet
@@ -323,8 +323,8 @@ class Process:
         cap: int | None = None,
         accept_loss: bool = False,
     ) -> None:
-        """Send a stream to the lake's table stream `name`. `durable`: where an element must stand to
-        be safe; `within_ms`: the delay that is asked for; `on_full`: "block", "spill",
+        """Send a stream to the lake's table stream `name`. `durable`: where an element must be stored
+        to be safe; `within_ms`: the required delay; `on_full`: "block", "spill",
         "drop_oldest" or "drop_newest"."""
         if not isinstance(stream, Stream):
             raise ProcessError("lake stream '%s' is given %s, not a stream" % (name, type(stream).__name__))
@@ -452,7 +452,7 @@ def operator(of: str | type[Operator]) -> Type:
         raise ProcessError("operator(%r): give a class derived from headwater.operator.Operator" % (of,))
     had = operators._own.get(of.__name__)
     if had is not None and _file(had) == _file(of):
-        del operators._own[of.__name__]  # its file is loaded once more
+        del operators._own[of.__name__]  # its file is loaded again
     try:
         return Type(of.__name__, operators.register(of))
     except OperatorError as e:

@@ -1,5 +1,5 @@
-# Texts of the numbers by which hosts tell why something is missing or was refused, for whoever shows them to
-# people. No board imports this.
+# Texts of the numbers by which hosts report why something is missing or was refused, for programs that show
+# them to people. No board imports this.
 
 from .batch import LOG_FULL, RESTART, SENSOR
 from .refusals import SEAL
@@ -30,10 +30,10 @@ def text(reason: int) -> str:
         "malformed frame",
         "unknown sender",
         "unknown edge or operator",
-        "not from a host that may say it",
+        "not from a host that may send it",
         "content that cannot be read",
         "block that cannot be read",
         "checkpoint that cannot be read",
-        "a producer holds nothing from where its consumer stands",
+        "a producer has nothing from its consumer's position on",
         "belongs to the site link",
     )[reason]

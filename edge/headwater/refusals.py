@@ -1,6 +1,6 @@
-# Why something that came, or was to be stored, was refused: a closed set of numbers. Hosts count by number;
-# whoever shows the counts to people asks for the text (reasons.py). So no word of a stranger ever becomes a
-# label.
+# Why something that arrived, or was to be stored, was refused: a closed set of numbers. Hosts count by
+# number; programs that show the counts to people use the text (reasons.py). So no text from outside ever
+# becomes a label.
 
 NO_ROOM, NO_HEAP, FRAME, STRANGER, RANGE, ROLE = 0, 1, 2, 3, 4, 5
 CONTENT, BLOCK, CHECKPOINT, BEHIND, SITE = 6, 7, 8, 9, 10

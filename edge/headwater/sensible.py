@@ -1,6 +1,6 @@
 """Values of parameters that are legal and yet make no sense in their place: for the stream that an operator
-takes, or for the buffers that were made for it. `hw check` warns of them, the gateway refuses a change to
-them. A board never imports this module.
+consumes, or for the buffers that were made for it. `hw check` warns about them, the gateway refuses a change
+to them. A board never imports this module.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from .operators import fields
 from .plan import Plan
 from .sizing import flow, sparing
 
-# Types whose times say how long something is gathered or waited for, from one element to a later one.
+# Types whose times tell how long they gather or wait, from one element to a later one.
 _GATHER = ("Average", "Counter", "Debounce", "HeartRate", "Rate", "Sliding", "Tumbling")
 _UNITS = ((3600000000, "h"), (60000000, "min"), (1000000, "s"), (1000, "ms"), (1, "us"))
 
 
 def problems(kind: str, ins: Sequence[Alphabet | None], params: Params, most_hz: float | None) -> list[str]:
-    """What makes no sense, as sentences. `params`: all of them; `most_hz`: elements a second that come at
-    most, None where nobody knows."""
+    """What makes no sense, as sentences. `params`: all of them; `most_hz`: most elements a second, None if
+    unknown."""
     found = []
     ports = [a for a in ins if a is not None]  # these types have no port that may be disabled
     if kind == "Threshold":
@@ -43,11 +43,11 @@ def _threshold(a: Alphabet, params: Params) -> list[str]:
     name, low, high = _range("Threshold", a, params.get("field", ""))
     which = "high"
     if params["high"] > high:
-        why = "it would never go on"
+        why = "it would never switch on"
     elif params["high"] <= low:
-        why = "it would go on at once, whatever comes"
+        why = "it would switch on at once, whatever arrives"
     elif params["low"] < low:
-        which, why = "low", "it would never go off again"
+        which, why = "low", "it would never switch off again"
     else:
         return []
     return ["%s is %d, and %s holds %d to %d: %s" % (which, params[which], name, low, high, why)]

@@ -1,5 +1,5 @@
-# The configuration of a board: one JSON file. Every key is named here, with its type and what it has
-# where the file says nothing (None: the file must say it).
+# The configuration of a board: one JSON file. Every key is listed here, with its type and its default
+# (None: the file must give it).
 
 import json
 
@@ -14,14 +14,14 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "key": (str, "board.key"),  # file with the 32 bytes of the board's key
     "broker": (dict, None),  # the next table
     "wifi": (dict, {}),  # ssid, password
-    "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver wants, like pin
+    "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver needs, like pin
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
     "mtu": (int, 512),  # most bytes of a frame
-    "status_s": (int, 5),  # how often the gateway is told how the board is
-    "watchdog_s": (int, 30),  # a program that hangs for so long is started again; 0: never
-    "sleep_s": (int, 0),  # sleep so long when everything is safe; 0: never
-    "awake_s": (int, 20),  # and after so long in any case
+    "status_s": (int, 5),  # how often the board reports its status
+    "watchdog_s": (int, 30),  # a program that hangs for this long is restarted; 0: never
+    "sleep_s": (int, 0),  # sleep this long when everything is safe; 0: never
+    "awake_s": (int, 20),  # and after this long in any case
     "issued": (int, 0),  # seconds since 1970 when this file was made: the clock is later than that
 }
 _BROKER: "dict[str, tuple[Any, Any]]" = {
@@ -29,10 +29,10 @@ _BROKER: "dict[str, tuple[Any, Any]]" = {
     "port": (int, 8883),
     "tls": (bool, True),
     "ca": (str, "ca.der"),  # file with the certificate that signed the broker's
-    "name": (str, ""),  # in the broker's certificate, where it is not `host`
+    "name": (str, ""),  # in the broker's certificate, if it is not `host`
     "cert": (str, ""),  # files with a certificate of the board and its key, or else
     "cert_key": (str, ""),
-    "user": (str, ""),  # a user name (that of the board where there is none)
+    "user": (str, ""),  # a user name (empty: that of the board)
     "password": (str, ""),  # and a password
     "keepalive_s": (int, 20),
     "retry_s_max": (int, 30),  # longest pause before the link is tried again

@@ -1,9 +1,9 @@
 # What a board and the gateway call the stages of a deployment, in PLANNED, SWITCH and STATUS. docs/spec.md,
 # "Site link", has the same numbers. Nothing but constants: a linked board needs no byte for this.
 
-# States of a deployment on a board, in PLANNED. In STATUS, of the one that is not the present one: RUNS where
-# there is none, REFUSED where the present one crashed again and again and was left out.
-WANTED = 0  # a piece of it is wanted
+# States of a deployment on a board, in PLANNED. In STATUS, of the one that is not the present one: RUNS if
+# there is none, REFUSED if the present one crashed repeatedly and is skipped.
+WANTED = 0  # the board needs a piece of it
 STORED = 1  # it is whole and waits; another one runs
 RUNS = 2
 DRAINING = 3  # the board drains for it
@@ -11,7 +11,7 @@ DRAINED = 4  # nothing of the present one is unsafe at the board
 REFUSED = 5
 LEFT_OUT = REFUSED
 
-# Steps of SWITCH. From ROUND on they ask a drained board how it stands.
+# Steps of SWITCH. From ROUND on they ask a drained board for its state.
 FORGET = 0
 DRAIN = 1
 RUN = 2

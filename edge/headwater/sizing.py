@@ -1,5 +1,5 @@
-"""What validation reckons with: rates, latencies, and what a process needs of buffers, flash and heap.
-A board never imports this module; it only reckons, and says nothing to anybody.
+"""Estimates for validation: rates, latencies, and what a process needs of buffers, flash and heap.
+A board never imports this module; it only computes, and reports nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
-SAFE_MS = 400  # the lake lets a Safe wait this long
+SAFE_MS = 400  # the lake sink delays a Safe this long
 LAKE_MS = 2000  # a quick lake has something durable after this long; many take longer
 CHECKPOINT_MAX_BYTES = 98304  # what a host takes in from elsewhere
 
@@ -40,8 +40,8 @@ class Vertex:
         self.params: Params = {}
         self.bound = self.source  # parameters are right
         self.ins: tuple[Alphabet | None, ...] = ()  # alphabets; None for a disabled port
-        self.outs: tuple[Alphabet, ...] | None = None  # alphabets; None where they cannot be known
-        self.most_hz: float | None = None  # bound of the rate of its outputs; None: unknown
+        self.outs: tuple[Alphabet, ...] | None = None  # alphabets; None if they cannot be known
+        self.most_hz: float | None = None  # limit of the rate of its outputs; None: unknown
         self.exact_hz: float | None = None  # rate of its outputs, where it is exact
         self.irregular = False
         self.interval = 1  # most elements between two checkpoints
@@ -64,7 +64,7 @@ class Sizing:
         self.order: list[Vertex] = []
         self.strategy: int | None = None
         self.level: int | None = None
-        self.sized = False  # every, batch, batch_ms and link_ms are numbers to reckon with
+        self.sized = False  # every, batch, batch_ms and link_ms are valid numbers
 
     def producer(self, wire: Wire) -> Vertex:
         return self.of[id(wire.stream.vertex)]
@@ -108,13 +108,13 @@ class Sizing:
 
     # -- rates and latencies -------------------------------------------------------------------------
     #
-    # What validation reckons with. The rate of a source is its rate_hz, or at most most_hz. A type
+    # Estimates for validation. The rate of a source is its rate_hz, or at most most_hz. A type
     # that is ONE_TO_ONE passes the rate on; any other gives at most one output for each element of
     # its inputs without feedback, and one more for each timer that an element arms. The types that
     # `sparing` knows give fewer.
     #
     # interval: most elements of a stream between two checkpoints, `every` for a source. interval_s:
-    # the longest time between them, None where a source is irregular.
+    # the longest time between them, None if a source is irregular.
     #
     #   latency(edge) = wait + link
     #   wait = min(batch_ms, batch / rate) where the rate is exact, else batch_ms; 0 between two
@@ -175,9 +175,9 @@ class Sizing:
     # -- buffers: one checkpoint interval, and the batch that is under way ---------------------------
 
     def need(self, wire: Wire) -> int:
-        """The smallest cap of an edge. A lake edge: a batch on its way and one being made; where an
-        operator waits for the lake itself, also what it gives until then, or it can never keep up.
-        Inside: what comes between two checkpoints, and a batch. `uncoordinated`: every consumer
+        """The smallest cap of an edge. A lake edge: a batch on its way and one being made; if an
+        operator waits for the lake itself, also what it puts out until then, or it can never keep up.
+        Inside: what arrives between two checkpoints, and a batch. `uncoordinated`: every consumer
         checkpoints each `every` elements that it takes; `ecoc`, `extended`: a request comes with
         each `every` elements of a source, and a merge brings those of all its inputs."""
         p = self.process
@@ -188,7 +188,7 @@ class Sizing:
         return self.producer(wire).interval + p.batch
 
     def until_lake(self, wire: Wire) -> int:
-        """Elements that come while the lake takes in those before. What a source gives its log holds."""
+        """Elements that arrive while the lake stores earlier ones. A source's elements are in its log."""
         v = self.producer(wire)
         if wire.vertex is not None or wire.durable != "lake" or v.source or not v.most_hz:
             return 0
@@ -205,7 +205,7 @@ class Sizing:
         return need + self.process.batch + self.late(wire)
 
     def late(self, wire: Wire) -> int:
-        """What comes while the Safe of a checkpoint is awaited, where extensions bridge the wait: the lake's,
+        """What arrives while the Safe of a checkpoint is awaited, if extensions bridge the wait: the lake's,
         and round a loop that of entries taken after the delay. A buffer full before that costs a checkpoint
         at once. A loop takes half of its delay at most; where operators run does not matter here."""
         rate = self.producer(wire).most_hz
@@ -271,7 +271,7 @@ class Sizing:
         return (self.process.every + self.process.batch) * (v.outs[0].width + 4)
 
     def written(self) -> plans.Plan | None:
-        """The process as a plan, still without its bytes; None where too little of it is known."""
+        """The process as a plan, still without its bytes; None if too little of it is known."""
         p = self.process
         ordered = len(self.order) == len(self.vertices)
         if not (self.sized and ordered) or self.strategy is None or self.level is None:

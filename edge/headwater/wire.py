@@ -1,6 +1,6 @@
-# Frames and messages: what goes over every link.
+# Frames and messages: what every link carries.
 #
-# A frame is a header (version, sender, boot, counter, plan), messages one behind the other, and a
+# A frame is a header (version, sender, boot, counter, plan), messages one after the other, and a
 # seal (seal.py). A message is its kind and the fields that MESSAGES lists for that kind; nothing
 # else knows the layout. Reading is total: any bytes give messages or one FrameError, and no more
 # memory than the frame itself accounts for. Bytes: docs/spec.md.
@@ -85,7 +85,7 @@ MESSAGES = {
     PLANNED: "bvvb",  # deployment, state, offset, why
     SWITCH: "bv",  # deployment, step
     STATUS: "b",  # content
-    STANDS: "vv",  # vertex, 0: how does it stand?
+    STANDS: "vv",  # vertex, 0: requests its state
     STAND: "vevvvb",  # vertex, epoch, decisions granted, known, settled; content
 }
 
@@ -137,7 +137,7 @@ class Writer:
     def view(self) -> memoryview:
         return self.mem[: self.pos]
 
-    # Add one message. False, and the frame unchanged, where it does not fit.
+    # Add one message. False, and the frame unchanged, if it does not fit.
     def put(self, kind: int, *values: "Any") -> bool:
         codes = MESSAGES[kind]
         if len(values) != len(codes):
@@ -199,7 +199,7 @@ class Writer:
                     pos = _put(buf, pos, x)
         return pos
 
-    # Begin a DATA message. -> (buffer, position) for block.encode, or None where there is no room.
+    # Begin a DATA message. -> (buffer, position) for block.encode, or None if the frame is full.
     # What has been written counts once close_data has been called.
     def open_data(self, edge: int, inc: int, epoch: "Epoch") -> tuple[bytearray, int] | None:
         if self.count >= MESSAGES_MAX:
@@ -214,7 +214,7 @@ class Writer:
         return self.buf, pos
 
     # End the DATA message: its block ends at pos (-1: it did not fit). False, and the frame as it
-    # was before open_data, where the message does not fit.
+    # was before open_data, if the message does not fit.
     def close_data(self, pos: int) -> bool:
         start = self.start
         n = pos - start
@@ -232,8 +232,8 @@ class Writer:
         return True
 
 
-# A number from the caller. Too big or negative is a defect of the caller: MicroPython would cut it
-# off silently.
+# A number from the caller. Too big or negative is a defect of the caller: MicroPython would truncate
+# it silently.
 def _put(buf: bytearray, pos: int, v: int) -> int:
     if v < 0 or v >> 64:
         raise ValueError("%d in a field of 0 .. 2**64-1" % v)

@@ -40,9 +40,9 @@ def set_up_log(form: str, level: str) -> None:
 
 
 def run(path: str, rebuild: bool = False) -> int:
-    """Run the gateway of a configuration file; the exit code. Trouble where it cannot start.
+    """Run the gateway of a configuration file; the exit code. Trouble if it cannot start.
 
-    With `rebuild` a lost database is made again from what boards and lake know."""
+    With `rebuild` a lost database is rebuilt from what boards and lake know."""
     config = read(path)
     set_up_log(config.log.format, config.log.level)
     from .service import Service

@@ -1,14 +1,14 @@
-"""Who may look at the page's port: names of the gateway, tokens, sessions, and how much one address may take.
+"""Access to the page's port: names of the gateway, tokens, sessions, and limits for each address.
 
-On a loopback address nobody is asked for a token, but a page of a stranger must not reach the gateway through
-the browser of somebody who looks at both (DNS rebinding): a request has to name the gateway as it is known.
-On any other address a token is asked for, as `Authorization: Bearer TOKEN`, as `Basic` with the token as the
-password, or once as a form. The form begins a session: a random cookie, which is not the token, ends by
-itself, and can be ended. Sessions outlive the gateway; the database holds only hashes of their cookies, and
-another token ends them all.
+A loopback address requires no token. But a foreign page must not reach the gateway through the browser of a
+user who has both open (DNS rebinding), so a request must name the gateway by one of its own names. Any other
+address requires a token, as `Authorization: Bearer TOKEN`, as `Basic` with the token as the password, or once
+as a form. The form starts a session: a random cookie, which is not the token, expires by itself, and can be
+ended. Sessions survive restarts of the gateway; the database holds only hashes of their cookies, and a new
+token ends them all.
 
-Whoever guesses is slowed down by address. Whoever keeps many streams of news open loses the oldest of them,
-so nobody can keep others out.
+Wrong tokens slow down their address. An address with many open event streams loses the oldest of them, so no
+client can keep others out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .store import Database
 
 COOKIE = "headwater"
 SESSION_S = 30 * 86_400  # after it began a session ends,
-IDLE_S = 7 * 86_400  # or when it was not used for so long
+IDLE_S = 7 * 86_400  # or after it was not used for this long
 SESSIONS_MAX = 64
 NOTE_S = 3600  # how exactly its use is remembered
 FAILURES = 10  # wrong tokens of one address
@@ -61,7 +61,7 @@ def same(shown: str, token: str) -> bool:
 
 
 def host_of(header: str) -> str | None:
-    """The name in a Host header, without its port; None where there is none."""
+    """The name in a Host header, without its port; None if there is none."""
     header = header.strip().lower()
     if header.startswith("["):
         name, bracket, port = header[1:].partition("]")
@@ -73,7 +73,7 @@ def host_of(header: str) -> str | None:
 
 
 class Names:
-    """As what the gateway may be asked for."""
+    """The names by which requests may address the gateway."""
 
     def __init__(self, bind: str, configured: str, machine: str | None = None) -> None:
         self.loopback = is_loopback(bind)
@@ -90,7 +90,7 @@ class Names:
             return False
         if name in self.known:
             return True
-        # Beyond loopback any address will do: what rebinding needs is a name.
+        # Beyond loopback any address is allowed: rebinding needs a name.
         return _is_address(name) and (is_loopback(name) or not self.loopback)
 
 
@@ -106,7 +106,7 @@ def _is_address(name: str) -> bool:
 
 
 def shown_token(header: str) -> str | None:
-    """The token in an Authorization header; None where there is none."""
+    """The token in an Authorization header; None if there is none."""
     scheme, _, rest = header.partition(" ")
     if scheme.lower() == "bearer":
         return rest.strip()
@@ -120,7 +120,7 @@ def shown_token(header: str) -> str | None:
 
 
 class Sessions:
-    """Cookies of those who have shown the token."""
+    """Cookies of clients that have presented the token."""
 
     def __init__(self, db: Database, token: str, now: Callable[[], float] = time.time) -> None:
         self.db = db
@@ -197,7 +197,7 @@ def address_of(request: web.BaseRequest) -> str:
 
 
 class Failures:
-    """Wrong tokens, by address: who has shown too many has to wait."""
+    """Wrong tokens, by address: after too many the address has to wait."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now
@@ -219,19 +219,19 @@ class Failures:
         return max(0.0, FAILURES_S - (self.now() - times[0]))
 
 
-# ---- streams of news
+# ---- event streams
 
 
 @dataclass(eq=False)
 class Stream:
     address: str
     cookie: str  # of its session
-    ended: asyncio.Event = field(default_factory=asyncio.Event)  # it has to go, for others
+    ended: asyncio.Event = field(default_factory=asyncio.Event)  # it is closed in favour of others
 
 
 class Streams:
-    """All open event streams. There is always room for one more: somebody else's goes, of that address which
-    has the most, and of these the oldest."""
+    """All open event streams. One more can always be opened: if there are too many, the oldest one of the
+    address with the most is closed."""
 
     def __init__(self, maximum: int = STREAMS_MAX, per_address: int = STREAMS_PER_ADDRESS) -> None:
         self.maximum = maximum

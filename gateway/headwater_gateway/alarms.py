@@ -1,4 +1,4 @@
-"""Alarms: from the facts about a site, what a person should look at, and the one sentence above all.
+"""Alarms: from the facts about a site, what a person should look at, and the headline.
 
 `judge` is a pure function: facts and limits in, alarms out. It decides nothing by time that is not in the
 facts, so every case is a few lines of test. Each alarm says what is wrong, where, and what to do, and has an
@@ -45,7 +45,7 @@ KINDS = (
 
 BATTERY_BACK_MV = 50  # a low battery is no longer low this far above the limit
 BATTERY_EMPTY_MV = 100  # this far below the limit it is nearly empty
-FILLING = 0.8  # of the database's bound
+FILLING = 0.8  # of the database's limit
 GRACE_S = 5.0  # after the start, for the broker to answer
 CLOCK_GRACE_S = 60.0  # after its start, for a board to synchronise
 CRASHES = 2  # in the window: not one accident any more
@@ -79,11 +79,11 @@ class BoardFacts:
     crash: str = ""  # text of the newest crash
     crashes: int = 0  # in the last `window_s`
     window_s: float = 600.0
-    young: bool = False  # the gateway has not had the broker for long enough to miss it
-    told: bool = True  # it has said how it is since the gateway started
+    young: bool = False  # the gateway has not had the broker for long enough to expect this board
+    told: bool = True  # it has reported its status since the gateway started
     left_out: bool = False
     battery_mv: int | None = None
-    clock_us: int | None = None  # bound of the error of its stamps; None: not synchronised
+    clock_us: int | None = None  # largest error of its stamps; None: not synchronised
     ahead_s: float = 0.0  # its time minus the site's
     up_s: float | None = None
     refused_lately: int = 0  # samples that its sources refused in the last `refused_s`
@@ -91,7 +91,7 @@ class BoardFacts:
 
     @property
     def heard(self) -> bool:
-        """What it said of itself holds for now."""
+        """Whether its last report is current."""
         return self.link in ("up", "silent")
 
 
@@ -112,7 +112,7 @@ class StreamFacts:
 
 @dataclass(frozen=True)
 class SinkFacts:
-    """What is known of the sink: see sink_watch.py."""
+    """What is known about the sink: see sink_watch.py."""
 
     read: bool = True  # acknowledgements and signs of life were looked for at least once
     known: bool = True  # the gateway has run long enough to expect an acknowledgement
@@ -121,7 +121,7 @@ class SinkFacts:
     silent_s: float | None = (
         None  # since the sink of `lake.acks` last gave a sign of life; None: it never did
     )
-    stopped: bool = False  # it said that it ends
+    stopped: bool = False  # it announced its end
     elsewhere: str = ""  # another lake, that the sink which reads the landing zone writes to
     every_s: float = 30.0
 
@@ -164,7 +164,7 @@ class Alarm:
 @dataclass
 class Verdict:
     alarms: list[Alarm] = field(default_factory=list)
-    unsure: set[str] = field(default_factory=set)  # ids, or whole kinds, that nothing is known of just now
+    unsure: set[str] = field(default_factory=set)  # ids, or whole kinds, that are unknown at the moment
 
     def add(self, ident: str, severity: str, text: str, do: str, after_s: float = 0.0) -> None:
         self.alarms.append(Alarm(ident, severity, text, do, after_s))
@@ -174,7 +174,7 @@ class Verdict:
 
 
 def judge(facts: Facts, limits: Limits) -> Verdict:
-    """All that is wrong, the worst first."""
+    """Everything that is wrong, the worst first."""
     verdict = Verdict()
     _gateway(facts, limits, verdict)
     _lake(facts, limits, verdict)
@@ -195,7 +195,7 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             CRITICAL,
             "The broker does not answer: %s. Boards keep their entries, and how many is unknown."
             % facts.broker_problem,
-            "See whether Mosquitto runs, and [mqtt] in gateway.toml; the gateway keeps trying.",
+            "Check whether Mosquitto runs, and [mqtt] in gateway.toml; the gateway keeps trying.",
         )
     if facts.database_failed:
         verdict.add(
@@ -203,29 +203,29 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             CRITICAL,
             "The database cannot be written: %s. Nothing is acknowledged to the boards."
             % facts.database_failed,
-            "See whether the disk of gateway.data is full or read-only.",
+            "Check whether the disk of gateway.data is full or read-only.",
         )
     elif facts.database_full:
         verdict.add(
             "database.full",
             CRITICAL,
             "The database or its disk is full: boards keep their entries in their own flash.",
-            "Free space on the disk of gateway.data, or see why the lake does not acknowledge.",
+            "Free space on the disk of gateway.data, or find out why the lake does not acknowledge.",
         )
     elif facts.database_share >= FILLING:
         verdict.add(
             "database.filling",
             WARNING,
             "The database holds %d %% of store.max_bytes." % (100 * facts.database_share),
-            "See why the lake does not acknowledge, or raise store.max_bytes. When it is full, boards keep "
-            "their entries.",
+            "Find out why the lake does not acknowledge, or raise store.max_bytes. When the database is "
+            "full, boards keep their entries.",
         )
     if facts.segments_problem:
         verdict.add(
             "segments",
             CRITICAL,
             "Segments or acknowledgements: %s" % facts.segments_problem,
-            "See lake.landing and lake.acks in gateway.toml, and the rights of their folders.",
+            "Check lake.landing and lake.acks in gateway.toml, and the rights of their folders.",
         )
     if facts.segments_damaged:
         verdict.add(
@@ -253,8 +253,8 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "clock.network",
             WARNING,
             "The site's time is %s." % facts.clock_problem,
-            "See with `timedatectl` why (chrony needs `rtcsync` in its configuration), and set the clock "
-            'right. Where its clock is kept by other means, set gateway.clock = "wall" in gateway.toml.',
+            "Find out with `timedatectl` why (chrony needs `rtcsync` in its configuration), and set the "
+            'clock right. If it is kept by other means, set gateway.clock = "wall" in gateway.toml.',
             GRACE_S,
         )
     if facts.ahead_s > limits.apart_s:
@@ -264,14 +264,14 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "The site's time is %s ahead of this machine's clock, because a clock was wrong, or is now. "
             "It runs 0.05 %% slower, and will be right in %s."
             % (span(facts.ahead_s), span(facts.right_in_s)),
-            "See with `timedatectl` whether this machine's clock is right. The site's time never goes back; "
-            "elements are stamped with it.",
+            "Check with `timedatectl` whether this machine's clock is right. The site's time never goes "
+            "back; elements are stamped with it.",
             5.0,
         )
 
 
 def _lake(facts: Facts, limits: Limits, verdict: Verdict) -> None:
-    """One alarm says why nothing arrives in the lake; a stream has its own only where others move."""
+    """One alarm explains why nothing arrives in the lake; a stream has its own only if others advance."""
     sink = facts.sink
     if not sink.read:
         verdict.unsure |= {"sink.elsewhere", "sink.idle", "stream.stuck"}
@@ -304,7 +304,7 @@ def _lake(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "sink.idle",
             CRITICAL,
             "%s; %s, the oldest for %s." % (_why_idle(sink, gone, bound), count, span(oldest)),
-            "See whether `hw sink` runs, what it says, and whether lake.acks belongs to its lake.",
+            "Check whether `hw sink` runs, what it logs, and whether lake.acks belongs to its lake.",
         )
         return
     for stream in late:
@@ -318,7 +318,7 @@ def _lake(facts: Facts, limits: Limits, verdict: Verdict) -> None:
                 span(stream.lag_s or 0.0),
                 ", although the lake has later ones" if stream.beyond else "",
             ),
-            "See what the sink says of its segments (landing zone, table quarantine).",
+            "Check what the sink reports about its segments (landing zone, table quarantine).",
         )
 
 
@@ -359,14 +359,14 @@ def _board(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) ->
 
 def _link(board: BoardFacts, facts: Facts, verdict: Verdict) -> None:
     ident = "board.link/" + board.name
-    look = "See its power and its radio; `hw gateway state %s` shows what it said last." % facts.folder
+    look = "Check its power and its radio; `hw gateway state %s` shows its last report." % facts.folder
     if board.link in ("lost", "gone"):
         text = "Board %s is %s: silent for %s." % (board.name, board.link, span(board.silent_s))
         verdict.add(ident, CRITICAL, text, look)
     elif board.link == "silent":
         text = "Board %s has lost its link to the broker %s ago." % (board.name, span(board.silent_s))
         verdict.add(
-            ident, WARNING, text, "It comes back by itself; otherwise see its power and its radio.", 2.0
+            ident, WARNING, text, "It reconnects by itself; otherwise check its power and its radio.", 2.0
         )
     elif board.link == "never seen" and board.wanted_s > GRACE_S:
         text = "Board %s of process %s was never seen." % (board.name, board.process)
@@ -377,24 +377,24 @@ def _link(board: BoardFacts, facts: Facts, verdict: Verdict) -> None:
 
 def _crash(board: BoardFacts, verdict: Verdict) -> None:
     ident = "board.crash/" + board.name
-    do = "See its process: the text names the place. Deploying a changed process starts it again."
+    do = "Look at its process: the text names the place. Deploying a changed process starts it again."
     if board.left_out:
-        text = "Board %s has left its process out after five crashes in a row: %s" % (board.name, board.crash)
+        text = "Board %s skips its process after five crashes in a row: %s" % (board.name, board.crash)
         verdict.add(ident, CRITICAL, text, do)
     elif board.crashes >= CRASHES:
-        text = "Board %s crashes again and again, %d times in %s: %s"
+        text = "Board %s crashes repeatedly, %d times in %s: %s"
         values = (board.name, board.crashes, span(board.window_s), board.crash)
-        verdict.add(ident, CRITICAL, text % values, "After five in a row it leaves its process out. " + do)
+        verdict.add(ident, CRITICAL, text % values, "After five in a row it skips its process. " + do)
     elif board.crashes:
         text = "Board %s has crashed: %s" % (board.name, board.crash)
         verdict.add(ident, WARNING, text, "It has started again. " + do)
 
 
 def _condition(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) -> None:
-    """What a board says of itself."""
+    """What a board reports about itself."""
     name = board.name
     ident = "board.battery/" + name
-    # The voltage falls under load and comes back: what is low stays so until it is well above the limit.
+    # The voltage falls under load and recovers: a low battery stays low until it is well above the limit.
     low = limits.battery_low_mv + (BATTERY_BACK_MV if ident in facts.on else 0)
     empty = limits.battery_low_mv - BATTERY_EMPTY_MV
     empty += BATTERY_BACK_MV if facts.on.get(ident) == CRITICAL else 0
@@ -433,7 +433,7 @@ def _clock(board: BoardFacts, facts: Facts, limits: Limits, verdict: Verdict) ->
         if board.up_s is not None and board.up_s > CLOCK_GRACE_S:
             text = "Board %s is not synchronised: its elements carry a time that may be far off." % board.name
             verdict.add(
-                ident, WARNING, text, "See its link: it takes the time from the gateway's frames.", 10.0
+                ident, WARNING, text, "Check its link: it takes the time from the gateway's frames.", 10.0
             )
     elif board.clock_us > 1000 * limits.clock_ms:
         text = "Board %s stamps its elements with an error of up to %s (limit %s)."
@@ -458,7 +458,7 @@ def _backlog(stream: StreamFacts, facts: Facts, limits: Limits, verdict: Verdict
                 stream.host or "its board",
                 span(stream.on_board_s),
             ),
-            "See the board's link and other alarms; when its flash is full it refuses samples.",
+            "Check the board's link and other alarms; when its flash is full it refuses samples.",
         )
 
 
@@ -472,12 +472,12 @@ class Open:
     alarm: Alarm
     since_us: int
     acked_us: int = 0
-    sure: bool = True  # False: what it says was true when it was last known
+    sure: bool = True  # False: it held when its subject was last known
 
 
 @dataclass(frozen=True)
 class Change:
-    """What to tell: an alarm "begins", gets "worse" or is "over"."""
+    """What to report: an alarm "begins", gets "worse" or is "over"."""
 
     what: str
     alarm: Alarm
@@ -522,12 +522,12 @@ class Watch:
         return changes
 
     def acknowledge(self, ident: str, now_us: int) -> None:
-        """Somebody has seen it. KeyError where it is not on."""
+        """Mark it as seen. KeyError if it is not on."""
         self.open[ident].acked_us = now_us
         self.changed.add(ident)
 
     def mute(self, ident: str, until_us: int) -> None:
-        """It does not count until then, whether it is on or comes."""
+        """It does not count until then, whether it is on now or later."""
         self.mutes[ident] = until_us
         self.changed.add(ident)
 
@@ -589,7 +589,7 @@ def headline(watch: Watch) -> dict[str, str]:
 
 
 def good_id(ident: str) -> bool:
-    """Whether such an alarm can be: its kind is known, and its subject is a short word."""
+    """Whether such an alarm can exist: its kind is known, and its subject is a short word."""
     kind, slash, subject = ident.partition("/")
     return (
         kind in KINDS
@@ -611,7 +611,7 @@ def waits(n: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """How long, in words a person reads at once."""
+    """How long, in words that are easy to read."""
     t = round(max(0.0, seconds))
     if t < 120:
         return "%d s" % t

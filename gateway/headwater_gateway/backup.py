@@ -8,9 +8,9 @@ the lake: the database keeps every entry until the lake has acknowledged it.
 `restore` reads the whole archive and compares every checksum before it puts anything in its place. It never
 overwrites, and puts gateway.toml last: a folder without it is not a site yet.
 
-A restored database is older than what boards and lake know. So it is not believed in what they know better
-(`rebuild.learn_again`): the next start learns what runs from the boards, as after a loss. What the database
-has of entries that are not in the lake yet is as true as before.
+A restored database is older than what boards and lake know. So it is not trusted where they know better
+(`rebuild.learn_again`): the next start learns what runs from the boards, as after a loss. Its entries that
+are not in the lake yet are as valid as before.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
     """What an archive holds."""
 
     made: str  # when, in UTC
-    folder: str  # of the site that it was made of
+    folder: str  # of the site that was copied
     boards: list[str]
     processes: list[str]
     files: int
@@ -81,7 +81,7 @@ def make(file: Path, archive: Path) -> Summary:
                 copy = Path(folder) / "gateway.db"
                 _copy_database(database, copy)
                 summary = _write(part, c, {**found, DATABASE: copy}, copy)
-        os.link(part, archive)  # not over one that came meanwhile
+        os.link(part, archive)  # not over one that was made meanwhile
         _sync(archive.parent)
     except FileExistsError as error:
         raise Trouble("%s exists, and is not overwritten: choose another name" % (error.filename2 or archive))
@@ -241,7 +241,7 @@ def restore(archive: Path, folder: Path) -> Summary:
 
 
 def _vacant(folder: Path) -> None:
-    """Trouble where there is a site already. Landing zone and lake of a lost one may have survived there."""
+    """Trouble if there is a site already. Landing zone and lake of a lost one may have survived there."""
     ours = (provision.CONFIG, "secrets", "data", *FOLDERS)
     there = [name for name in ours if (folder / name).exists()]
     if there:
@@ -260,7 +260,7 @@ def _folders(folder: Path) -> None:
 def _unpack(archive: Path, whole: Path) -> dict[str, Any]:
     """The files of an archive under `whole`, each as the manifest has it; the manifest."""
     try:
-        with gzip.open(archive) as raw:  # tarfile does not look at the checksum at its end
+        with gzip.open(archive) as raw:  # tarfile does not check the checksum at its end
             while raw.read(PIECE):
                 pass
         with tarfile.open(archive, "r|gz") as tar:
@@ -337,7 +337,7 @@ def _is_name(name: str) -> bool:
 
 
 def _places(whole: Path, folder: Path, manifest: dict[str, Any]) -> dict[str, Path]:
-    """Name in the archive -> where the restored configuration wants it."""
+    """Name in the archive -> where the restored configuration expects it."""
     c = config.read(whole / provision.CONFIG)
     c.folder = folder
     secrets, database = c.path(c.gateway.secrets), rebuild.database(c)
@@ -372,7 +372,7 @@ def _move_paths(conf: Path, former: str, folder: Path) -> None:
 
 
 def _prove(whole: Path) -> None:
-    """The parts belong together; and the database is told that others may know more than it does."""
+    """Check that the parts belong together; and mark the database as possibly outdated."""
     database = whole / DATABASE
     conn = sqlite3.connect(database, isolation_level=None)
     try:

@@ -1,8 +1,8 @@
-"""Boards: who is registered, what each says of itself, and the deployments on their way to them.
+"""Boards: which are registered, what each reports about itself, and the deployments on their way to them.
 
-The site link (docs/spec.md, "Site link") is spoken with every board, whatever runs on it. Everything that is
-wanted of a board is said again until its answer shows that it is so; a life of the gateway begins by
-looking what the boards report. A deployment that the gateway does not know is fetched from the board that
+The gateway uses the site link (docs/spec.md, "Site link") with every board, whatever runs on it. It repeats
+what it wants of a board until the board's answer shows the wanted state. After a start the gateway first
+waits for what the boards report. A deployment that the gateway does not know is fetched from the board that
 has it, piece by piece.
 """
 
@@ -84,31 +84,31 @@ class Board:
         self.number = number
         self.name = name
         self.learn = learn  # the database was lost, and what runs on this board is not known yet
-        self.ran = ran  # which plan it ran last, as a hash; empty: that went with a database
+        self.ran = ran  # which plan it ran last, as a hash; empty: lost with a database
         self.fetch: Fetch | None = None
-        self.fetched = b""  # id of a deployment that is here, and is not judged yet
+        self.fetched = b""  # id of a deployment that has been received and not judged yet
         self.peer = peer
         self.log = log
         self.status: dict[str, Any] = {}
-        self.seen_us = seen_us  # site time of the last genuine word
-        self.heard = 0.0  # the same on our clock; 0: not in this life
-        self.frames = 0  # of its process that were taken, when last looked at
-        self.link_lost = False  # its last will came
-        self.ahead_us = 0  # its time, less the site's, when it was told last
+        self.seen_us = seen_us  # site time of the last authentic message
+        self.heard = 0.0  # the same on our clock; 0: not since this start
+        self.frames = 0  # of its process that were accepted, at the last check
+        self.link_lost = False  # its last will was received
+        self.ahead_us = 0  # its time minus the site's, at its last report
         self.wanted: Deployment | None = None
         self.step: int | None = None  # the SWITCH that is wanted
-        self.state: int | None = None  # of the wanted deployment, as the board says
+        self.state: int | None = None  # of the wanted deployment, as the board reports
         self.why = ""
-        self.held: tuple[object, object] = (None, None)  # deployments that it has, as its status says
-        self.life: tuple[int, int] | None = None  # log number and boot in which it speaks
-        self.unsafe = 0  # entries that it has to bring to safety before it can switch
-        self.round = 0  # drained boards are asked again, in rounds: the one it shall answer,
+        self.held: tuple[object, object] = (None, None)  # deployments that it has, by its status
+        self.life: tuple[int, int] | None = None  # log number and boot of its present session
+        self.unsafe = 0  # entries that must be safe before it can switch
+        self.round = 0  # drained boards are asked again, in rounds: the one to be answered,
         self.told = 0  # the one that it answered last,
-        self.made = 0  # and what it said: entries that its operators and sources have given, in all
+        self.made = 0  # and its answer: entries that its operators and sources have put out, in all
         self.due = 0.0
         self.offset = 0
-        self.leaving: Deployment | None = None  # by which it stops a process that has ended; then comes
-        self.later: tuple[Deployment | None, int | None] = (None, None)  # what is wanted of it otherwise
+        self.leaving: Deployment | None = None  # by which it stops a process that has ended; after it:
+        self.later: tuple[Deployment | None, int | None] = (None, None)  # what else is wanted of it
 
 
 class Boards:
@@ -123,7 +123,7 @@ class Boards:
         monotonic: Callable[[], float] = time.monotonic,
         nonce: Callable[[], int] = _nonce,
     ) -> None:
-        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway's life."""
+        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway."""
         self.db = db
         self.keys = keys
         self.publish = publish
@@ -155,14 +155,14 @@ class Boards:
         return {name: board.number for name, board in self.all.items()}
 
     def add(self, name: str) -> Board:
-        """The board of that name; a new one gets the next number, for good."""
+        """The board of that name; a new one gets the next number, permanently."""
         if name not in self.all:
             number = register(self.db, name, self.site_us())
             self.all[name] = self._board(number, name, 0, False, None)
         return self.all[name]
 
     def known_as(self, name: str, number: int) -> None:
-        """A board reports this number of another one: it is registered where it is not yet."""
+        """A board reports this number of another one, which is registered if it is not yet."""
         self.db.number_taken(number)
         if name in self.all:
             if self.all[name].number != number:
@@ -224,7 +224,7 @@ class Boards:
             self._count(refused.FRAME)
 
     def _new_life(self, board: Board) -> None:
-        """A board that has started again may take what it refused: its flash was erased, or it was given
+        """A board that has restarted may accept what it refused: its flash was erased, or it was given
         another configuration or program."""
         board.life = (board.peer.log, board.peer.boot)
         if board.state == REFUSED:
@@ -263,8 +263,8 @@ class Boards:
         self._forget_other(board)
 
     def _forget_other(self, board: Board) -> None:
-        """A deployment waits on the board that is not wanted there, now that all is known: the board would
-        drain for it for ever, and take no other."""
+        """Cancel a deployment that waits on the board and is not wanted there, now that all is known: the
+        board would drain for it forever, and accept no other."""
         waiting = board.status.get("next")
         if board.learn or board.fetch is not None or board.fetched or board.wanted is None:
             return
@@ -307,7 +307,7 @@ class Boards:
 
     def _planned(self, board: Board, deployment: bytes, state: int, offset: int, why: bytes) -> None:
         if board.fetch is not None and board.fetch.id == deployment and state == WANTED:
-            board.fetch = None  # it has it no more: its next status says what it has
+            board.fetch = None  # it does not have it any more: its next status tells what it has
         wanted = board.wanted
         if wanted is None or deployment != wanted.id:
             return
@@ -335,7 +335,7 @@ class Boards:
     # ---- out
 
     def want(self, board: Board, deployment: Deployment | None, step: int | None) -> None:
-        """What shall be so on a board: a deployment there, and at a switch the step. A board that still has
+        """Set the wanted state of a board: a deployment, and during a switch the step. A board that still has
         to stop a process does that first."""
         if board.leaving is not None:
             board.later = (deployment, step)
@@ -343,8 +343,8 @@ class Boards:
             self._want(board, deployment, step)
 
     def leave(self, board: Board, plan: bytes) -> None:
-        """The board is drained for this plan without vertices, and its process has ended: it shall stop it.
-        That is wanted until it has happened, however long the board is away."""
+        """The board is drained for this plan without vertices, and its process has ended: have the board stop
+        it. This is repeated until it has happened, however long the board is away."""
         self.db.execute("INSERT OR REPLACE INTO leaving VALUES(?, ?)", board.number, plan)
         self._leave(board, plan)
 
@@ -371,7 +371,7 @@ class Boards:
         board.step = step
 
     def ask(self, board: Board, number: int) -> None:
-        """A drained board shall say once more how it stands."""
+        """Have a drained board report its state again."""
         board.round = number
         board.due = 0.0
 
@@ -391,7 +391,7 @@ class Boards:
             self._send(board, wire.SWITCH, wanted.id, FORGET)
         elif board.state in (None, WANTED):
             piece = wanted.data[board.offset : board.offset + PIECE_BYTES]
-            # A board that asks for what it ran has lost its flash.
+            # A board that requests what it ran has lost its flash.
             again = AGAIN if board.ran in (b"", wanted.plan) else 0
             self._send(board, wire.PLAN, wanted.id, len(wanted.data) + again, board.offset, piece)
         elif board.step is not None and board.state in (STORED, DRAINING, DRAINED):

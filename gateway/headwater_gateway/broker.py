@@ -22,7 +22,7 @@ READY_S = 5.0  # a Mosquitto that has just been started does not listen to signa
 
 
 def configuration(folder: Path) -> Path:
-    """Mosquitto's configuration. Trouble where this is not the folder of a site."""
+    """Mosquitto's configuration. Trouble if this is not the folder of a site."""
     path = folder.resolve() / "mosquitto" / "mosquitto.conf"
     if not path.is_file():
         raise Trouble("%s is missing: `hw gateway init %s` makes it" % (path, folder))
@@ -30,7 +30,7 @@ def configuration(folder: Path) -> Path:
 
 
 def prepare(folder: Path) -> Path:
-    """Trouble where the broker could not run; else this process is noted as the broker. The configuration."""
+    """Trouble if the broker could not run; else this process is noted as the broker. The configuration."""
     conf = configuration(folder)
     process = running(folder)
     if process:
@@ -59,7 +59,7 @@ def settings(conf: Path) -> dict[str, str]:
 
 def _may_read(conf: Path, said: dict[str, str]) -> None:
     """Started by root, Mosquitto becomes the user that its configuration names, or else `mosquitto`. Trouble
-    where that one may not read its files."""
+    if that user may not read its files."""
     if os.geteuid():
         return
     name = said.get("user", "mosquitto")
@@ -87,7 +87,7 @@ def _free(conf: Path, port: int, address: str) -> None:
             s.bind((address, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                return  # Mosquitto itself says what is wrong
+                return  # Mosquitto itself reports what is wrong
             raise Trouble(
                 "port %d is taken by another program, perhaps another broker (`systemctl stop mosquitto`): "
                 "stop that, or change the port in %s, in gateway.toml and in config.json of each board"
@@ -96,7 +96,7 @@ def _free(conf: Path, port: int, address: str) -> None:
 
 
 def running(folder: Path) -> int:
-    """The process of the broker that `hw broker run` started for this site; 0 where there is none."""
+    """The process of the broker that `hw broker run` started for this site; 0 if there is none."""
     conf = folder.resolve() / "mosquitto" / "mosquitto.conf"
     try:
         process = int((conf.parent / PID).read_text())
@@ -107,7 +107,7 @@ def running(folder: Path) -> int:
 
 
 def reload(folder: Path) -> int:
-    """Have the broker read its passwords again; its process, or 0 where none was told."""
+    """Have the broker read its passwords again; its process, or 0 if none runs."""
     process = running(folder)
     end = time.monotonic() + READY_S
     while process and not _listens(process) and time.monotonic() < end:

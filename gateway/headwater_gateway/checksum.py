@@ -1,8 +1,8 @@
 """The checksum of a segment's rows (docs/spec.md, "Checksums"): by pyarrow alone, as the cutter has no numpy.
 
-pyarrow's unchecked arithmetic on 64-bit integers wraps, which is what XXH64 wants. The lake's programs run
-without any package of ours and have the same for numpy and Spark: `tests/unit/test_checksum.py` holds numpy's
-and this one to one result, `tests/system/test_sink.py` Spark's.
+pyarrow's unchecked arithmetic on 64-bit integers wraps, as XXH64 requires. The lake's programs run without
+this package and have the same for numpy and Spark: `tests/unit/test_checksum.py` compares numpy's result with
+this one, `tests/system/test_sink.py` Spark's.
 """
 
 from __future__ import annotations

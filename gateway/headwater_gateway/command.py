@@ -1,6 +1,6 @@
 """The program of the gateway: `hw gateway` in a repository, `headwater-gateway` where the wheel is installed.
 
-Both take the same words. Nothing outside the standard library is imported before a word needs it.
+Both take the same arguments. Nothing outside the standard library is imported before a command needs it.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 def run(
     args: argparse.Namespace, root: Path | None = None, prepare: Callable[[], object] | None = None
 ) -> tuple[int, dict[str, Any] | None]:
-    """`root`: the repository, where this is its `hw gateway`; `prepare` makes what its services cannot."""
+    """`root`: the repository, if this is its `hw gateway`; `prepare` makes what its services cannot."""
     if args.rebuild and args.do != "run":
         raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     site_alarms.check(args)
     if args.do != "units" and (args.other is None) == (args.do in ("backup", "restore")):
-        what = "a word is missing" if args.other is None else "there is a word too many, %s" % args.other
+        what = "an argument is missing" if args.other is None else "one argument is too many, %s" % args.other
         raise Trouble("%s: `hw gateway backup FOLDER FILE`, `hw gateway restore FILE FOLDER`" % what)
     if args.do == "units":
         return _units(args, root, prepare)
@@ -128,7 +128,7 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print("everything is there already; nothing was changed")
     known = provision.boards_of(folder)
     if args.new_authority and known:
-        print("the boards (%s) trust the former authority: each needs" % ", ".join(known))
+        print("the boards (%s) trust the previous authority: each needs" % ", ".join(known))
         print("      hw provision NAME %s --renew, and the new config.json and ca.der on it" % folder)
         print("restart the broker and the gateway")
     new = []
@@ -216,13 +216,13 @@ def page(state: dict[str, Any]) -> list[str]:
 
 
 def _operator(vertex: dict[str, Any]) -> list[str]:
-    """Parameters of an operator, where it has some."""
+    """Parameters of an operator, if it has any."""
     lines = []
     if vertex["parameters"]:
         values = ", ".join("%s = %s" % item for item in vertex["parameters"].items() if item[1] != "")
         lines.append("  %s (%s): %s" % (vertex["name"], vertex["kind"], values))
     for change in vertex["open"]:
-        waits = change["waits"] or "it has no place yet"
+        waits = change["waits"] or "it has no position yet"
         lines.append("    change %d: %s; waiting: %s" % (change["number"], change["what"], waits))
     if vertex["refused"]:
         lines.append("    change %d was refused: %s" % tuple(vertex["refused"]))
@@ -252,7 +252,7 @@ def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     archive = Path(args.other)
     summary = backup.make(config_path(args.folder), archive)
     print("made %s: %s" % (archive, _told(summary)))
-    print("it holds the master key: keep it where nobody else reads it")
+    print("it holds the master key: keep it where no other user can read it")
     return 0, {"archive": str(archive), **summary._asdict()}
 
 

@@ -1,7 +1,7 @@
 """The gateway's configuration: one TOML file, every key with a default and a comment.
 
-`read` reports all problems at once, each with its key, its value and what to do; an unknown key is answered
-with the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
+`read` reports all problems at once, each with its key, its value and what to do; for an unknown key it
+suggests the one that was probably meant. `default_text` is the file that `hw gateway init` writes.
 Paths are relative to the folder of the file.
 """
 
@@ -55,7 +55,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "site": Key("hw", "First word of every MQTT topic; boards of one site share it.", _word),
         "data": Key("data", "Folder of the database. One gateway at a time may use it.", _filled),
         "secrets": Key(
-            "secrets", "Folder of the master key. Whoever reads it can speak for every board.", _filled
+            "secrets", "Folder of the master key. Anyone who reads it can impersonate every board.", _filled
         ),
         "socket": Key(
             "data/gateway.sock",
@@ -73,11 +73,11 @@ KEYS: dict[str, dict[str, Key]] = {
     "mqtt": {
         "host": Key("localhost", "The broker. With TLS this must be a name in its certificate.", _filled),
         "port": Key(8883, "8883 with TLS, 1883 without.", _within(1, 65535)),
-        "tls": Key(True, "Speak TLS, and check the broker's certificate against `ca`.", _any),
-        "ca": Key("tls/ca.crt", "Certificates by which the broker is recognised.", _any),
-        "cert": Key("", "Certificate of this gateway, where the broker wants one.", _any),
+        "tls": Key(True, "Use TLS, and check the broker's certificate against `ca`.", _any),
+        "ca": Key("tls/ca.crt", "Certificates against which the broker's one is checked.", _any),
+        "cert": Key("", "Certificate of this gateway, if the broker requires one.", _any),
         "key": Key("", "Its private key.", _any),
-        "user": Key("gateway", 'User name, "" where the broker asks for none.', _any),
+        "user": Key("gateway", 'User name, "" if the broker requires none.', _any),
         "password_file": Key(
             "secrets/mqtt.password", "File with the password. Passwords are not written in this file.", _any
         ),
@@ -93,7 +93,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "store": {
         "commit_ms": Key(
             5,
-            "Shortest time between two commits, in milliseconds. More is kinder to an SD card;\n"
+            "Shortest time between two commits, in milliseconds. More wears an SD card less;\n"
             "acknowledgements wait for it.",
             _within(0, 1000),
         ),
@@ -116,7 +116,7 @@ KEYS: dict[str, dict[str, Key]] = {
         ),
         "acks": Key(
             "lake/acks",
-            "Where the sink leaves its acknowledgements (LAKE/acks): a folder or an object store.",
+            "Where the sink writes its acknowledgements (LAKE/acks): a folder or an object store.",
             _filled,
         ),
         "segment_rows": Key(
@@ -158,7 +158,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "boards": {
         "silent_s": Key(
             20.0,
-            "Seconds of silence after which a board is shown as lost, unless it said that it would sleep.",
+            "Seconds of silence after which a board is shown as lost, unless it announced a sleep.",
             _within(1, 86_400),
         ),
         "gone_s": Key(3600.0, "... and as gone.", _within(1, 10_000_000)),
@@ -338,7 +338,7 @@ def _together(values: dict[str, dict[str, Any]]) -> list[str]:
     if mqtt["tls"] and bool(mqtt["cert"]) != bool(mqtt["key"]):
         problems.append("mqtt.cert and mqtt.key: give both or neither")
     if mqtt["tls"] and not mqtt["ca"]:
-        problems.append('mqtt.ca = "": with mqtt.tls the broker is recognised by it; name the file')
+        problems.append('mqtt.ca = "": with mqtt.tls it is needed to check the broker; name the file')
     if values["boards"]["gone_s"] < values["boards"]["silent_s"]:
         problems.append("boards.gone_s is below boards.silent_s: a board is lost first, and gone later")
     return problems

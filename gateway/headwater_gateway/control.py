@@ -1,4 +1,4 @@
-"""Speaking to a running gateway over its Unix socket; for `hw deploy` and `hw provision`."""
+"""Requests to a running gateway over its Unix socket; for `hw deploy` and `hw provision`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def ask(config: Config, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The answer of the gateway. NotRunning, or Trouble with what it says."""
+    """The answer of the gateway. NotRunning, or Trouble with its error."""
     path = config.path(config.gateway.socket)
     connection = _Connection(path)
     try:

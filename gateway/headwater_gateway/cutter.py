@@ -1,12 +1,12 @@
 """The cutter: a process of its own that makes segments of what the database holds (docs/spec.md, "Segments").
 
-It has pyarrow and a core for itself, so that cutting never holds up the taking in. It reads the database
-and writes the landing zone; the gateway tells it what to cut, one JSON object a line on standard input,
-and gets one a line back. When standard input ends, so does it. It may be killed at any moment: a file without
-its final name is nobody's, and one that has it counts, whether the gateway was told of it or not.
+It has pyarrow and a core for itself, so cutting never delays incoming frames. It reads the database and
+writes the landing zone; the gateway sends it orders, one JSON object a line on standard input, and gets one
+a line back. It ends when standard input ends. It may be killed at any moment: a file without its final name
+does not count, and one with it counts, whether the gateway learned of it or not.
 
-When the gateway is killed, its cutter still finishes what it was told to do. So the next cutter begins when
-that one has ended: else a segment could appear after the landing zone was listed, and be cut again.
+When the gateway is killed, its cutter still finishes its order. So the next cutter begins when that one has
+ended: otherwise a segment could appear after the landing zone was listed, and be cut again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .names import join, words
 
 
 class _Slim:
-    """pyarrow loads pandas and numpy where it finds them, 60 MB for nothing that is done here."""
+    """pyarrow loads pandas and numpy if it finds them: 60 MB that nothing here needs."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
@@ -54,10 +54,10 @@ GAPS_MAX = 1000  # of one segment
 BYTES_MAX = 128 << 20  # packed bytes that one segment is made of
 GAP_REASONS = {1: "full", 2: "given up", 3: "gateway lost", 4: "earlier version"}
 UNREADABLE = "unreadable block"
-SIGN = "_sink.json"  # by which a sink shows that it lives
+SIGN = "_sink.json"  # by which a sink shows that it is alive
 SIGN_MAX = 4096  # bytes of it
-SETTLED = "_settled."  # in front of a process: its numberings that have been quiet for long
-FORMER_S = 30.0  # a former cutter that hangs holds up nobody for longer: what is cut twice, the sink drops
+SETTLED = "_settled."  # before the name of a process: its incarnations without news for long
+FORMER_S = 30.0  # the longest wait for a hanging former cutter: rows that are cut twice, the sink drops
 
 _SCHEMA = [
     pa.field("stream", pa.string(), nullable=False),
@@ -116,7 +116,7 @@ def _as_signed(column: array[Any]) -> array[Any]:
 
 
 def _weave(into: array[Any], columns: list[array[Any]], n: int) -> None:
-    """The fields of every element one behind the other."""
+    """The fields of every element one after the other."""
     if len(columns) == 1:
         into.extend(array(into.typecode, columns[0]))
     elif columns:
@@ -211,7 +211,7 @@ def gather(
                     raise block.BlockError("times that no clock shows")
                 run.entries(batch, last, arrived)
             except block.BlockError:
-                # The seal was valid, so the board itself produced this block. Its contents are lost: a gap.
+                # The seal is valid, so the board itself produced this block. Its contents are lost: a gap.
                 end = min(xi + n - 1, last)
                 run.damaged += end - run.last
                 run.gap(run.last + 1, end, "gap", UNREADABLE, run.ts, None)
@@ -434,7 +434,7 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _take_turn(database: str) -> None:
-    """Wait until no other cutter is at work, and keep the next one waiting until this one ends."""
+    """Wait until no other cutter runs, and keep the next one waiting until this one ends."""
     handle = os.open(database + ".cutter", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until = time.monotonic() + FORMER_S
     while time.monotonic() < until:

@@ -1,7 +1,7 @@
 """Earlier deployments of each process: what `hw deploy --rollback` goes back to.
 
 A process has at most KEPT of them, also after it was undeployed. A version is kept once, and not while it
-runs: going back and forth between two versions keeps one plan, not twenty. They are a convenience: where the
+runs: going back and forth between two versions keeps one plan, not twenty. They are a convenience: if the
 database was lost, the process file deploys any version again.
 """
 
@@ -36,7 +36,7 @@ class History:
             self.of.setdefault(process, []).append(Earlier(*row))
 
     def add(self, process: str, plan: bytes, since_us: int, until_us: int, present: bytes | None) -> None:
-        """A deployment has ended; `present` took its place, or nothing."""
+        """A deployment has ended; `present` replaced it, or nothing."""
         entry = Earlier(plans.loads(plan).deployment, plan, since_us, until_us)
         kept = [entry]
         for other in self.of.get(process, []):

@@ -1,9 +1,9 @@
-"""What the gateway shows: health, metrics, state as JSON, news as server-sent events; and what it is told
-over its Unix socket: plans, parameters, new boards.
+"""What the gateway shows: health, metrics, state as JSON, server-sent events; and the commands that its Unix
+socket accepts: plans, parameters, new boards.
 
-The page side listens on a loopback address. On any other it asks for a token, which never is in a URL; see
-access.py. It changes nothing but sessions: commands come over the socket alone. Whoever may write to the
-socket's folder may command the gateway: the folder is its owner's alone.
+The page side listens on a loopback address. On any other it requires a token, which is never in a URL; see
+access.py. It changes nothing but sessions: commands are accepted over the socket alone. Write access to the
+socket's folder is access to all commands, so only its owner has it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("headwater.http")
 
 TOKEN_MIN = 16  # characters
-QUEUE_MAX = 500  # news that wait for one listener; a slower one loses the oldest
+QUEUE_MAX = 500  # events that wait for one listener; a slower one loses the oldest
 PING_S = 15.0
 BODY_MAX = 1 << 20
 
 FORM_MAX = 4096
-OPEN = ("/health", "/login", "/page.css")  # to whom does not show a token
+OPEN = ("/health", "/login", "/page.css")  # without a token
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -68,7 +68,7 @@ class Web:
         self.streams = Streams()
 
     def _token(self) -> str | None:
-        """What must be shown; None where nothing must."""
+        """The required token; None if there is none."""
         if is_loopback(self.config.bind):
             return None
         name = self.config.token_file
@@ -77,7 +77,7 @@ class Web:
             token = path.read_text().strip()
         except OSError as error:
             raise Trouble(
-                'http.bind = "%s" is no loopback address: a token is asked for, and http.token_file = "%s" '
+                'http.bind = "%s" is not a loopback address: a token is required, and http.token_file = "%s" '
                 "cannot be read (%s): `hw gateway init` makes one" % (self.config.bind, name, error.strerror)
             )
         if len(token) < TOKEN_MIN:
@@ -147,7 +147,7 @@ class Web:
             await runner.cleanup()
         self._socket.unlink(missing_ok=True)
 
-    # ---- who may look
+    # ---- access
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -158,10 +158,10 @@ class Web:
         try:
             return await handler(request)
         except UnicodeError:
-            return web.Response(status=400, text="bad request: it holds bytes that are no text\n")
+            return web.Response(status=400, text="bad request: it contains bytes that are not text\n")
 
     def _refusal(self, request: web.Request, shown: str | None) -> web.StreamResponse | None:
-        """What is answered to a request that may not be; None where it may."""
+        """The answer to a request that is refused; None if it is allowed."""
         token = self.token
         known = token is not None and shown is not None and same(shown, token)
         if not known and not self.names.fits(request.headers.get("Host", "")):
@@ -201,7 +201,7 @@ class Web:
         try:
             form = await request.post()
         except (ValueError, LookupError):
-            return web.Response(status=400, text="this is no form that can be read\n")
+            return web.Response(status=400, text="this form cannot be read\n")
         if self.token is None or not same(str(form.get("token", "")), self.token):
             self.failures.note(address)
             await asyncio.sleep(1)
@@ -225,7 +225,7 @@ class Web:
     async def stream(
         self, request: web.Request, talk: Callable[[stream.Send, bool], Awaitable[None]]
     ) -> web.StreamResponse:
-        """An event stream. `talk(send, session)` sends; `session`: it has one, that can be ended."""
+        """An event stream. `talk(send, session)` sends; `session`: it belongs to one, which can be ended."""
         cookie = self._cookie(request)
         session = bool(cookie) and self.sessions.holds(cookie)
 
@@ -237,7 +237,7 @@ class Web:
     # ---- what is shown
 
     async def health(self, request: web.Request) -> web.Response:
-        """200 while frames can come in and become durable."""
+        """200 while frames can arrive and become durable."""
         service = self.service
         problems = []
         if service.link is None or not service.link.up:
@@ -256,7 +256,7 @@ class Web:
         return web.json_response(self.service.snapshot())
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """News as they happen: events, what boards report, and with ?stream=NAME the elements of it."""
+        """Events as they happen, reports of boards, and with ?stream=NAME its elements."""
         streams = set(request.query.getall("stream", []))
         queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue(QUEUE_MAX)
 
@@ -285,14 +285,14 @@ class Web:
 
         return await self.stream(request, talk)
 
-    # ---- what is told
+    # ---- commands
 
     def _told(self, handler: Callable[[Any], Awaitable[dict[str, Any]]]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             try:
                 body = await request.json()
                 if not isinstance(body, dict):
-                    raise Trouble("a JSON object is wanted")
+                    raise Trouble("a JSON object is required")
                 answer = await handler(body)
                 await self.service.db.flushed()
                 return web.json_response(answer)
@@ -331,7 +331,7 @@ class Web:
         return {"name": board.name, "number": board.number}
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Acknowledge or mute alarms; with nothing to do, what there is."""
+        """Acknowledge or mute alarms; without either, the present ones."""
         observer = self.service.observer
         for ident in body.get("ack", []):
             observer.acknowledge(str(ident))
@@ -343,7 +343,7 @@ class Web:
 
 
 def _own_origin(request: web.Request) -> bool:
-    """A form that a browser sends names the site whose page it is on: it has to be this one."""
+    """A form that a browser sends names the site of its page: it must be this one."""
     origin = request.headers.get("Origin")
     return origin is None or origin.partition("://")[2].lower() == request.headers.get("Host", "").lower()
 
@@ -355,6 +355,6 @@ def _later(wait_s: float) -> web.Response:
 
 
 def make_token(path: Any) -> None:
-    """A token; the one that is there stays."""
+    """Make a token; an existing one stays."""
     if not path.exists():
         write_secret(path, secrets.token_urlsafe(24).encode() + b"\n")

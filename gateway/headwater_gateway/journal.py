@@ -1,6 +1,6 @@
-"""What outlives the gateway of events and alarms: two small tables of the database.
+"""Events and alarms that survive a restart: two small tables of the database.
 
-Events are the newest `EVENTS_MAX`; older ones go. Of an alarm there is a row while it is on or muted.
+The newest `EVENTS_MAX` events are kept. An alarm has a row while it is on or muted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Journal:
                 self.watch.mutes[ident] = muted
 
     def event(self, kind: str, text: str, at_us: int) -> dict[str, Any]:
-        """Something happened; what it is called from now on."""
+        """Record that something happened; the event with its id."""
         _log.log(logging.WARNING if kind == "alarm" else logging.INFO, "%s", text)
         self._last += 1
         event = {"id": self._last, "kind": kind, "text": text[:TEXT_MAX], "at_us": at_us}

@@ -48,7 +48,7 @@ def write_secret(path: Path, data: bytes) -> None:
 
 
 def make(path: Path) -> Keys:
-    """A new master key; the one that is there stays."""
+    """Make a master key; an existing one stays."""
     if not path.exists():
         write_secret(path, secrets.token_bytes(KEY_BYTES))
     return load(path)

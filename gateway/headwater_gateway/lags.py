@@ -1,8 +1,8 @@
 """How far behind the lake is, in seconds and elements, for every stream.
 
 An element that is durable here has a time of arrival; the oldest one that the lake has not acknowledged gives
-the lag. What boards still hold they report in numbers alone. Its age is what we can vouch for: as long as we
-have known of the oldest of these elements.
+the lag. Boards report only how many elements they still hold. Their age is a lower limit: the time for which
+the gateway has known of the oldest of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SAMPLES_MAX = 64  # of what a board reported, for one stream
 
 
 class Reported:
-    """What a board reported of one of its streams over time: the age of what is not here yet."""
+    """What a board reported about one of its streams over time: the age of what is not here yet."""
 
     def __init__(self) -> None:
         self.samples: deque[tuple[int, int]] = deque()  # when, and the last element by then
@@ -46,7 +46,7 @@ class Lag:
     process: str
     waiting: int = 0
     arrived_us: int | None = None  # of the oldest element that waits
-    acked_us: int | None = None  # when an acknowledgement last went forward
+    acked_us: int | None = None  # when an acknowledgement last advanced
     newest: End | None = None
     beyond: bool = False
 

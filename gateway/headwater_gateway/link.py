@@ -1,9 +1,9 @@
 """The link to the broker: MQTT 3.1.1 through paho-mqtt, driven by asyncio without a thread of its own.
 
 It promises that the callback gets every message the broker delivers, in order; that it keeps trying when
-the broker is away, with growing pauses, and says so once; and that it never blocks the loop: name look-up,
+the broker is away, with growing pauses, and logs that once; and that it never blocks the loop: name look-up,
 connecting and the TLS handshake run in a worker thread. It does not promise delivery: frames are
-acknowledged by those who take them (headwater/host.py), so QoS 0 is enough.
+acknowledged by the hosts that receive them (headwater/host.py), so QoS 0 is enough.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from .config import Config
 
 _log = logging.getLogger("headwater.link")
 
-READ_BYTES = 1 << 16  # asked of the socket at once
-TURN_S = 0.02  # frames are taken in for so long before the loop does something else
-QUEUE_MAX = 20_000  # frames that wait for the broker; more are dropped, and said again by whoever speaks
+READ_BYTES = 1 << 16  # read from the socket at once
+TURN_S = 0.02  # frames are received for this long before the loop does something else
+QUEUE_MAX = 20_000  # frames that wait for the broker; more are dropped, and their senders repeat them
 PAUSE_MIN_S = 0.25
 
 
 class BufferedClient(mqtt.Client):
-    """paho, which asks its socket for the first byte of a packet, then for the next: each time a system
-    call. Here those are answered from what was read at once. (The one private name that we lean on is
-    `_sock_recv`; tests/unit/test_gateway_link.py holds paho to it.)"""
+    """paho reads the first byte of a packet from its socket, then the next: each time a system call. Here
+    they come from a buffer that was read at once. (The one private name that we depend on is
+    `_sock_recv`; tests/unit/test_gateway_link.py checks that paho has it.)"""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311, **arguments)
         self.forget()
 
     def forget(self) -> None:
-        """A new connection: what is left of the old one means nothing."""
+        """A new connection: the rest of the old one is invalid."""
         self._have = b""
         self._at = 0
 
@@ -78,7 +78,7 @@ class Link:
         self._answered = True
         self.received = 0
         self.sent = 0
-        self.dropped = 0  # frames for the broker that found no room in the queue
+        self.dropped = 0  # frames for the broker that the full queue refused
         self.connects = 0
         self.client = self._client(config)
         self._lost = asyncio.Event()
@@ -107,10 +107,10 @@ class Link:
         client.max_queued_messages_set(QUEUE_MAX)
         return client
 
-    # ---- life
+    # ---- start and end
 
     async def run(self) -> None:
-        """Be connected, again and again, until cancelled."""
+        """Stay connected, reconnecting as needed, until cancelled."""
         pause = PAUSE_MIN_S
         try:
             while True:
@@ -149,12 +149,12 @@ class Link:
         self._unregister()
 
     def _say(self, problem: str) -> None:
-        """Once for each problem, not once for each attempt."""
+        """Log each problem once, not once for each attempt."""
         if problem != self.problem:
             _log.warning("broker %s:%d: %s; trying again", self.config.host, self.config.port, problem)
         self.problem = problem
 
-    # ---- what paho tells
+    # ---- callbacks of paho
 
     def _opened(self, client: Any, userdata: Any, sock: Any) -> None:
         self._loop.call_soon_threadsafe(self._register, sock)
@@ -205,7 +205,7 @@ class Link:
     # ---- bytes
 
     def _readable(self) -> None:
-        """Take in what there is, then let the loop do something else."""
+        """Receive what there is, then let the loop do something else."""
         self._turn = False
         client = self.client
         end = time.monotonic() + TURN_S
@@ -242,7 +242,7 @@ class Link:
             self._loop.remove_writer(sock)
 
     def publish(self, topic: str, payload: bytes) -> None:
-        """Send, if the broker is there; else nothing: whoever speaks says it again."""
+        """Send, if the broker is connected; otherwise nothing, since senders repeat their frames."""
         if not self.up:
             return
         if len(self.client._out_packet) >= QUEUE_MAX:
@@ -252,7 +252,7 @@ class Link:
         self.sent += 1
 
 
-# What OpenSSL says of a certificate, by its number (X509_V_ERR_...): which cure it needs.
+# OpenSSL's verdict on a certificate, by its number (X509_V_ERR_...): which fix to suggest.
 _NOT_YET_VALID, _EXPIRED, _OTHER_NAME, _OTHER_EMAIL, _OTHER_ADDRESS = 9, 10, 62, 63, 64
 
 
@@ -303,7 +303,7 @@ def _cure(code: int, config: Any) -> str:
 
 
 def check(config: Config) -> None:
-    """The files that the configuration names. Trouble where they cannot be read."""
+    """Check the files that the configuration names. Trouble if they cannot be read."""
     c = config.mqtt
     wanted = {"mqtt.ca": c.ca, "mqtt.cert": c.cert, "mqtt.key": c.key} if c.tls else {}
     wanted["mqtt.password_file"] = c.password_file

@@ -1,7 +1,7 @@
 """What Prometheus scrapes, read off the service when it asks.
 
-Labels are bounded: boards are those that are registered, streams those of deployed processes (all
-incarnations of one together), reasons and kinds closed sets.
+The number of labels is limited: boards are those that are registered, streams those of deployed processes
+(all incarnations of one together), reasons and kinds closed sets.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Metrics:
         yield _counter("broker_connects", "Connections made to the broker", link.connects)
         yield _counter("frames_in", "Frames that came from the broker", link.received)
         yield _counter("frames_out", "Frames given to the broker", link.sent)
-        yield _counter("frames_out_dropped", "Frames for the broker that found no room", link.dropped)
+        yield _counter("frames_out_dropped", "Frames for the broker dropped from a full queue", link.dropped)
         family = CounterMetricFamily("headwater_frames_refused", "Frames refused", labels=["reason"])
         counts = s.dropped()
         for reason in refused.ALL:
@@ -74,7 +74,7 @@ class Metrics:
         yield _gauge("clock_right_in_seconds", "Until it is right again", clock["right_in_s"])
         if clock["error_us"] is not None:
             yield _gauge(
-                "clock_error_seconds", "Bound of the error of the site's time", clock["error_us"] / 1e6
+                "clock_error_seconds", "Largest error that the site's time may have", clock["error_us"] / 1e6
             )
 
     def _alarms(self) -> Iterator[Any]:
@@ -128,7 +128,7 @@ class Metrics:
         up = GaugeMetricFamily("headwater_board_up", "1 while the board speaks", labels=labels)
         battery = GaugeMetricFamily("headwater_board_battery_volts", "Battery", labels=labels)
         clock = GaugeMetricFamily(
-            "headwater_board_clock_error_seconds", "Bound of the error of its stamps", labels=labels
+            "headwater_board_clock_error_seconds", "Largest error that its stamps may have", labels=labels
         )
         starts = GaugeMetricFamily("headwater_board_starts", "Times that it has started", labels=labels)
         for name, board in self.service.boards.all.items():

@@ -20,7 +20,7 @@ class Parts(NamedTuple):
 
 
 def words(text: str) -> str:
-    """A process or a stream as it stands in a name."""
+    """A process or a stream as a name contains it."""
     good = "".join(c if c.isascii() and (c.isalnum() or c in "_-.") else "_" for c in text.replace("/", "."))
     if good and not good[0].isalnum():
         good = "-" + good[1:]

@@ -3,8 +3,8 @@
 The number is part of the plan's hash (docs/spec.md, "Plan"), and the hash is the incarnation of the
 operators' streams of that deployment in the lake. If two deployments of a process had the same number, the
 lake would drop the outputs of the second as known. So the next number is above every number that this
-database has given and that any board has reported, and its hash is no incarnation that the lake's
-acknowledgements, the landing zone or the outbox name already.
+database has given and that any board has reported, and its hash is not an incarnation that the lake's
+acknowledgements, the landing zone or the outbox already name.
 """
 
 from __future__ import annotations

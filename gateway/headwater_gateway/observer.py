@@ -1,8 +1,8 @@
 """The observer: gathers the facts about the site, and keeps its alarms and events.
 
-Every `LOOK_S` it takes the facts off the service, lets `alarms.judge` look at them, and notes in the journal
-what began or ended. What a fact needs of the past it remembers here: how often a board crashed lately, how
-many samples it refused, when an acknowledgement last went forward.
+Every `LOOK_S` it takes the facts from the service, passes them to `alarms.judge`, and records in the journal
+what began or ended. It remembers what a fact needs of the past: how often a board crashed lately, how many
+samples it refused, when an acknowledgement last advanced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Recent:
     def __init__(self) -> None:
         self.crashes: deque[float] = deque(maxlen=CRASHES_MAX)
         self.refused: deque[tuple[float, int]] = deque(maxlen=CRASHES_MAX)
-        self._crash: Any = None  # as the status before had it
+        self._crash: Any = None  # as in the previous status
         self._refused: int | None = None
         self._first = True
 
@@ -49,7 +49,7 @@ class Recent:
         if crash is None:
             new = False
         elif self._first:
-            # It may lie long ago: it counts where the present start is the one after it, and young.
+            # It may be old: it counts if the present start is the one after it, and recent.
             new = boot is not None and crash[0] == boot - 1 and (up_s or 0) < WINDOW_S
         else:
             new = crash != self._crash
@@ -95,7 +95,7 @@ class Observer:
         self.journal = Journal(service.db)
         self.lags = Lags(service.db, service.ends)
         self._recent: dict[str, Recent] = {}
-        self._broker_since: float | None = None  # the broker has been there since then
+        self._broker_since: float | None = None  # the broker has been connected since then
         self._due = 0.0
 
     @property
@@ -236,7 +236,7 @@ class Observer:
         )
 
     def _deaf(self, now: float) -> bool:
-        """The silence of boards says nothing: the broker is away, or has just come back."""
+        """Whether the silence of boards means nothing: the broker is away, or has just returned."""
         if self.service.link is None:
             return False
         return self._broker_since is None or now - self._broker_since < self.service.config.boards.silent_s
@@ -254,8 +254,8 @@ class Observer:
         return found
 
     def safe(self, process: Process) -> dict[int, int]:
-        """Key of a stream of a process -> what all its consumers have made safe, as the hosts that
-        produce it say."""
+        """Key of a stream of a process -> what all its consumers have made safe, as reported by the hosts
+        that produce it."""
         seat = process.seat
         assert seat is not None
         found = {}
@@ -291,7 +291,7 @@ class Observer:
             )
 
     def _held(self, producer: Producer | None, lag: Lag, now_us: int) -> tuple[int | None, int | None]:
-        """What the producer's host has and the gateway not, and its age; None: nobody knows."""
+        """What the producer's host has and the gateway not, and its age; None: unknown."""
         if producer is None:
             return 0, None
         durable = lag.newest.durable if lag.newest else 0

@@ -1,9 +1,9 @@
 """The status page: what a person wants to know of a site, kept up to date by server-sent events.
 
-The page itself is three files without any outside help (`page/`). What it shows is made here, once for all
-who look and only while somebody looks: the service's snapshot, turned into sections, of which a browser
-gets those that changed. The making never takes more than a twentieth of the gateway's time: where it takes
-longer, the page is told less often. Plots show what became durable, thinned out to what a screen can show.
+The page itself is three files that load nothing from elsewhere (`page/`). Its content is made here, once for
+all viewers and only while there are any: the service's snapshot, turned into sections, of which a browser
+gets those that changed. This never takes more than a twentieth of the gateway's time: if it takes longer,
+the page is updated less often. Plots show what became durable, thinned out to what a screen can show.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 FILES = Path(__file__).parent / "page"
 KINDS = {"page.css": "text/css", "page.js": "text/javascript"}
-VIEW_S = 1.0  # a view is at least so old before there is a new one,
-SHARE = 20  # and at least so many times as old as making it took
+VIEW_S = 1.0  # a view is at least this old before there is a new one,
+SHARE = 20  # and at least this many times as old as making it took
 POINTS_S = 0.5  # between two portions of points
 PLOTS_MAX = 6  # streams that one of them plots
 FIELDS_MAX = 4  # of a stream, that are plotted
 FEEDS_MAX = 24  # streams whose points are kept for all of them
-BLOCKS_MAX = 24  # of a stream in one portion: what comes faster is left out of the plot
+BLOCKS_MAX = 24  # of a stream in one portion: more are left out of the plot
 THIN = 150  # steps of time in one portion; a step keeps the extremes of every field
 HISTORY = 2000  # points that a reloaded page finds
-KEPT_S = 600.0  # so long after the last who plotted it
+KEPT_S = 600.0  # after the last viewer who plotted it
 CHECKPOINTS_MAX = 40
-CLOCK_SET_US = 1_577_836_800_000_000  # 2020: an earlier stamp is of a board that did not know the time yet
+CLOCK_SET_US = 1_577_836_800_000_000  # 2020: an earlier stamp is from a board that did not know the time yet
 HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -52,7 +52,7 @@ Points = list[tuple[int, tuple[float, ...]]]
 
 
 def login(wrong: str = "", status: int = 401) -> web.Response:
-    """The form that asks for the token. `wrong`: a sentence about the one that was shown."""
+    """The form for the token. `wrong`: a sentence about the one that was given."""
     text = (FILES / "login.html").read_text(encoding="utf-8").replace("{{wrong}}", wrong)
     headers = {**HEADERS, "WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}
     return web.Response(status=status, headers=headers, content_type="text/html", charset="utf-8", text=text)
@@ -84,7 +84,7 @@ class Page:
         kind = KINDS.get(name, "text/html") + "; charset=utf-8"
         return web.FileResponse(FILES / name, headers={**HEADERS, "Content-Type": kind})
 
-    # ---- news
+    # ---- events
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """`you`: whether there is a session. `view`: sections that changed, all of them at first. `points`:
@@ -122,7 +122,7 @@ class Page:
             await asyncio.sleep(POINTS_S)
 
     def _feed(self, name: str) -> Feed | None:
-        """The feed of a stream; None where so many streams are plotted already."""
+        """The feed of a stream; None if too many streams are plotted already."""
         now = time.monotonic()
         for old in [f for f in self.feeds.values() if not f.plotters and now - f.left > KEPT_S]:
             self.feeds.pop(old.stream).close()
@@ -143,7 +143,7 @@ class Page:
         """Name and JSON of every section of the present view."""
         now = time.monotonic()
         if now - self._made >= self._age_s:
-            # After a time without a view, what is new in it did not happen just now.
+            # After a time without a view, its news did not happen just now.
             fresh = now - self._made < 10 * self._age_s
             view = make_view(self.service.snapshot(), self._ports())
             self._note_checkpoints(view, fresh)
@@ -289,7 +289,7 @@ def _streams(snapshot: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 class Feed:
-    """The newest points of one stream, while somebody plots it and a while longer."""
+    """The newest points of one stream, while a viewer plots it and a while longer."""
 
     def __init__(self, service: Service, stream: str) -> None:
         self.service = service
@@ -308,7 +308,7 @@ class Feed:
         self.service.db.on_commit.remove(self._look)
 
     def _look(self) -> None:
-        """After a commit: what came with it is decoded later, with what else came until then."""
+        """After a commit: its entries are decoded later, with those that arrive until then."""
         for end in self.service.ends.all.values():
             if end.lake == self.stream and end.last_block and end.durable > self._durable.get(end.id, 0):
                 self._durable[end.id] = end.durable
@@ -362,7 +362,7 @@ def portion(feed: Feed, points: Points) -> dict[str, Any]:
 
 
 def _short(value: float) -> float | None:
-    """A number as JSON has it: no number of its own for what is none, or infinite."""
+    """A number for JSON: null if it is not a number, or infinite."""
     if not math.isfinite(value):
         return None
     return int(value) if value == int(value) else round(value, 6)

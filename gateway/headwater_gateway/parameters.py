@@ -1,9 +1,9 @@
 """Parameters of operators while they run: what is in force, what is on its way and for whom it waits.
 
 A change is judged by the values that are in force after all changes made before it. The operator's type
-judges it first, as it will on its board. Then it is refused where it would make no sense for the stream that
-the operator takes, or for the buffers that were made for it: `hw check` warns the author of such a file, and
-nobody would see a warning about a change.
+judges it first, as it will on its board. Then it is refused if it would make no sense for the stream that
+the operator consumes, or for the buffers that were made for it: `hw check` warns the author of such a file,
+but nobody would see a warning about a change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def number(host: Any, fact: int, v: int) -> int:
 
 
 def values(host: Any, vertex: Vertex, placed: bool) -> dict[str, Any]:
-    """All parameters of an operator, with the changes that have their place, or with all that were made."""
+    """All parameters of an operator, with the changes that have a position, or with all that were made."""
     cls = operators.find(vertex.kind)
     op = cls(vertex.params, vertex.ins, vertex.outs, 1)
     found: dict[str, Any] = filled(cls, vertex.params)
@@ -35,7 +35,7 @@ def values(host: Any, vertex: Vertex, placed: bool) -> dict[str, Any]:
 
 
 def _set(found: dict[str, Any], name: str, value: Any) -> None:
-    """A value that an expression names stands in the list of them."""
+    """Set a value; one that an expression names is in the list of values."""
     names = str(found.get("names", "")).split()
     if name not in found and name in names and "values" in found:
         found["values"] = list(found["values"])
@@ -46,7 +46,7 @@ def _set(found: dict[str, Any], name: str, value: Any) -> None:
 
 def translated(host: Any, vertex: Vertex, given: dict[str, Any]) -> dict[str, Any]:
     """What an author may write, as the plan has it: `seconds=`, or the limits of one input by its name.
-    ValueError where it cannot be told what is meant."""
+    ValueError if its meaning is not clear."""
     cls = operators.find(vertex.kind)
     given = times(cls, dict(given))
     declared = [name for name, _, _, _ in fields(cls.PARAMS)]
@@ -72,7 +72,7 @@ def translated(host: Any, vertex: Vertex, given: dict[str, Any]) -> dict[str, An
 
 
 def judge(host: Any, vertex: Vertex, change: dict[str, Any]) -> None:
-    """ValueError where a change, legal for its type, would make no sense here."""
+    """ValueError if a change, legal for its type, would make no sense here."""
     plan = host.plan
     op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
     decisions.follow(host, vertex.index, op)
@@ -97,7 +97,7 @@ def judge(host: Any, vertex: Vertex, change: dict[str, Any]) -> None:
 
 
 def _input_hz(plan: Plan, vertex: Vertex, every: dict[int, dict[str, Any]]) -> float | None:
-    """Elements a second that an operator takes, at most; None where nobody knows."""
+    """Most elements a second that an operator takes; None if unknown."""
     rates = sensible.rates(plan, every)
     inputs = [rates[e.src][0] for e in plan.ins(vertex.index) if not e.delay_us]
     known = [hz for hz in inputs if hz is not None]
@@ -108,7 +108,7 @@ def _input_hz(plan: Plan, vertex: Vertex, every: dict[int, dict[str, Any]]) -> f
 
 
 def shown(host: Any, vertex: Vertex) -> dict[str, Any]:
-    """Parameters in force, and changes that have no place yet."""
+    """Parameters in force, and changes that have no position yet."""
     v = vertex.index
     asked, granted = number(host, F_NEXT, v), number(host, F_GRANTED, v)
     if v in host.unlearned or not asked:

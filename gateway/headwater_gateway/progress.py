@@ -1,7 +1,7 @@
-"""Where a process runs and what is waited for: the words of `hw gateway state`, `hw deploy --wait`, the page.
+"""Where a process runs and what it waits for: the words of `hw gateway state`, `hw deploy --wait`, the page.
 
 A process "runs" when each of its boards has reported, since its last start, that it runs this deployment, and
-is not silent. What a board was sent, has stored or is about to start is told as that.
+is not silent. A deployment that was only sent, stored or started has a word of its own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .boards import Board
 if TYPE_CHECKING:
     from .switching import Process
 
-GOOD_S = 60  # a board that ran so long since its crash is well again
+GOOD_S = 60  # a board that ran this long since its crash is well again
 
-# What a board does with the deployment that is wanted there.
+# What a board does with its wanted deployment.
 RUNNING, STARTS, CRASHES, REFUSES, SILENT, DRAINS, IS_DRAINED, WAITS = (
     "runs", "starts", "crashes", "refuses", "silent", "drains", "drained", "waits",
 )  # fmt: skip
@@ -25,11 +25,11 @@ RUNNING, STARTS, CRASHES, REFUSES, SILENT, DRAINS, IS_DRAINED, WAITS = (
 
 class Standing(NamedTuple):
     word: str
-    text: str  # a sentence; empty where there is nothing to tell
+    text: str  # a sentence; empty if there is nothing to report
 
 
 def of_board(board: Board, link: str, silent_s: float) -> Standing:
-    """How a board stands with what is wanted of it. `link`: up, silent, lost, gone or never seen."""
+    """How far a board is with its wanted deployment. `link`: up, silent, lost, gone or never seen."""
     name = board.name
     if link == "never seen":
         return Standing(SILENT, "%s was never seen" % name)
@@ -42,7 +42,7 @@ def of_board(board: Board, link: str, silent_s: float) -> Standing:
     if board.state == REFUSED:
         return Standing(REFUSES, "%s refuses it: %s" % (name, board.why))
     if board.status.get("state") == LEFT_OUT:
-        return Standing(CRASHES, "%s left it out: it crashed again and again: %s" % (name, _crash(board)))
+        return Standing(CRASHES, "%s skips it: it crashed repeatedly: %s" % (name, _crash(board)))
     if board.state == RUNS:
         return _running(board)
     if board.state == STORED:

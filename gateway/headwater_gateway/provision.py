@@ -6,8 +6,8 @@
     FOLDER/mosquitto/              mosquitto.conf, acl, passwords
     FOLDER/boards/NAME/            config.json, board.key, ca.der: what goes onto that board
 
-On an existing site `site` changes nothing that a board or a person depends on. It adds a file that is missing
-where the same file, or one that is as good, can be made again. What cannot be made again (the master key, the
+On an existing site `site` changes nothing that a board or a person depends on. It adds a missing file
+if the same file, or an equivalent one, can be made again. What cannot be made again (the master key, the
 certificates that boards check) is reported, with the choices that are left.
 """
 
@@ -98,7 +98,7 @@ def site(folder: Path, host: str, port: int, new_authority: bool = False) -> lis
 
 @contextlib.contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """One command at a time changes or copies the files of a site."""
+    """Let only one command at a time change or copy the files of a site."""
     not_as_root(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -109,7 +109,7 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def not_as_root(folder: Path) -> None:
-    """Trouble where root would leave files in the site of another user, whose services could not read
+    """Trouble if root would leave files in the site of another user, whose services could not read
     them."""
     if os.geteuid() == 0 and folder.stat().st_uid != 0:
         raise Trouble(
@@ -119,7 +119,7 @@ def not_as_root(folder: Path) -> None:
 
 
 def differences(folder: Path, host: str | None, port: int | None) -> list[str]:
-    """How an existing site differs from what is asked; nothing where there is no site yet."""
+    """How an existing site differs from the request; nothing if there is no site yet."""
     path = folder / CONFIG
     if not path.exists():
         return []
@@ -235,7 +235,7 @@ def owner(folder: Path) -> str:
 
 
 def _user(path: Path, user: str, password: str) -> None:
-    """The user's line in the broker's password file; a former one goes."""
+    """Write the user's line in the broker's password file; it replaces a former one."""
     lines = path.read_text().splitlines() if path.exists() else []
     lines = [line for line in lines if not line.startswith(user + ":")]
     salt = secrets.token_bytes(12)
@@ -253,7 +253,7 @@ def _swap(path: Path, data: bytes) -> None:
 
 
 def _tls(folder: Path, host: str, new_authority: bool, made: list[str]) -> None:
-    """The authority of a new site, or a new one where that is asked for. None is replaced silently."""
+    """The authority of a new site, or a new one on request. None is replaced silently."""
     home = folder / "tls"
     files = [home / name for name in ("ca.crt", "broker.crt", "broker.key")]
     missing = [path for path in files if not path.exists()]
@@ -277,7 +277,7 @@ def _tls(folder: Path, host: str, new_authority: bool, made: list[str]) -> None:
 
 
 def _authority_of_boards(folder: Path, boards: list[str]) -> bool:
-    """Take ca.crt from the folder of a board, where it is the one that signed the broker's certificate."""
+    """Take ca.crt from the folder of a board, if it is the one that signed the broker's certificate."""
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -356,9 +356,9 @@ def check_name(name: str) -> None:
 
 
 def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) -> Path:
-    """The folder with what goes onto a board. Made again, it has a new password, and the same key.
+    """The folder with the files for a board. Made again, it has a new password, and the same key.
 
-    The broker learns the password last: where this ends early, the one that the board has still holds."""
+    The broker gets the password last: if this ends early, the board's present one is still valid."""
     home = folder / "boards" / name
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     (folder / "boards").chmod(0o700)
@@ -394,11 +394,11 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
 
 
 def _former(path: Path) -> dict[str, Any]:
-    """What somebody wrote into a board's configuration stays."""
+    """The present configuration of a board: what a person added stays."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Trouble("%s is no JSON (%s): correct it, or remove it" % (path, error))
+        raise Trouble("%s is not JSON (%s): correct it, or remove it" % (path, error))
     return found if isinstance(found, dict) else {}

@@ -1,19 +1,18 @@
 """A lost database: noticed at the start, and rebuilt from what is left of it.
 
 What is left: the master key, the folder of each board with its key, the boards themselves, the landing zone
-and the lake. A gateway must not begin as if there had never been anything: the next board would get a number,
-and with it the key, of another one. So it stops and says so, and goes on with `--rebuild`:
+and the lake. A gateway must not start as a new site: the next board would get the number, and with it the
+key, of another one. So it stops with an error, and continues with `--rebuild`.
 
-A database that is there, but is an older copy, is treated in the same way (`learn_again`): boards and lake
-know more than it does. `hw gateway restore` sees to that itself.
+A database that is an older copy is treated in the same way (`learn_again`): boards and lake know more than it
+does. `hw gateway restore` does that itself.
 
-- A board's number is the one whose key lies in its folder. No number is given again that was found in a
+- A board's number is the one whose key is in its folder. No number is given again that was found in a
   folder or that a board reports.
 - What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
-  not know is asked for it (docs/spec.md, "Site link"), and its process is adopted. Where boards report
-  several deployments of one process, a switch was under way: the one with the highest number is brought to
-  its end. - While anything of a process is still unknown, nothing is deployed to its boards, and nothing is
-  changed.
+  not know is asked for it (docs/spec.md, "Site link"), and its process is adopted. If boards report
+  several deployments of one process, a switch was under way: the one with the highest number is completed.
+- While anything of a process is still unknown, nothing is deployed to its boards, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headwater.rebuild")
 
-NUMBER_MAX = 65_536  # the highest number of a board that is looked for
-SKIP_MIN = 64  # so many registry numbers, and at most twice as many, are left out after a restore
+NUMBER_MAX = 65_536  # the highest number of a board that is tried
+SKIP_MIN = 64  # this many registry numbers, and at most twice as many, are left out after a restore
 ID_BYTES = 8
 
 
@@ -58,7 +57,7 @@ def database(config: Config) -> Path:
 
 
 def check(config: Config) -> None:
-    """Trouble where the boards' folders show that the database was lost."""
+    """Trouble if the boards' folders show that the database was lost."""
     path = database(config)
     names = sorted(folders(config.folder))
     if not names or _has_boards(path):
@@ -91,7 +90,7 @@ def _has_boards(path: Path) -> bool:
     except (sqlite3.Error, UnicodeError) as error:
         if "no such table" in str(error):
             return False
-        return True  # it is damaged: whoever opens it says so
+        return True  # it is damaged: opening it reports that
 
 
 def numbers_of(site: Path, keys: Keys, known: set[str]) -> dict[str, int]:
@@ -131,7 +130,7 @@ def keep_numbers(db: Database, site: Path, keys: Keys) -> dict[str, int]:
 
 
 def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> None:
-    """Database and folders of boards agree when this returns, or the log says that they do not.
+    """Database and folders of boards agree when this returns, or a warning was logged.
 
     `again`: the database is rebuilt."""
     found = keep_numbers(db, site, keys)
@@ -156,7 +155,7 @@ def register(db: Database, found: dict[str, int], now_us: int) -> None:
 
 
 def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
-    """The registry number of a board, from the gateway that runs or else from its database: a new board gets
+    """The registry number of a board, from the running gateway or else from its database: a new board gets
     the next one, a known one (`renew`) has it."""
     with contextlib.suppress(control.NotRunning):
         return int(control.ask(config, "/boards", {"name": name, "renew": renew})["number"])
@@ -174,7 +173,7 @@ def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
 
 
 def may_register(config: Config, name: str, known: bool, renew: bool) -> None:
-    """Trouble where a new board has the name of a known one, or a board to be renewed is not known."""
+    """Trouble if a new board has the name of a known one, or a board to be renewed is not known."""
     if not known and name in folders(config.folder):
         raise Trouble(
             "board %s has a folder in %s, and the database does not know it: `hw gateway run %s --rebuild` "
@@ -191,9 +190,9 @@ def may_register(config: Config, name: str, known: bool, renew: bool) -> None:
 
 
 def learn_again(conn: sqlite3.Connection) -> None:
-    """Make an older copy of a database fit to go on from. Within a transaction of the caller.
+    """Make an older copy of a database usable. Within a transaction of the caller.
 
-    Boards and lake may know more than the copy. What may be outdated is forgotten, and is learned at the next
+    Boards and lake may know more than the copy. What may be outdated is cleared, and is learned at the next
     start as after a loss: which deployments run, where operators run, which changes were granted, and the
     sessions of the former gateway (under its log number boards refuse an earlier boot). What cannot be
     outdated stays: entries on their way to the lake, the numbers given so far, the time that was given out.
@@ -231,7 +230,7 @@ def learn_again(conn: sqlite3.Connection) -> None:
     conn.execute("UPDATE boards SET learn = 1, ran = x''")
     conn.execute("DELETE FROM meta WHERE key IN ('log', 'boot')")
     ever = conn.execute("SELECT value FROM meta WHERE key = 'board'").fetchone()
-    # Boards that were registered after the copy was made keep their numbers to themselves.
+    # No number is given again of boards that were registered after the copy was made.
     number = (ever[0] if ever else 0) + SKIP_MIN + secrets.randbelow(SKIP_MIN)
     conn.execute("INSERT OR REPLACE INTO meta VALUES('board', ?)", (number,))
 
@@ -242,7 +241,7 @@ class Learning:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.refused: dict[bytes, str] = {}  # id of a deployment that cannot be adopted -> why
-        self._past: set[bytes] = set()  # ids of deployments that were taken in
+        self._past: set[bytes] = set()  # ids of deployments that were processed
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -327,7 +326,7 @@ class Learning:
             self._behind(board, plan, process, present)
 
     def _behind(self, board: Board, plan: Plan, process: Process, present: Plan) -> None:
-        """A board has an earlier deployment than the one that is known: it missed the end of a switch."""
+        """A board has an earlier deployment than the known one: it missed the end of a switch."""
         if plan.deployment == present.deployment:
             raise Trouble(
                 "deployment %d of process %s is another one here: two gateways have given the same number; "
@@ -344,7 +343,7 @@ class Learning:
             self.service.complete(process, RUN)
 
     def _read(self, board: Board, data: bytes) -> tuple[Plan, bytes]:
-        """Plan and its bytes. Boards in it that were not registered are: a pair key proves their numbers."""
+        """Plan and its bytes. Registers boards in it that were not: a pair key proves their numbers."""
         service = self.service
         try:
             form, content, shared = pack.loads(data)
@@ -367,7 +366,7 @@ class Learning:
     # ---- what is not known yet
 
     def waits(self, process: Process | None, hosts: list[str]) -> str:
-        """Why nothing may be changed yet at a process, or on these hosts; empty where it may."""
+        """Why nothing may be changed yet at a process, or on these hosts; empty if it may."""
         boards = self.service.boards.all
         host: Any = process.seat.host if process is not None and process.seat is not None else None
         learning = bool(getattr(host, "learning", False))

@@ -1,7 +1,7 @@
 """Why the gateway refuses a frame: every reason there is.
 
-Counts by these are shown on the page and are labels in the metrics, so no word of a stranger may become
-one. A reason that is not named here is counted as `OTHER`.
+Counts by these are shown on the page and are labels in the metrics, so no text from outside may become
+one. A reason that is not listed here is counted as `OTHER`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A seat: one process at the gateway, as host 0 of its plan - the core of `headwater` on the database.
 
-What leaves here waits for the commit that covers what it says: an acknowledgement is true when it is sent.
+Outgoing frames wait for the commit that covers their content: an acknowledgement is true when it is sent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Seat:
     ) -> None:
         """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends;
         `clock`: the site's, for all processes.
-        `learn`: boards run this plan already, and a lost database knew what about it."""
+        `learn`: boards run this plan already, and a lost database knew its state."""
         self.db = db
         self.data = data
         self.plan: Plan = plans.loads(data)
@@ -49,7 +49,7 @@ class Seat:
         self.store = db.space(self.plan.name, self.plan.hash)
         self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
         self.publish = publish
-        self.broken = 0  # frames that a defect of ours did not survive
+        self.broken = 0  # frames whose handling failed by a defect of ours
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
         self.host = Host(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
@@ -67,12 +67,12 @@ class Seat:
         try:
             self.host.receive(frame, mono_us())
         except Exception:
-            # A frame that is genuine and yet breaks something must not stop the others.
+            # An authentic frame whose handling fails must not stop the others.
             self.broken += 1
-            _log.exception("process %s: a frame broke its handling", self.name)
+            _log.exception("process %s: a frame could not be handled", self.name)
 
     def settle(self) -> None:
-        """What follows from the frames that came."""
+        """Do what follows from the received frames."""
         if self.host.due:
             self.pump()
 
@@ -96,10 +96,10 @@ class Seat:
                 return v
         raise KeyError(name)
 
-    # ---- how it is
+    # ---- its state
 
     def heard(self) -> Iterator[tuple[str, int]]:
-        """Every board of the process, and how many frames of it were taken."""
+        """Every board of the process, and how many of its frames were accepted."""
         for number, link in self.host.exchange.links.items():
             yield self.plan.hosts[number], link.peer.counts[TAKEN]
 
@@ -108,13 +108,13 @@ class Seat:
         return {reasons.text(reason): n for reason, n in self.host.dropped.items()}
 
     def press(self) -> None:
-        """Ask for checkpoints of what is not safe yet: while a process drains, no interval ends any more."""
+        """Request checkpoints for what is not safe yet: while a process drains, no interval ends any more."""
         for port in self.host.ports.values():
             if port.readers and port.ring.last > min(reader.safe for reader in port.readers):
                 port.press()
 
     def made(self) -> int:
-        """Entries that the operators here have given, in all."""
+        """Entries that the operators here have put out, in all."""
         return sum(int(port.ring.last) for port in self.host.ports.values())
 
     def unsafe(self) -> int:

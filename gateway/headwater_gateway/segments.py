@@ -1,15 +1,15 @@
-"""From the database into the landing zone, and back: what is cut when, what the lake has, what may go.
+"""From the database into the landing zone, and back: when to cut, what the lake has, what to delete.
 
-What it promises: every entry that is durable here comes to stand in a segment, in order, one contiguous run
-a segment; a row is let go when an acknowledgement of the lake covers it, and never earlier; a file that the
-lake calls unreadable, or that has vanished from the landing zone before the lake had it, is cut again under
-another name. Else every entry stands in one segment only. A file and its row in the database cannot become
-durable at once, so wherever it is not known how a cut ended (after a kill, or when the cutter does not
-answer), the landing zone is listed before the next one: what lies there counts as cut.
+It promises: every entry that is durable here gets into a segment, in order, one contiguous run a segment; a
+row is deleted when an acknowledgement of the lake covers it, and never earlier; a file that the lake reports
+as unreadable, or that has vanished from the landing zone before the lake had it, is cut again under another
+name. Otherwise every entry is in one segment only. A file and its row in the database cannot become durable
+at once. So if it is not known how a cut ended (after a kill, or when the cutter does not answer), the landing
+zone is listed before the next one, and files there count as cut.
 
 Files vanish by a mistaken `rm`, by a lifecycle rule of an object store, or with a disk that was replaced. The
 rows are still in the database then. The landing zone is listed at the start, every `check_every_s` while
-segments wait there, and soon after the lake has acknowledged entries behind a segment that it lacks.
+segments wait there, and soon after the lake has acknowledged entries after a segment that it lacks.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .store import Database, End, Ends
 
 _log = logging.getLogger("headwater.segments")
 
-IDLE_S = 0.5  # between two looks at what is due
+IDLE_S = 0.5  # between two checks for what is due
 REPLACED = -1  # `times` of a segment that was cut again
-SUSPECT_S = 30.0  # a segment that the lake has passed over is looked for after this, and no more often
-ANSWER_S = 120.0  # a cutter that says nothing for so long is started anew
+SUSPECT_S = 30.0  # a segment that the lake has passed over is searched for after this, and not more often
+ANSWER_S = 120.0  # a cutter that is silent for this long is restarted
 
 
 Row = tuple[str, int, int, int, int]  # of a segment: file, end, first, last, times
@@ -47,7 +47,7 @@ class CutterGone(Exception):
 
 
 class CutterProcess:
-    """The other end of cutter.py: one order at a time."""
+    """The gateway's side of cutter.py: one order at a time."""
 
     def __init__(self, database: Path, landing: str, acks: str, level: int) -> None:
         self.arguments = [str(database), landing, acks, str(level)]
@@ -71,13 +71,13 @@ class CutterProcess:
                 answer = None
             if answer is None:
                 await self._end()
-                raise CutterGone("the cutter ended while it was to %s" % order["do"])
+                raise CutterGone("the cutter ended during: %s" % order["do"])
             if "error" in answer:
                 raise Trouble(answer["error"])
             return answer
 
     async def _answer(self, source: asyncio.StreamReader) -> dict[str, Any] | None:
-        """The answer to the last order. One who asked before and was cancelled has left an answer behind."""
+        """The answer to the last order. A cancelled request may have left an answer of its own."""
         while line := await source.readline():
             answer: dict[str, Any] = json.loads(line)
             if answer["id"] == self._id:
@@ -98,7 +98,7 @@ class CutterProcess:
             await self.process.wait()
 
     async def close(self) -> None:
-        """Let it finish what it does, and end."""
+        """Let it finish its order, and end."""
         if self.process is None or self.process.returncode is not None:
             return
         assert self.process.stdin is not None
@@ -123,35 +123,35 @@ class Segments:
         self.recut = 0
         self.vanished = 0
         self.acks: dict[str, Any] = {}  # process -> the last file
-        self._settled: dict[str, tuple[str, Marks]] = {}  # process -> its file of settled numberings, by CRC
-        self._followed: dict[str, Any] = {}  # ... and the last from which everything was done that follows
+        self._settled: dict[str, tuple[str, Marks]] = {}  # process -> file of settled incarnations, by CRC
+        self._followed: dict[str, Any] = {}  # ... and the last one that was processed completely
         self.sink = SinkWatch(self.config.acks)
-        self._unsure = False  # a cut did not come back: its file may be there, or not
+        self._unsure = False  # a cut had no answer: its file may exist, or not
         self._replaced: set[str] = set()  # files that are cut again, whether that is committed yet or not
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
-        self._ends = 0  # ends that were known when the strays were looked at
-        self._since: dict[int, float] = {}  # end -> since when something of it waits to be cut
+        self._ends = 0  # ends that were known when the strays were examined
+        self._since: dict[int, float] = {}  # end -> since when some of it waits to be cut
         self._acks_due = 0.0
         self._check_due = 0.0
 
     async def open(self, processes: Iterable[str]) -> None:
-        """Take stock of the landing zone and of what the lake has. Trouble where it cannot be written."""
+        """Read the landing zone and what the lake has. Trouble if the zone cannot be written."""
         try:
             answer = await self.cutter.ask(do="probe")
         except (Trouble, CutterGone) as error:
             raise Trouble(
-                "the landing zone %s cannot be written (%s): check lake.landing, and whose it is"
+                "the landing zone %s cannot be written (%s): check lake.landing, and who owns it"
                 % (self.config.landing, error)
             )
         self._adopt(answer["names"])
-        self.db.commit()  # what follows asks the database
+        self.db.commit()  # the next steps query the database
         for process in processes:
             await self.look(process)
         await self._restore(self._waiting(), answer["names"])
         self._check_due = time.monotonic() + self.config.check_every_s
 
     def _adopt(self, names: list[str]) -> None:
-        """Segments that were put there and not noted: what they hold is not cut again."""
+        """Segments that were put there and not recorded: their entries are not cut again."""
         known = {row[0] for row in self.db.query("SELECT name FROM segments")} | set(self._strays)
         by_place: dict[tuple[str, str, int], End | None] = {}
         for e in self.ends.all.values():
@@ -165,8 +165,8 @@ class Segments:
                 continue
             end = by_place[place]
             if end is None:
-                continue  # two long names begin alike: it stays, and what it may hold is cut again
-            # IGNORE: it may be noted already, in what is not committed yet.
+                continue  # two long names begin alike: it stays, and its entries may be cut again
+            # IGNORE: it may be recorded already, in what is not committed yet.
             self._note("INSERT OR IGNORE", file, end, parts.first, parts.last, 0, 0)
             if parts.first <= end.cut + 1 and parts.last <= end.durable:
                 self._is_cut(end, parts.last)
@@ -195,7 +195,7 @@ class Segments:
         return any(parts is not None and parts.incarnation == incarnation for parts in files)
 
     async def run(self, processes: Any) -> None:
-        """Cut and let go, until cancelled. `processes` gives the names of those that are known."""
+        """Cut segments and delete acknowledged ones, until cancelled. `processes` gives the known names."""
         while True:
             try:
                 busy = await self.once()
@@ -216,7 +216,7 @@ class Segments:
             await asyncio.sleep(0 if busy else IDLE_S)
 
     async def once(self) -> bool:
-        """Cut what is due. True where there is more to do at once."""
+        """Cut what is due. True if there is more to do at once."""
         more = False
         now = time.monotonic()
         for end in list(self.ends.all.values()):
@@ -236,7 +236,7 @@ class Segments:
                 pass
 
     async def cut(self, end: End) -> bool:
-        """One segment of what waits; True where more waits behind it."""
+        """Cut one segment of what waits; True if more waits after it."""
         if self._unsure:
             self._adopt((await self.cutter.ask(do="list"))["names"])
             self._unsure = False
@@ -250,7 +250,7 @@ class Segments:
         return upto < end.durable
 
     async def _cut(self, end: End, first: int, last: int, times: int) -> int | None:
-        """One segment that begins at `first`; where it ends."""
+        """Cut one segment that begins at `first`; where it ends."""
         try:
             answer = await self.cutter.ask(
                 do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
@@ -273,14 +273,14 @@ class Segments:
         self._note("INSERT OR REPLACE", answer["name"], end, first, upto, answer["bytes"], times)
         return int(upto)
 
-    # ---- what the lake says
+    # ---- acknowledgements
 
     async def look(self, process: str) -> None:
         acks = (await self.cutter.ask(do="acks", process=process))["acks"]
         if self._strays and self._ends != len(self.ends.all):
             self._ends = len(self.ends.all)
             strays, self._strays = self._strays, []
-            self._adopt(strays)  # a database was rebuilt: what the lost one knew of comes to be known again
+            self._adopt(strays)  # a database was rebuilt: it learns again what the lost one knew
         elif acks is None or acks == self._followed.get(process):
             return
         if acks is None:
@@ -301,7 +301,7 @@ class Segments:
             raise
 
     async def _read_settled(self, process: str, acks: Any) -> str:
-        """Read the numberings that the lake has settled, if their file is new; what is wrong with it."""
+        """Read the incarnations that the lake has settled, if their file is new; what is wrong with it."""
         crc = acks.get("settled")
         if crc is None:
             self._settled.pop(process, None)
@@ -310,7 +310,7 @@ class Segments:
             return ""
         settled = (await self.cutter.ask(do="settled", process=process))["settled"]
         if settled is None:
-            return "the file of settled numberings that they name is missing: start `hw sink` again"
+            return "the file of settled incarnations that they name is missing: start `hw sink` again"
         try:
             self._settled[process] = str(crc), settled_of(settled)
         except ValueError as error:
@@ -321,7 +321,7 @@ class Segments:
         return self._settled.get(process, ("", {}))[1]
 
     async def _follow(self, process: str, acks: Any, marks: Marks, furthest: Marks) -> None:
-        """What follows from acknowledgements: rows and files go, files are cut again."""
+        """Apply acknowledgements: delete rows and files, cut files again."""
         gone = self._read_strays(process, marks)
         for end in self.ends.all.values():
             if end.process == process:
@@ -342,7 +342,7 @@ class Segments:
             self._replaced -= set(gone)
 
     def _read_strays(self, process: str, marks: Marks) -> list[str]:
-        """Files of the landing zone that no end here stands for, and that the lake has."""
+        """Files of the landing zone that belong to no end here, and that the lake has."""
         high = {(naming.words(stream), inc): mark for (stream, inc), mark in marks.items()}
         gone = []
         for file in self._strays:
@@ -379,14 +379,14 @@ class Segments:
         except BaseException:
             self._replaced.discard(file)
             raise
-        # It goes when the lake has its run, like any other: who reads a folder may be about to read it.
+        # It is deleted when the lake has its run, like any other: a reader may be about to read it.
         self.db.execute("UPDATE segments SET times = ? WHERE name = ?", REPLACED, file)
         return True
 
     # ---- what vanished
 
     def _passed_over(self, furthest: Marks) -> bool:
-        """The lake has entries behind a segment, and nothing of that segment itself."""
+        """The lake has entries after a segment, and nothing of that segment itself."""
         for end in self.ends.all.values():
             beyond = furthest.get((end.lake, end.incarnation), 0)
             if beyond > end.acked and self.db.query(
@@ -399,7 +399,7 @@ class Segments:
     async def check(self) -> None:
         """Compare the landing zone with what was put there, and cut again what is missing."""
         self._check_due = time.monotonic() + self.config.check_every_s
-        waiting = self._waiting()  # first: what is put there from now on is not missing
+        waiting = self._waiting()  # first: files that are put there from now on are not missing
         if waiting:
             await self._restore(waiting, (await self.cutter.ask(do="list"))["names"])
 
@@ -411,8 +411,8 @@ class Segments:
         return [row for row in rows if row[1] in ends and row[3] > ends[row[1]].acked]
 
     async def _restore(self, waiting: list[Row], names: list[str]) -> None:
-        """Cut again what is missing among these files of the landing zone. A segment is noted after its file
-        was put there, and a file is removed only once the lake has its run: else it has vanished."""
+        """Cut again what is missing among these files of the landing zone. A segment is recorded after its
+        file was put there, and a file is removed only once the lake has its run: else it has vanished."""
         there = set(names)
         for file, number, first, last, times in waiting:
             if file not in there and last > self.ends.all[number].acked:
@@ -420,7 +420,7 @@ class Segments:
                 self.vanished += await self._replace(file, number, first, last, times, why)
 
     def high(self, process: str, stream: str, incarnation: int) -> int:
-        """What the lake has of a stream, as far as the acknowledgements that were read say."""
+        """What the lake has of a stream, according to the acknowledgements that were read."""
         acks = self.acks.get(process)
         marks = self._settled_marks(process) | (marks_of(acks) if acks else {})
         return marks.get((stream, incarnation), 0)
@@ -429,7 +429,7 @@ class Segments:
 def marks_of(acks: Any) -> Marks:
     """(stream, incarnation) -> everything up to there is in the lake. ValueError for anything else."""
     if not isinstance(acks, dict) or acks.get("format") != 1 or not isinstance(acks.get("streams"), dict):
-        raise ValueError("no acknowledgements of format 1")
+        raise ValueError("not acknowledgements of format 1")
     marks = {}
     for stream, incs in acks["streams"].items():
         for inc, state in incs.items():
@@ -441,10 +441,10 @@ def marks_of(acks: Any) -> Marks:
 
 
 def settled_of(settled: Any) -> Marks:
-    """The same of a file of settled numberings. ValueError for anything else."""
+    """The same of a file of settled incarnations. ValueError for anything else."""
     streams = settled.get("streams") if isinstance(settled, dict) else None
     if not isinstance(streams, dict) or settled.get("format") != 1:
-        raise ValueError("no settled numberings of format 1")
+        raise ValueError("not settled incarnations of format 1")
     marks = {}
     for stream, incs in streams.items():
         for inc, high in incs.items():

@@ -45,7 +45,7 @@ from .switching import Process, Switching, being_changed, named
 _log = logging.getLogger("headwater")
 
 TICK_S = 0.25
-PUMP_S = 0.02  # what became durable is told on within this
+PUMP_S = 0.02  # what became durable is announced within this
 EVENTS_SHOWN = 200
 INCARNATIONS_SHOWN = 16  # of one stream; and as many older ones that still wait for the lake
 NO_PARAMETERS: dict[str, Any] = {"changes": [0, 0], "parameters": {}, "open": [], "refused": None}
@@ -54,12 +54,12 @@ LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it anot
 
 class Service(Switching):
     def __init__(self, config: Config, again: bool = False) -> None:
-        """`again`: a lost database is made again from what boards and lake know."""
+        """`again`: a lost database is rebuilt from what boards and lake know."""
         self.config = config
         self.started = time.monotonic()
         self.stopping = asyncio.Event()
         self.listeners: set[Callable[[dict[str, Any]], None]] = set()
-        self.strange: dict[str, int] = {}  # reason -> frames that belong to nobody
+        self.strange: dict[str, int] = {}  # reason -> frames that belong to no known board
         self._tasks: list[asyncio.Task[None]] = []
 
         link.check(config)
@@ -126,8 +126,8 @@ class Service(Switching):
         return int(self.clock.site(mono_us()))
 
     def _note_time(self, board: Board) -> None:
-        """How far a board's time is ahead of the site's. It does not move that: a board that is broken, or
-        hostile, would decide the time for good."""
+        """Note how far a board's time is ahead of the site's. It does not move that: a broken or hostile
+        board would change it permanently."""
         told = board.status.get("time")
         board.ahead_us = told - self.site_us() if isinstance(told, int) else 0
 
@@ -140,10 +140,10 @@ class Service(Switching):
         self.db.execute("INSERT OR REPLACE INTO meta VALUES('boot', ?)", boot)
         return log, boot
 
-    # ---- life
+    # ---- start and end
 
     async def start(self) -> None:
-        """Everything that can fail at the start does it here. Trouble says what, and what to do."""
+        """Everything that can fail at the start fails here. Trouble says what, and what to do."""
         self.db.commit()
         try:
             try:
@@ -288,11 +288,11 @@ class Service(Switching):
         self._want(process)
 
     async def deploy(self, data: bytes) -> dict[str, Any]:
-        """Take in a plan. Trouble where it cannot be."""
+        """Accept a plan, or raise Trouble."""
         try:
             plan = plans.loads(data)
         except plans.PlanError as error:
-            raise Trouble("this is no plan: %s" % error)
+            raise Trouble("this is not a plan: %s" % error)
         if not plan.vertices:
             raise Trouble("nothing runs in this plan: to stop a process, `hw undeploy %s`" % plan.name)
         self._acceptable(plan)
@@ -303,7 +303,7 @@ class Service(Switching):
                 "%s. What the lake knows of %s cannot be read, and without it a deployment could get a "
                 "number that was used before: see lake.acks, then deploy again" % (error, plan.name)
             )
-        self._acceptable(plan)  # somebody else may have deployed meanwhile
+        self._acceptable(plan)  # another command may have deployed meanwhile
         process = self.processes.get(plan.name)
         if process is None:
             data = self.numbers.stamp(data)
@@ -333,7 +333,7 @@ class Service(Switching):
             raise Trouble(why)
 
     def check_free(self, plan: Plan) -> None:
-        """Trouble where a board or a stream belongs to another process."""
+        """Trouble if a board or a stream belongs to another process."""
         for name in plan.hosts[1:]:
             other = self.by_board.get(name)
             if other is not None and other.name != plan.name:
@@ -343,12 +343,12 @@ class Service(Switching):
                 )
         streams = {e.lake for e in plan.edges if e.dst == OUTSIDE}
         for end in self.ends.all.values():
-            # What was undeployed gives its names away: another process writes other incarnations.
+            # An undeployed process frees its names: another process writes other incarnations.
             if end.lake in streams and end.process != plan.name and end.process in self.processes:
                 raise Trouble(LAKE_NAME_TAKEN % (end.lake, end.process))
 
     def adopt(self, plan: Plan, data: bytes, process: Process | None) -> None:
-        """Boards run this plan, or wait for the switch to it: a lost database knew of it."""
+        """Adopt a plan that boards run, or wait to switch to, and that a lost database knew."""
         if process is None:
             process = self.processes[plan.name] = Process(
                 plan.name, data, self.site_us(), None, 0, plan.deployment
@@ -399,7 +399,7 @@ class Service(Switching):
         return {"process": name, "operator": operator, "number": number, "values": change, "waits": waits}
 
     def _waits_for(self, process: Process, vertex: Vertex) -> str:
-        """The board for which a change of an operator waits, in a sentence; empty where none is away."""
+        """The board for which a change of an operator waits, in a sentence; empty if none is away."""
         seat = process.seat
         assert seat is not None
         for number in parameters.around(seat.plan, seat.host.where, vertex.index):
@@ -421,14 +421,14 @@ class Service(Switching):
     def _only(self) -> str:
         if len(self.processes) != 1:
             raise Trouble(
-                "say which process, with --process: there are %s" % (", ".join(self.processes) or "none")
+                "name the process with --process: there are %s" % (", ".join(self.processes) or "none")
             )
         return next(iter(self.processes))
 
     # ---- watching
 
     def waits(self, process: Process) -> str:
-        """What a lost database has not learned of a process yet; empty where all is known."""
+        """What a rebuilt database has not learned about a process yet; empty if all is known."""
         return self.learning.waits(process, [])
 
     def _on_status(self, board: Board) -> None:
@@ -438,7 +438,7 @@ class Service(Switching):
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
     def _hear(self, seat: Seat) -> None:
-        """Frames of the process are signs of life too."""
+        """Frames of the process show too that a board is alive."""
         for name, taken in seat.heard():
             board = self.boards.all[name]
             if taken != board.frames:
@@ -447,10 +447,10 @@ class Service(Switching):
                 board.link_lost = False
 
     def link_of(self, board: Board) -> str:
-        """How a board is, as far as its silence tells: up, silent, lost, gone or never seen."""
+        """The state of a board by its silence: up, silent, lost, gone or never seen."""
         if not board.seen_us:
             return "never seen"
-        # What was said while this gateway was not there nobody knows.
+        # What was sent while this gateway was not running is unknown.
         up_s = time.monotonic() - self.started
         silent_s = min((self.site_us() - board.seen_us) / 1e6, up_s)
         if silent_s >= self.config.boards.gone_s:
@@ -460,7 +460,7 @@ class Service(Switching):
         return "silent" if board.link_lost else "up"
 
     def standing(self, board: Board) -> progress.Standing:
-        """How a board stands with what is wanted of it."""
+        """The state of a board with respect to its wanted deployment."""
         silent_s = max(0, self.site_us() - board.seen_us) / 1e6
         return progress.of_board(board, self.link_of(board), silent_s)
 
@@ -478,7 +478,7 @@ class Service(Switching):
             listener(news)
 
     def watch(self, streams: set[str], listener: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-        """Tell a listener the elements of these streams as they become durable; what is given ends it."""
+        """Give a listener the elements of these streams as they become durable; the result ends that."""
         if not streams:
             return lambda: None
         told = {end.id: end.durable for end in self.ends.all.values()}
@@ -645,7 +645,7 @@ class Service(Switching):
         }
 
     def _sink(self) -> dict[str, Any]:
-        """What is known of the sink."""
+        """What is known about the sink."""
         sink = self.observer.sink()
         acked = [fact.acked_s for fact in self.observer.streams() if fact.acked_s is not None]
         return {
@@ -657,7 +657,7 @@ class Service(Switching):
 
 
 def _empty(fact: StreamFacts) -> dict[str, Any]:
-    """A stream of which nothing has come yet."""
+    """A stream of which nothing has arrived yet."""
     return {
         "process": fact.process, "stream": fact.stream, "incarnation": None, "alphabet": None,
         "within_ms": None, "durable": 0, "cut": 0, "acked": 0, "backlog": 0, "lag_s": None,
@@ -680,7 +680,7 @@ _STATES = {
 
 
 def last_of(end: End) -> tuple[int | None, dict[str, Any] | None]:
-    """Time and payload of the newest element that came in this life."""
+    """Time and payload of the newest element that arrived since this start."""
     rows = decoded(end, end.last_block) if end.last_block else []
     return (rows[-1][0], rows[-1][1]) if rows else (None, None)
 
@@ -702,8 +702,8 @@ def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
 
 
 def covered(host: Any, v: int, safe: dict[int, int]) -> list[int] | None:
-    """What a permanent checkpoint of an operator covers, wherever it is kept: one that is kept here says it,
-    and of any other one the hosts that feed it know up to where they need not keep what they gave.
+    """What a permanent checkpoint of an operator covers, wherever it is kept: one that is kept here tells it;
+    for any other, the hosts that feed the operator know up to where they need not keep their entries.
 
     `safe`: key of a stream -> what all its consumers have made safe."""
     plan = host.plan
@@ -733,7 +733,7 @@ def _place(config: Config, where: str) -> str:
 
 
 def _notify(state: str) -> None:
-    """Tell systemd, where it started us."""
+    """Notify systemd, if it started us."""
     import socket
 
     address = os.environ.get("NOTIFY_SOCKET")

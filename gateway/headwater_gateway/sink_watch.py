@@ -1,4 +1,4 @@
-"""Whether the sink lives, as far as its files tell.
+"""Whether the sink is alive, as far as its files tell.
 
 A sink writes its sign of life, `_sink.json` (docs/spec.md, "Signs of life"), to the acknowledgements of its
 lake and to the landing zone that it reads. Both name the same random id of that run. What counts is that a
@@ -14,7 +14,7 @@ from typing import Any
 
 from .alarms import SinkFacts
 
-EVERY_S = 30.0  # where a file does not say how often it is written
+EVERY_S = 30.0  # if a file does not say how often it is written
 ALIVE = 3  # times that long without a change, and its sink is gone
 ALIVE_MIN_S = 90.0
 
@@ -25,7 +25,7 @@ class Sign:
     def __init__(self) -> None:
         self.content: dict[str, Any] = {}
         self.at: float | None = None  # when it last was new to us, by the monotone clock
-        self.changes = 0  # that we have seen happen
+        self.changes = 0  # that were observed
         self._text: str | None = None
 
     def take(self, text: str | None, now: float) -> None:
@@ -74,7 +74,7 @@ class SinkWatch:
         self.acks = Sign()
         self.landing = Sign()
         self.read = False
-        self.acked_at: float | None = None  # when an acknowledgement last went forward
+        self.acked_at: float | None = None  # when an acknowledgement last advanced
 
     def take(self, answer: dict[str, Any], now: float | None = None) -> None:
         """What the cutter has read of both files."""
@@ -84,7 +84,7 @@ class SinkWatch:
         self.read = True
 
     def elsewhere(self, now: float) -> str:
-        """Another lake that the sink of this landing zone writes to; empty where there is none."""
+        """Another lake that the sink of this landing zone writes to; empty if there is none."""
         landing, acks = self.landing, self.acks
         if not landing.changes or not landing.alive(now) or landing.id == acks.id or acks.alive(now):
             return ""

@@ -14,30 +14,32 @@ EVENTS = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--ack", action="append", default=[], metavar="ID", help="alarms: it has been seen")
+    parser.add_argument("--ack", action="append", default=[], metavar="ID", help="alarms: mark it as seen")
     parser.add_argument(
         "--mute",
         action="append",
         default=[],
         metavar="ID",
-        help="alarms: it does not count, for the time --for",
+        help="alarms: ignore it for the time --for",
     )
     parser.add_argument(
         "--for", dest="mute_for", metavar="TIME", help="alarms: like 30m, 2h or 7d; at most 30d"
     )
-    parser.add_argument("--unmute", action="append", default=[], metavar="ID", help="alarms: it counts again")
+    parser.add_argument(
+        "--unmute", action="append", default=[], metavar="ID", help="alarms: stop ignoring it"
+    )
     parser.add_argument("--events", action="store_true", help="alarms: print the latest events too")
 
 
 def check(args: argparse.Namespace) -> None:
-    """Trouble where an option of `alarms` was given to something else."""
+    """Trouble if an option of `alarms` was given to another command."""
     given = [name for name in ("ack", "mute", "unmute", "events") if getattr(args, name)]
     if args.mute_for is not None:
         given.append("for")
     if given and args.do != "alarms":
         raise Trouble("--%s belongs to `hw gateway alarms %s`" % (given[0], args.folder))
     if bool(args.mute) != (args.mute_for is not None):
-        raise Trouble("--mute ID wants --for TIME and the other way round, like --mute broker --for 2h")
+        raise Trouble("--mute ID and --for TIME belong together, like --mute broker --for 2h")
 
 
 def request(args: argparse.Namespace) -> dict[str, Any]:

@@ -1,21 +1,21 @@
-"""The site's time: the gateway's clock, over restarts and whatever the machine's clock does.
+"""The site's time: the gateway's clock, across restarts and faults of the machine's clock.
 
 The gateway is a host like any other: its time is a line over a monotone clock, which exchanges correct. Its
-neighbour in these exchanges is the clock of its machine, and the error is what the kernel vouches for. So the
+neighbour in these exchanges is the clock of its machine, and the error is what the kernel guarantees. So the
 rules of `headwater.clock` hold here too: the site's time never falls, small deviations are slewed away at
 500 ppm, one of more than a step forward is a step. What is added:
 
 - The machine's clock counts only while the kernel reports that it is synchronised: systemd-timesyncd, chrony
   (with `rtcsync`) and ntpd clear the flag STA_UNSYNC, and `date -s` sets it. A Pi without a battery-backed
   clock shows some time of the past until then. `gateway.clock = "wall"` is for machines whose clock is kept
-  by other means. Where the kernel does not answer (not Linux; a container) the clock is believed.
-- Until then the time runs on from the newest that was kept, and boards are told that its error is unknown.
-- What is kept goes into the database with every commit: the time, and where the machine's monotone clock
-  stood. That clock goes on while the gateway restarts, and so does the site's time: a restart moves it
-  neither ahead nor back, with no look at the machine's clock. After a restart of the machine it begins at
-  what was kept. Nothing is kept ahead of the time, so nothing adds up.
+  by other means. If the kernel does not answer (not Linux; a container) the clock is trusted.
+- Until then the time continues from the newest stored one, and boards learn that its error is unknown.
+- Every commit of the database stores the time and the reading of the machine's monotone clock. That clock
+  continues while the gateway restarts, and so does the site's time: a restart moves it neither ahead nor
+  back, without reading the machine's clock. After a restart of the machine the time begins at the stored
+  one. Nothing is stored ahead of the time, so nothing adds up.
 - Forward cannot be taken back: boards never stamp below what they have stamped. So a time before this
-  software existed or after 2100 is not believed, nor a jump of more than a day within one boot.
+  software existed or after 2100 is not trusted, nor a jump of more than a day within one boot.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ SECOND_US = 1_000_000
 EARLIEST_US = 1_577_836_800 * SECOND_US  # 2020
 LATEST_US = 4_102_444_800 * SECOND_US  # 2100
 JUMP_MAX_US = 86_400 * SECOND_US
-FOLLOW_US = SECOND_US  # between two looks at the machine's clock
-KEEP_US = 5 * SECOND_US  # where nothing else is committed, the time is kept so often
+FOLLOW_US = SECOND_US  # between two readings of the machine's clock
+KEEP_US = 5 * SECOND_US  # if nothing else is committed, the time is stored this often
 NETWORK, WALL = "network", "wall"
 _STA_UNSYNC = 0x40
 _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)
@@ -60,7 +60,7 @@ class Reading(NamedTuple):
     before_us: int
     wall_us: int
     after_us: int
-    error_us: int | None  # a bound on its error; None where nothing vouches for it
+    error_us: int | None  # the largest error; None if nothing guarantees one
     boot: str  # which boot of the machine: another one has another monotone clock
 
 
@@ -102,16 +102,16 @@ except OSError:
 
 
 def kernel_error_us() -> int | None:
-    """The bound that the kernel states on the error of the machine's clock; None: not synchronised."""
+    """The largest error of the machine's clock, as the kernel states it; None: not synchronised."""
     timex = _Timex()
     if not hasattr(_LIBRARY, "adjtimex") or _LIBRARY.adjtimex(ctypes.byref(timex)) < 0:
-        return 0  # there is none, or it may not be asked
+        return 0  # there is none, or it must not be called
     return None if timex.status & _STA_UNSYNC else max(0, timex.maxerror)
 
 
 class SiteClock(Clock):
-    """`read`: the machine's clock. `kept`: what `keep` gave last, in a former life; `floor_us`: where there
-    is none, the newest time that is known to have been given out."""
+    """`read`: the machine's clock. `kept`: the last result of `keep`, before the restart; `floor_us`: without
+    one, the newest time that is known to have been given out."""
 
     def __init__(self, read: Callable[[], Reading], kept: str | None = None, floor_us: int = 0) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class SiteClock(Clock):
                 self.sure = 1
 
     def keep(self, mono: int) -> str:
-        """What a later life goes on from; for the database."""
+        """What a later start continues from; for the database."""
         true = self.true_us(mono)
         self.kept_us = mono
         return json.dumps(
@@ -156,7 +156,7 @@ class SiteClock(Clock):
     # ---- following the machine's clock
 
     def tick(self, mono: int) -> bool:
-        """To be called often. True where the time should be kept now, with no other commit to do it."""
+        """To be called often. True if the time should be stored now, with no other commit to do it."""
         if mono - self.followed_us >= FOLLOW_US:
             self._follow(self.read())
         return mono - self.kept_us >= KEEP_US
@@ -184,7 +184,7 @@ class SiteClock(Clock):
             )
         return ""
 
-    # ---- how it is
+    # ---- its state
 
     def view(self, mono: int) -> dict[str, Any]:
         """For state, page and metrics."""

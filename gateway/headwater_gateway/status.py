@@ -1,7 +1,7 @@
-"""What a board says of itself, made safe to hold and to show: known keys, each of its type, or nil.
+"""The status that a board reports, made safe to hold and to show: known keys, each of its type, or nil.
 
-A status is sealed, so it comes from a board of this site. That board may still be broken or in strange hands,
-and what it says goes to the page, to the API and into metrics of everybody.
+A status is sealed, so it comes from a board of this site. That board may still be broken or in foreign hands,
+and its status appears on the page, in the API and in the metrics.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 
 
 def read(content: bytes) -> dict[str, Any] | None:
-    """The status in these bytes; None where there is none."""
+    """The status in these bytes; None if there is none."""
     try:
         status = pack.loads(content)
     except pack.PackError:

@@ -3,16 +3,16 @@
 What it promises:
 - Writes become durable in batches, in the order in which they were made: after a kill or a power cut the
   database holds exactly the batches whose commit returned, and of each all or nothing.
-- What must not be said before it is durable is given to `after_commit`, and is called once it is.
-- A commit that fails (a full disk) is tried again until it succeeds; meanwhile nothing is acknowledged
-  and `full` tells whoever would write more.
+- A message that promises durability is passed to `after_commit`, which sends it once the commit returned.
+- A commit that fails (a full disk) is retried until it succeeds; meanwhile nothing is acknowledged, and
+  `full` stops further writes.
 - One gateway at a time: a lock beside the file is held as long as the database is open.
 
-Two things live here under their own interfaces: `Store`, the log of a host (docs/architecture.md, "Log"), and
-`Outbox`, where the edges to the lake end. Entries stay the packed blocks that the boards sent; all that
-came of one stream between two commits is one row (a *chunk*), so that a frame costs no statement.
+It holds two things under their own interfaces: `Store`, the log of a host (docs/architecture.md, "Log"), and
+`Outbox`, where the edges to the lake end. Entries stay the blocks that the boards sent; all blocks of one
+stream between two commits are one row (a *chunk*), so that a frame costs no statement.
 
-A chunk is a row of records, each a u32 (little-endian) and so many bytes: a block as it came, or, where
+A chunk is a row of records, each a u32 (little-endian) and that number of bytes: a block as received, or, if
 bit 31 is set, a gap: first u64, last u64, reason u8.
 """
 
@@ -39,13 +39,13 @@ FORMAT = 2
 GAP = 0x80000000  # marks the length of a record that is a gap
 _GAP = struct.Struct("<IQQB")
 XI_MAX = (1 << 63) - 1  # the largest stream time that a table of the lake can hold
-RETRY_S = 1.0  # a commit that failed is tried again after this
+RETRY_S = 1.0  # a commit that failed is retried after this
 WAITING_MAX_BYTES = 32 << 20  # entries in memory that wait for a commit, at most
 ROWS_AT_ONCE = 50  # of an INSERT
-CHUNK_MAX_BYTES = 1 << 20  # a longer one is cut
+CHUNK_MAX_BYTES = 1 << 20  # a longer one is split
 CHECKED_MAX_BYTES = 256 << 20  # all pages of a database of up to this size are checked at the start
 
-# What reading a damaged database raises: SQLite itself, or whatever takes what it gives for what was written.
+# What reading a damaged database raises: errors of SQLite, or of code that uses its damaged content.
 READ_ERRORS = (
     sqlite3.Error, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError,
     struct.error,
@@ -124,7 +124,7 @@ class Database:
         self.commit_s = 0.0  # of the last one
         self.failed = ""  # why the last commit did not succeed
         self.on_commit: list[Callable[[], None]] = []
-        self.keep_time: Callable[[], str] | None = None  # what of the site's clock every commit keeps
+        self.keep_time: Callable[[], str] | None = None  # the site's clock, which every commit stores
         self._batch = _Pending(1)
         self._under_way: _Pending | None = None
         self.committed = 0  # number of the last batch that is durable
@@ -166,7 +166,7 @@ class Database:
         self._measure()
 
     def rewrite(self, change: Callable[[sqlite3.Connection], None]) -> None:
-        """Change what is there in one commit, before anything of it is in use."""
+        """Change the content in one commit, before any of it is in use."""
         self._conn.execute("BEGIN IMMEDIATE")
         try:
             change(self._conn)
@@ -185,7 +185,7 @@ class Database:
 
     @property
     def full(self) -> bool:
-        """No more entries are taken in: the declared bound is reached, or commits do not get through."""
+        """No more entries are accepted: the declared limit is reached, or commits fail."""
         held = self._batch.size + (self._under_way.size if self._under_way else 0)
         grown = 0 < self.max_bytes < self.size_bytes + held
         return grown or self.short or held > WAITING_MAX_BYTES or bool(self.failed)
@@ -194,7 +194,7 @@ class Database:
 
     @property
     def writing(self) -> int:
-        """The number of the batch that what is written now belongs to."""
+        """The number of the batch to which present writes belong."""
         return self._batch.number
 
     def pending(self) -> _Pending:
@@ -210,7 +210,7 @@ class Database:
         return self._read.execute(sql, values).fetchall()
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Call `action` when all that was written so far is durable; at once where it is already."""
+        """Call `action` when all writes so far are durable; at once if they are already."""
         if self._batch:
             self._batch.then.append(action)
         elif self._under_way is not None:
@@ -219,18 +219,18 @@ class Database:
             action()
 
     async def flushed(self) -> None:
-        """All that was written so far is durable when this returns."""
+        """All writes so far are durable when this returns."""
         done = asyncio.get_running_loop().create_future()
         self.after_commit(lambda: done.set_result(None))
         await done
 
     def keep(self) -> None:
-        """Commit, even where there is nothing but the site's time to keep."""
+        """Commit, even if there is nothing but the site's time to store."""
         assert self.keep_time is not None
         self.execute("INSERT OR REPLACE INTO meta VALUES('time', ?)", self.keep_time())
 
     def commit(self) -> None:
-        """Make everything durable now. Not beside `run`."""
+        """Make everything durable now. Not while `run` runs."""
         while self._batch or self._under_way is not None:
             batch = self._under_way or self._next()
             if not batch.written:
@@ -283,7 +283,7 @@ class Database:
             action()
 
     async def run(self, pause_s: float) -> None:
-        """Commit whatever comes, at most once in `pause_s`, until cancelled."""
+        """Commit all writes, at most once in `pause_s`, until cancelled."""
         self._wake = asyncio.Event()
         if self._batch:  # written before this ran
             self._wake.set()
@@ -308,19 +308,19 @@ class Database:
             await asyncio.sleep(pause_s)
 
     def close(self) -> None:
-        """Make everything durable, and let go."""
+        """Make everything durable, and close the file."""
         self._pool.shutdown(wait=True)
         self.commit()
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go as a kill would: what was not committed is gone."""
+        """Close the file as a kill would: what was not committed is gone."""
         self._pool.shutdown(wait=True)
         self._read.close()
         self._conn.close()
         os.close(self._lock)
 
-    # ---- what lives here
+    # ---- stores and outboxes
 
     def number_taken(self, number: int) -> None:
         """Give no board this registry number, nor any below it."""
@@ -335,7 +335,7 @@ class Database:
         """The log of the host that runs this version of a process here."""
         key = (process, plan_hash.hex())
         if key not in self._spaces:
-            # Not the number of a space that was dropped: what was in it goes only with the next commit.
+            # Not the number of a dropped space: its content is deleted only by the next commit.
             self._space_top += 1
             self._spaces[key] = (self._space_top, secrets.randbits(64) or 1)
             log = signed(self._spaces[key][1])
@@ -356,7 +356,7 @@ _CHUNK = 'INSERT INTO chunks("end", first, last, arrived, alphabet, data) VALUES
 
 
 def check_pages(conn: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError where a page of the database is damaged."""
+    """Raise sqlite3.DatabaseError if a page of the database is damaged."""
     found = conn.execute("PRAGMA quick_check(1)").fetchone()[0]
     if found != "ok":
         raise sqlite3.DatabaseError(str(found).replace("\n", " "))
@@ -376,7 +376,7 @@ def _only_one(path: Path) -> int:
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Trouble("%s cannot be written (%s): give this user the folder" % (lock, error.strerror))
+        raise Trouble("%s cannot be written (%s): give this user its folder" % (lock, error.strerror))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -392,7 +392,7 @@ def _only_one(path: Path) -> int:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    old = os.umask(0o077)  # checkpoints and entries are for nobody else
+    old = os.umask(0o077)  # only this user may read checkpoints and entries
     try:
         conn = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
         conn.execute("PRAGMA journal_mode = WAL")
@@ -420,7 +420,7 @@ def _grouped(
 
 def _execute(conn: sqlite3.Connection, sql: str, rows: list[tuple[Any, ...]]) -> None:
     """One statement for each row, but many rows of an INSERT in one: each statement costs a change of
-    threads, for which the one that takes in frames may keep us waiting."""
+    threads, which may have to wait for the thread that receives frames."""
     head, values, row = sql.partition(" VALUES")
     if not values or len(rows) == 1:
         conn.executemany(sql, rows)
@@ -599,7 +599,7 @@ class Store:
     def streams(self) -> list[int]:
         return sorted(self._streams)
 
-    # ---- room: the disk's, not this store's
+    # ---- free space: the disk's, not this store's
 
     def ensure_reserve(self, reserve_bytes: int) -> bool:
         return not self.db.full
@@ -609,7 +609,7 @@ class Store:
 
 
 class End:
-    """One stream and incarnation on its way to the lake: what was taken, what is durable, what it has."""
+    """One stream and incarnation on its way to the lake: what was accepted, is durable, is there."""
 
     def __init__(self, db: Database, row: tuple[Any, ...], last: int) -> None:
         self.db = db
@@ -618,7 +618,7 @@ class End:
         self.acked = acked  # the lake has everything up to here
         self.cut = cut  # segments hold everything up to here
         self.taken = self.durable = max(last, acked)
-        self.last_block = b""  # the newest entries, as they came in this life
+        self.last_block = b""  # the newest entries, as received since this start
         self._waiting: list[bytes | tuple[int, int, int]] = []
         self._from = self.taken
         self._places: list[int] = []
@@ -631,8 +631,8 @@ class End:
         return unsigned(int.from_bytes(bytes.fromhex(self.version), "big") + self.inc)
 
     def put(self, xi: int, n: int, data: bytes) -> None:
-        """Entries xi .. xi + n - 1 as a block; they follow what was taken. What the lake had already, as an
-        acknowledgement said meanwhile, is not kept."""
+        """Accept entries xi .. xi + n - 1 as a block; they follow those accepted before. Entries that the
+        lake has acknowledged meanwhile are not kept."""
         last = xi + n - 1
         assert xi <= self.taken + 1 and last < XI_MAX, "outbox: entries out of order"
         self.last_block = data
@@ -659,7 +659,7 @@ class End:
         batch.ends[self.id] = self
 
     def chunks(self) -> Iterator[tuple[int, int, bytes]]:
-        """What waits, as rows; it waits no more."""
+        """The waiting entries, as rows; they do not wait any more."""
         parts: list[bytes] = []
         size = 0
         first = self._from
@@ -681,7 +681,7 @@ class End:
         self._from = self.taken
 
     def becomes(self, alphabet: str, within_ms: int) -> None:
-        """Another version of the process writes on."""
+        """Another version of the process continues the stream."""
         if (alphabet, within_ms) != (self.alphabet, self.within_ms):
             assert not self._waiting, "outbox: another alphabet while entries of this one wait"
             self.alphabet, self.within_ms = alphabet, within_ms
@@ -689,7 +689,7 @@ class End:
             self.db.execute(sql, alphabet, within_ms, self.id)
 
     def acknowledge(self, upto: int) -> None:
-        """The lake has everything up to here: it need not be kept."""
+        """The lake has everything up to here: delete it."""
         upto = min(upto, XI_MAX)
         if upto > self.acked:
             self.acked = upto
@@ -755,7 +755,7 @@ class Outbox:
     ) -> None:
         self.ends = ends
         self.plan = plan
-        self.acked = acked  # what the lake says it has, for a stream that this disk does not know
+        self.acked = acked  # what the lake has acknowledged, for a stream that this disk does not know
         self.draining = False  # for a switch an edge to the lake is safe when it is here
         self._by_edge: dict[tuple[int, int], End] = {}
 

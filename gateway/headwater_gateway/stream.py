@@ -1,5 +1,5 @@
-"""One stream of server-sent events: it ends when its reader goes or reads no more, when its session ends, or
-when others need its place; then the reader is told, so that it does not come back by itself."""
+"""One stream of server-sent events: it ends when its reader disconnects or stops reading, when its session
+ends, or when others need its place; then the reader is informed, so that it does not reconnect by itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from aiohttp import web
 
 from .access import Stream, Streams, address_of
 
-WRITE_S = 30.0  # a reader that takes nothing for so long is gone
-LOOK_S = 30.0  # between two looks whether its session still holds
+WRITE_S = 30.0  # a reader that reads nothing for this long is gone
+LOOK_S = 30.0  # between two checks that its session is still valid
 HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 CLOSED = b"event: closed\ndata: {}\n\n"
 
@@ -26,7 +26,7 @@ async def serve(
     talk: Callable[[Send], Awaitable[None]],
     cookie: str = "",
 ) -> web.StreamResponse:
-    """Let `talk` send until one of the ends above. `holds`: whether the session still does."""
+    """Let `talk` send until one of the ends above. `holds`: whether the session is still valid."""
     place = streams.enter(address_of(request), cookie)
     answer = web.StreamResponse(headers=HEADERS)
 
@@ -56,7 +56,7 @@ async def serve(
             elif isinstance(result, Exception) and not isinstance(result, ConnectionError):
                 raise result
     except ConnectionError:
-        pass  # the reader went: it comes back by itself
+        pass  # the reader disconnected: it reconnects by itself
     finally:
         streams.leave(place)
     return answer

@@ -1,9 +1,9 @@
-"""Changes of a process: which version counts, what each board must do for it, and when the next step is due.
+"""Changes of a process: the version in force, what each board must do for it, and when the next step is due.
 
 A change drains first: every board is sent the new version and told to drain. When all of them have, and
-nothing is left to the gateway itself either, the new version counts from that moment on, durably; then each
-board is told to run it. Until the first board runs it, the change can be cancelled. Whatever is restarted in
-between goes on from there.
+nothing is left to the gateway itself either, the new version is in force from that moment on, durably; then
+each board is told to run it. Until the first board runs it, the change can be cancelled. A restart in between
+continues from there.
 
 A process is undeployed by a change to a plan of the same boards without vertices. When everything is drained
 the process has ended: its boards are free, and each is told to stop it, now or when it comes back
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """A process as it is deployed: its plan, and at a switch the one that comes."""
+    """A process as it is deployed: its plan, and during a switch the next one."""
 
     def __init__(
         self, name: str, plan: bytes, since_us: int, coming: bytes | None, step: int, learn: int = 0
@@ -46,8 +46,8 @@ class Process:
         self.step = step  # 0: runs; DRAIN; RUN: the new plan runs here, and not yet on every board
         self.learn = learn  # number of a deployment that was learned from boards, 0: none
         self.without: list[str] = []  # while it drains: boards that do not run the former version yet
-        self.round = ROUND  # ... the round in which drained boards are asked how they stand,
-        self.made: list[int] | None = None  # ... and what came of the one before, where all were drained
+        self.round = ROUND  # ... the round in which drained boards are asked for their state,
+        self.made: list[int] | None = None  # ... and the result of the previous one, if all were drained
         self.seat: Seat | None = None
 
 
@@ -72,7 +72,7 @@ class Switching:
         raise NotImplementedError
 
     def _gone(self, process: Process) -> None:
-        """It was undeployed: what only the service knows of it goes."""
+        """It was undeployed: delete what only the service knows about it."""
         raise NotImplementedError
 
     def _seat(self, process: Process) -> None:
@@ -102,9 +102,9 @@ class Switching:
         self.boards.want(self.boards.all[name], deployment, step)
 
     def _without(self, process: Process) -> list[str]:
-        """Boards of the former version that have no process, or have not told yet. They get the former
-        version first: without their operators the others could never bring to safety what they hold. A
-        board that refuses it, or has left it out, takes the next version at once."""
+        """Boards of the former version that have no process, or have not reported yet. They get the former
+        version first: without their operators the others could never make their entries safe. A board
+        that refuses it, or skips it, takes the next version at once."""
         found = []
         for name in plans.loads(process.plan).hosts[1:]:
             board = self.boards.all[name]
@@ -114,7 +114,7 @@ class Switching:
         return found
 
     def _stopped(self, process: Process, board: Board) -> bool:
-        """It has stopped the process already, as it shall: it had refused it, so nothing was to drain."""
+        """It has stopped the process already, as it should: it had refused it, so nothing had to drain."""
         coming = process.coming
         if coming is None or not is_nothing(coming):
             return False
@@ -148,7 +148,7 @@ class Switching:
         return {**answer, "state": "draining"}
 
     def complete(self, process: Process, step: int) -> None:
-        """A switch is under way, and at this step."""
+        """Complete a switch that is under way, at this step."""
         process.step = step
         self._save(process)
         self._want(process)
@@ -164,9 +164,9 @@ class Switching:
         out = [board.name for board in self._of(name) if board.status.get("state") == LEFT_OUT]
         if out:
             raise Trouble(
-                "%s left process %s out, because it crashed there again and again: what the sensors there "
-                "accepted cannot be brought to safety without it. Deploy a version that runs, or go back "
-                "with `hw deploy --rollback %s`; then undeploy it" % (", ".join(out), name, name)
+                "%s skips process %s, because it crashed there repeatedly: samples that the "
+                "sensors there accepted cannot be made safe without it. Deploy a version that runs, or go "
+                "back with `hw deploy --rollback %s`; then undeploy it" % (", ".join(out), name, name)
             )
         process.coming = self.numbers.stamp(nothing(process.plan))
         answer = named(process.coming)
@@ -228,7 +228,7 @@ class Switching:
         return self.processes[name]
 
     def _advance(self, process: Process) -> None:
-        """What the boards have answered may let a switch go on, or end."""
+        """Continue or end a switch, as the boards' answers allow."""
         plan = plans.loads(process.coming or process.plan) if process.step or process.coming else None
         if plan is None:
             for board in self._of(process.name):
@@ -247,9 +247,9 @@ class Switching:
             self.event("switch", "process %s runs in its new version on every board" % process.name)
 
     def _all_drained(self, process: Process, boards: list[Board]) -> bool:
-        """Nothing of the former version is unsafe anywhere. One board after the other says so, and what it
-        holds may have gone to another one that had said so before. So all are asked in rounds: where two
-        rounds find everything safe, and nothing was made in between, so it was at the moment between them."""
+        """Whether nothing of the former version is unsafe anywhere. Boards report that one after the other,
+        and entries of one may have moved to another that had reported before. So all are asked in rounds:
+        if two rounds find everything safe, and nothing was produced in between, it was safe between them."""
         seat = process.seat
         assert seat is not None
         if seat.unsafe():
@@ -270,7 +270,7 @@ class Switching:
         return False
 
     def _switch(self, process: Process) -> None:
-        """Everything of the former plan is safe: from here on the new one counts."""
+        """Everything of the former plan is safe: from now on the new one is in force."""
         assert process.coming is not None and process.seat is not None
         former = process.seat.plan
         now = self.site_us()
@@ -284,7 +284,7 @@ class Switching:
         self._save(process)
         self.db.drop_space(former.name, former.hash)
         self._seat(process)
-        self.event("switch", "process %s: the new version counts" % process.name)
+        self.event("switch", "process %s: the new version is in force" % process.name)
 
     def _end(self, process: Process, former: Plan) -> None:
         """Everything of a process that is undeployed is safe: it has ended."""

@@ -67,7 +67,7 @@ def test_of_two_sinks_that_start_at_once_one_takes_the_lake(ledger: Ledger, sink
     # What was killed cannot say that it has ended: its lease is waited out.
     successor = sink(*LEASE)
     assert successor.process.wait(WAIT_S) == 0, successor.said()
-    assert "for a sign of it, then its lease has run out" in successor.said()
+    assert "for a sign of it, until its lease expires" in successor.said()
     assert ledger.judge(at_end=True).wrong() == {}
 
 

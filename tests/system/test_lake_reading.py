@@ -103,7 +103,7 @@ def test_what_is_not_there_is_named_beside_what_is(lake: Lake, spark: SparkSessi
         lake.stream("cardio/egg")
     with pytest.raises(LakeError, match="stream 'cardio/rate' has versions 1, 2, not 3"):
         lake.stream("cardio/rate", version=3)
-    with pytest.raises(LakeError, match="is no lake, or has no table `streams` yet"):
+    with pytest.raises(LakeError, match="is not a lake, or has no table `streams` yet"):
         Lake(spark, tmp_path).stream("cardio/ecg")
 
 
@@ -195,7 +195,7 @@ def test_a_lake_is_read_as_it_was_at_a_version_or_a_moment(lake: Lake, spark: Sp
         lake.as_of(2)
     with pytest.raises(LakeError, match="did not exist at 2001-01-01"):
         lake.as_of("2001-01-01")
-    with pytest.raises(LakeError, match="'yesterday' is no time"):
+    with pytest.raises(LakeError, match="'yesterday' is not a time"):
         lake.as_of("yesterday")
 
 

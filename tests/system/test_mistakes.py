@@ -127,7 +127,7 @@ USE = [
     use("a folder to simulate", "sim landing", "landing: is a folder: name a process file"),
     use("one seed as seeds", "sim --seeds 5", "'5' is one number", "--seed 5 plays that history"),
     use("seeds backwards", "sim --seeds 10:5", "'10:5' has no seed in it", "B must be greater than A"),
-    use("seeds that are none", "sim --seeds x:y", "'x:y' is no pair of numbers", "like 1:1001"),
+    use("seeds that are none", "sim --seeds x:y", "'x:y' is not a pair of numbers", "like 1:1001"),
     use("no time to simulate", "sim --seconds 0", "--seconds 0", "give 1 to 3600"),
     use("a file and an example", "sim greenhouse.py --process sp1", "--process sp1", "give one of them"),
     use("port out of range", "gateway init site --port 99999", "--port 99999", "give 1 to 65535"),

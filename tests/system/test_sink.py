@@ -327,7 +327,7 @@ def test_a_file_that_goes_after_it_was_listed_costs_another_try_at_most(
 
     monkeypatch.setattr(points, "reach", reach)
     site.run()
-    assert bool([line for line in site.said if "trying it once more" in line]) == (point == "appending")
+    assert bool([line for line in site.said if "retrying" in line]) == (point == "appending")
     site.run()
     assert site.numbers() == plain(1, 40)
     assert site.high() == (40, [])

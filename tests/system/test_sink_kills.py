@@ -55,7 +55,7 @@ def test_a_stopped_sink_that_lost_the_lake_writes_nothing_when_it_wakes(
 
         second = Life(landing, lake, "", True, *leased)
         assert second.process.wait(WAIT_S) == 0, second.said()
-        assert "for a sign of it, then its lease has run out" in second.said()
+        assert "for a sign of it, until its lease expires" in second.said()
         assert ledger.judge(at_end=True).wrong() == {}
 
         version = newest(elements)

@@ -113,9 +113,9 @@ def test_a_crash_loop_is_told_before_the_process_is_left_out() -> None:
     once = only(replace(WELL, boards=(replace(CHEST, crash=text, crashes=1),)))
     assert (once.id, once.severity) == ("board.crash/chest", WARNING) and text in once.text
     twice = only(replace(WELL, boards=(replace(CHEST, crash=text, crashes=2),)))
-    assert twice.severity == CRITICAL and "again and again, 2 times in 10 min" in twice.text
+    assert twice.severity == CRITICAL and "crashes repeatedly, 2 times in 10 min" in twice.text
     out = only(replace(WELL, boards=(replace(CHEST, crash=text, crashes=5, left_out=True),)))
-    assert "left its process out" in out.text
+    assert "skips its process" in out.text
     assert ids(replace(WELL, boards=(replace(CHEST, crash=text),))) == []  # long ago
 
 

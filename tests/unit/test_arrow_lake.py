@@ -102,7 +102,7 @@ def test_what_is_not_there_is_named(lake: ArrowLake, tmp_path: Path) -> None:
         lake.stream("cardio/egg")
     with pytest.raises(LakeError, match="stream 'cardio/ecg' has no field uV: it has mV"):
         lake.stream("cardio/ecg", fields=["uV"])
-    with pytest.raises(LakeError, match="'yesterday' is no time"):
+    with pytest.raises(LakeError, match="'yesterday' is not a time"):
         lake.stream("cardio/ecg", "yesterday")
-    with pytest.raises(LakeError, match="is no lake, or has no table `streams` yet"):
+    with pytest.raises(LakeError, match="is not a lake, or has no table `streams` yet"):
         ArrowLake(tmp_path).streams()

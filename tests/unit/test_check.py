@@ -123,8 +123,8 @@ def test_a_problem_reads_file_line_place_what_cure():
     s >> Pass()
     problem = check(p).errors()[0]
     assert str(problem) == (
-        "%s:%d: vertex 'pass', output port 0: nobody uses it. "
-        "Connect it, send it to the lake, or say .unused(0)." % (__file__, problem.line)
+        "%s:%d: vertex 'pass', output port 0: it is not used. "
+        "Connect it, send it to the lake, or call .unused(0)." % (__file__, problem.line)
     )
 
 
@@ -299,7 +299,7 @@ def test_an_output_port_that_nobody_uses_is_refused():
     p, s = start()
     both = s >> Split()
     p.lake("out", both)
-    assert only(p)[:3] == ("vertex 'split', output port 1", "both = s >> Split()", "nobody uses it")
+    assert only(p)[:3] == ("vertex 'split', output port 1", "both = s >> Split()", "it is not used")
 
 
 def test_an_output_port_may_be_disabled():
@@ -311,7 +311,7 @@ def test_an_output_port_may_be_disabled():
 def test_a_disabled_output_port_exists():
     p, s = start()
     p.lake("out", s >> Pass().unused(1))
-    assert only(p)[2:] == ("output port 1 is disabled, and there is none", "Say .unused() of port 0")
+    assert only(p)[2:] == ("output port 1 is disabled, but does not exist", "Call .unused() for port 0")
 
 
 def test_a_disabled_output_port_has_no_edge():
@@ -583,7 +583,7 @@ def test_feedback_of_unbounded_rate_is_refused():
     loop(p, button)
     where, _, what, cure = only(p)
     assert where == "vertex 'fed', port 1"
-    assert what.startswith("nothing bounds the rate of 'pass'")
+    assert what.startswith("nothing limits the rate of 'pass'")
     assert cure == "Give rate_hz or most_hz to the sources above it"
 
 
@@ -798,7 +798,7 @@ def test_a_source_says_where_its_sensor_is():
     assert only(p)[:3] == (
         "vertex 't'",
         't = p.source("t", "v:i16", rate_hz=10)',
-        "a source stands where its sensor is",
+        "a source runs where its sensor is",
     )
 
 
@@ -818,7 +818,7 @@ def test_an_operator_is_not_backed_up_by_its_own_host():
 def test_a_backup_stands_once():
     p, s = start()
     p.lake("out", s >> Pass().on("b", backup=["a", "a"]))
-    assert only(p)[2:] == ("backup 'a' stands twice", "Drop one of the two")
+    assert only(p)[2:] == ("backup 'a' is named twice", "Drop one of the two")
 
 
 def test_a_level_needs_its_holders():

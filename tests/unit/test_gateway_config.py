@@ -75,7 +75,7 @@ def test_what_belongs_together_is_asked_for_together(tmp_path: Path) -> None:
     assert problems(tmp_path, '[mqtt]\nuser = ""\ncert = "x"\nca = ""\n') == [
         "mqtt.user and mqtt.password_file: give both or neither",
         "mqtt.cert and mqtt.key: give both or neither",
-        'mqtt.ca = "": with mqtt.tls the broker is recognised by it; name the file',
+        'mqtt.ca = "": with mqtt.tls it is needed to check the broker; name the file',
     ]
 
 

@@ -202,7 +202,7 @@ def test_no_two_processes_share_a_board_or_a_stream(tmp_path: Path) -> None:
             await made.deploy(fleet.plan("two", ["a", "b"], 50))
         with pytest.raises(Trouble, match="leaves out a"):
             await made.deploy(fleet.plan("one", ["b"], 50))
-        with pytest.raises(Trouble, match="this is no plan"):
+        with pytest.raises(Trouble, match="this is not a plan"):
             await made.deploy(b"\x93")
         assert (await made.deploy(fleet.plan("one", ["a", "b"], 50)))["state"] == "draining"
         with pytest.raises(Trouble, match="--cancel one"):

@@ -123,9 +123,9 @@ def test_what_an_operator_refused_does_not_count(host: Any) -> None:
         (
             "alarm",
             {"high": 4_000_000},
-            "high is 4000000, and temp:i16 holds -32768 to 32767: it would never go on",
+            "high is 4000000, and temp:i16 holds -32768 to 32767: it would never switch on",
         ),
-        ("alarm", {"low": -40_000}, "low is -40000, .* it would never go off again"),
+        ("alarm", {"low": -40_000}, "low is -40000, .* it would never switch off again"),
         ("mean", {"us": 100}, "us is 100 us, and its elements come 100 ms apart"),
         ("mean", {"seconds": 0.05}, "us is 50 ms, and its elements come 100 ms apart"),
         ("hours", {"ms": 100}, "hours would give up to 51 elements between two checkpoints, .* made for"),
@@ -160,7 +160,7 @@ def test_a_file_with_such_values_is_warned_of() -> None:
     p.lake("p/a", air >> Threshold(high=70_000, low=0))
     p.lake("p/b", air >> Average(us=100))
     warned = "\n".join(str(problem) for problem in check(p).warnings())
-    assert "high is 70000, and temp:i16 holds -32768 to 32767: it would never go on" in warned
+    assert "high is 70000, and temp:i16 holds -32768 to 32767: it would never switch on" in warned
     assert "us is 100 us, and its elements come 100 ms apart" in warned
 
 

@@ -44,7 +44,7 @@ CASES: list[tuple[Any, str, str, str]] = [
     (board(leaving=object()), "up", "waits", "vent has to stop its former process first"),
     (
         board(state=None, status={"state": LEFT_OUT, "crash": [8, "boom"], "plan": None}),
-        "up", "crashes", "vent left it out: it crashed again and again: boom",
+        "up", "crashes", "vent skips it: it crashed repeatedly: boom",
     ),
 ]  # fmt: skip
 

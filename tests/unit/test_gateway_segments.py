@@ -702,7 +702,7 @@ def test_rows_of_a_stream_that_the_lake_has_settled_go_too(place: Place) -> None
             assert segments.knows(end.incarnation) and not segments.knows(7)
             settle("0000000b", 4)
             (place.folder / "acks" / "_settled.cardio.json").rename(place.folder / "aside")
-            with pytest.raises(Trouble, match="settled numberings that they name is missing"):
+            with pytest.raises(Trouble, match="settled incarnations that they name is missing"):
                 await look(place, segments)
             (place.folder / "aside").rename(place.folder / "acks" / "_settled.cardio.json")
             await look(place, segments)

@@ -178,7 +178,7 @@ def test_streams_of_two_processes_do_not_meet():
 
 def test_unpacking_what_cannot_be_counted_is_refused_in_words():
     p, s = start()
-    with pytest.raises(ProcessError, match="the outputs of Half cannot be told yet"):
+    with pytest.raises(ProcessError, match="the outputs of Half are not known yet"):
         low, high = s >> HALF(limit=100000)
 
 

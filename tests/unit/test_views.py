@@ -73,7 +73,7 @@ def test_names_from_outside_are_quoted() -> None:
     "text", ["", "a", "a:u9", "a:u8  b:u8", "a:u8 a:u8", "ä:u8", "1a:u8", "a:u8 ", "a" * 33 + ":u8"]
 )
 def test_what_is_no_alphabet_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no alphabet"):
+    with pytest.raises(ValueError, match="is not an alphabet"):
         fields(text)
 
 

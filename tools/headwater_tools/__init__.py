@@ -2,12 +2,12 @@
 
 
 class Trouble(Exception):
-    """What stops a command through no fault of its own: says what, where, and what to do. Exit 2."""
+    """A problem that stops a command and is not a defect of it: what, where, and what to do. Exit 2."""
 
     code = 2
 
 
 class Failed(Trouble):
-    """What a command needs has failed while it ran, and nothing that was asked was wrong. Exit 1."""
+    """Something that a command needs failed while it ran, although the request was valid. Exit 1."""
 
     code = 1

@@ -1,5 +1,5 @@
-"""`hw bench NAME --against COMMIT`: this tree beside another commit, alternating, so that what disturbs the
-machine disturbs both.
+"""`hw bench NAME --against COMMIT`: compares this tree with another commit, alternating, so that other load
+on the machine disturbs both.
 
 Each round runs the bench once in a checkout of the commit and once here, in an order that swaps from round to
 round. A measure's ratio is the median here over the median there; above 1 means that the value has grown.

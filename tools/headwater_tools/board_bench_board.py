@@ -70,7 +70,7 @@ class Flash:
         return 0
 
 
-# What goes in and out of this process.
+# The input and output of this process.
 class Wire:
     def __init__(self):
         self.frames = []
@@ -80,7 +80,7 @@ class Wire:
     def send(self, to, frame):
         self.frames.append(bytes(frame))
 
-    # Give the gateway what there is, and take what it says until it waits.
+    # Give the gateway what there is, and read its frames until it waits.
     def exchange(self):
         out = self.out
         for frame in self.frames:
@@ -164,7 +164,7 @@ class Board:
             collect(steady)
         self.host.tick(self.now)
 
-    # Ticks and exchanges until the gateway knows us.
+    # Ticks and exchanges until the gateway knows this host.
     def meet(self):
         for _ in range(12):
             self.now += STEP_US

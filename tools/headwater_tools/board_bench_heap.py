@@ -1,4 +1,4 @@
-# Runs on MicroPython: process SP1 for long, and what its heap holds then.
+# Runs on MicroPython: process SP1 for a long time, and what its heap holds then.
 #     board_bench_heap.py PLAN DATA ELEMENTS
 
 import gc

@@ -3,7 +3,7 @@
 #     micropython board_start.py IMAGES board_bench_node:run SECTORS
 # Settings of the sensor beside those of a "file":
 #   speed      how many times the rate of its source it has
-#   elements   the number it gives; then the board reports, and goes on without samples
+#   elements   the number it gives; then the board reports, and continues without samples
 
 import gc
 import sys
@@ -12,7 +12,7 @@ import board_node
 import board_sensors
 from board_bench_free import largest
 
-LOOKS = 40  # how often the heap is looked at on the way
+LOOKS = 40  # how often the heap is measured during the run
 
 
 class Fast(board_sensors.File):

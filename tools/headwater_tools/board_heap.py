@@ -1,7 +1,7 @@
 # Runs on MicroPython: the bytes of heap that modules take which stay loaded, as a board has them.
 #     micropython board_heap.py IMAGE KIND BLOCKS MODULE...
 # The image lies outside the heap, as in flash. KIND: romfs, used where it lies; littlefs, copied into the
-# heap, from a partition of so many blocks.
+# heap, from a partition of this many blocks.
 
 import gc
 import sys

@@ -1,16 +1,16 @@
 # Runs on MicroPython: the program of a board, with what a virtual board has for hardware.
 #     micropython board_start.py IMAGES board_node SECTORS
-# in the folder of the board: config.json, its keys, flash.bin, and files by which it is told something:
+# in the folder of the board: config.json, its keys, flash.bin, and files that control it:
 #   battery   millivolts, as text
 #   rssi      of the link, as text
-#   cut       power goes after so many more bytes have been programmed, as text
+#   cut       power fails after this many more bytes have been programmed, as text
 
 import os
 import sys
 import time
 
 SECTOR = 4096
-AGAIN = 42  # the process ends with this when the board starts again
+AGAIN = 42  # exit code of the process when the board restarts
 
 
 def number_in(path):
@@ -40,7 +40,7 @@ class Flash:
         for _ in range(self.file.seek(0, 2) // 64, sectors * SECTOR // 64):
             self.file.write(self.blank)
         self.old = bytearray(64)
-        self.left = None  # bytes until power goes
+        self.left = None  # bytes until power fails
 
     def readblocks(self, p, buf, off):
         self.file.seek(p * SECTOR + off)

@@ -1,8 +1,8 @@
-# Sensors of a virtual board: what they measure is a pure function of the number of the sample, so that
-# whatever arrives somewhere can be compared with what was measured. Runs on MicroPython and CPython.
+# Sensors of a virtual board: their values are a pure function of the number of the sample, so every
+# sample that arrives somewhere can be compared with what was measured. Runs on MicroPython and CPython.
 #
 # Sample i is taken i periods after the moment `t0_us` of the machine's clock; a board that was dead for
-# a while goes on where the clock is. Settings beside `driver`:
+# a while continues at the clock's time. Settings beside `driver`:
 #   t0_us        microseconds since 1970 of sample 0
 #   until_us     of the last one: the sensor gives nothing after it
 #   ledger       file to which every accepted batch is added: see `Sampler.taken`
@@ -11,7 +11,7 @@
 
 import time
 
-KEEP = 4  # batches that a sensor keeps when nobody asks
+KEEP = 4  # batches that a sensor keeps until they are taken
 
 
 # Field k of sample i of a wave: a slow triangle, a fast one that comes and goes, and noise.
@@ -52,7 +52,7 @@ class Sampler:
     def _count(self, wall):
         return max(0, (wall - self.t0_us) * self.rate_mhz // 1000000000)
 
-    # How many there are to be taken now.
+    # How many can be taken now.
     def _ready(self, wall):
         n = self._count(wall)
         return (n if self.last is None or n < self.last else self.last) - self.i

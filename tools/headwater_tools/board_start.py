@@ -27,7 +27,7 @@ def mount(path, at):
 def begin():
     import gc
 
-    sys.path[:] = [".frozen"]  # asyncio lies there
+    sys.path[:] = [".frozen"]  # asyncio is there
     images = sys.argv[1].split(",")
     for i in range(len(images)):
         mount(images[i], "/rom%d" % i)  # noqa: F821

@@ -1,13 +1,13 @@
-"""The command line: finds the commands, parses, runs one, and speaks to people or to machines.
+"""The command line: finds the commands, parses, runs one, and prints for people or for machines.
 
 A command is a module in `headwater_tools.commands`:
     SUMMARY                   one line for `hw --help`
     arguments(parser)         its arguments (--json is there already)
     run(args) -> (code, object or None)
-                              0: what it promises holds, 1: it does not; the object is what --json prints
+                              0: its promise holds, 1: it does not; the object is what --json prints
     REST = True               optional: all words but --json (and --help alone) reach run as args.rest
-Bad use, bad input (`Trouble`, files that cannot be read) end with one message and exit 2, what fails under a
-command (`Failed`) with one message and exit 1.
+Bad use and bad input (`Trouble`, files that cannot be read) end with one message and exit 2, failures of what
+a command needs (`Failed`) with one message and exit 1.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         code, answer = trouble.code, {"error": str(trouble)}
         print("hw: %s" % trouble, file=sys.stderr)
     except BrokenPipeError:
-        # Whoever read us has gone: nothing to say and nobody to say it to.
+        # The reader of our output has closed it: there is nothing left to print.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         _interrupted()
     except Exception as error:
-        # An interrupt may break a library that is cleaning up behind it; it is an interrupt still.
+        # An interrupt may break a library that is cleaning up; it still counts as an interrupt.
         cause: BaseException | None = error
         while cause is not None and not isinstance(cause, KeyboardInterrupt):
             cause = cause.__context__

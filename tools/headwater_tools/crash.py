@@ -1,8 +1,8 @@
-"""Kills the sink, JVM and Python, with SIGKILL, again and again, and judges the lake after each death.
+"""Kills the sink, JVM and Python, with SIGKILL, repeatedly, and judges the lake after each death.
 
-A stand-in for the gateway sends all along, and lets go of what is acknowledged: whatever is acknowledged too
-early is gone for good. One lake a crash point; each life but the last is killed, and is the recovery of the
-one before it.
+A substitute for the gateway keeps sending, and deletes what is acknowledged: rows that are acknowledged too
+early are lost. One lake for each crash point; each run of the sink but the last is killed, and is the
+recovery of the one before it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .ledger import Ledger, Verdict
 from .s3 import Server
 
 START_S = 120.0  # until a sink has done its first batch, on a machine with other work
-LIFE_S = 120.0  # until a point is reached
-PAUSE_S = 0.15  # between two things that the gateway sends
+LIFE_S = 120.0  # until a crash point is reached
+PAUSE_S = 0.15  # between two segments of the gateway
 WAITING_MAX = 15  # segments that may wait: a slow machine takes no longer for the same number of kills
 
-# A JVM that lives for seconds: its quickest start is worth more than its best code.
+# A JVM that runs for seconds: a quick start matters more than fast code.
 SPARK = (
     "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory=512m",
@@ -62,7 +62,7 @@ def _lose_progress(lake: Location, landing: Location) -> None:
 
 
 def _move_clock(lake: Location, landing: Location) -> None:
-    """Files that came an hour ago, will come in an hour, came eight days ago."""
+    """Files dated an hour ago, in an hour, and eight days ago."""
     assert landing.local is not None
     for i, path in enumerate(sorted(landing.local.glob("[!.]*.parquet"))):
         moved = time.time() + (-3600, 3600, -8 * 86400)[i % 3]
@@ -89,20 +89,20 @@ LOSSES: dict[str, Callable[[Location, Location], None]] = {
 }
 ANY_TIME = "any time"
 ALL = (*points.POINTS, ANY_TIME, *LOSSES)
-ALL_S3 = tuple(point for point in ALL if point != MOVED)  # the store has the time of its files, nobody else
-LEASE_S = 5  # of a sink on S3: each of them is killed, and each successor waits for so long
+ALL_S3 = tuple(point for point in ALL if point != MOVED)  # only the store sets the time of its files
+LEASE_S = 5  # of a sink on S3: each of them is killed, and each successor waits this long
 
 
 @dataclass
 class Row:
-    """What is known of one crash point."""
+    """The results of one crash point."""
 
     point: str
     kills: int = 0
     rows_sent: int = 0
     files_bad: int = 0
     rows_divergent: int = 0
-    generations: int = 0  # how often a sink began anew, numbering its batches afresh
+    generations: int = 0  # how often a sink began a new generation
     verdict: Verdict = field(default_factory=Verdict)
     recoveries_s: list[float] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Life:
         *more: str,
         folder: Path | None = None,
     ) -> None:
-        """`folder`: for its output, where the lake is not on this disk."""
+        """`folder`: for its output, if the lake is not on this disk."""
         command = [
             sys.executable, "-m", "headwater_tools", "sink", str(landing), str(lake), "--master", "local[2]",
             "--once" if once else "--forever", "--trigger", "0.2", "--files-per-trigger", "6",
@@ -208,7 +208,8 @@ class Crash:
         self.row = Row(point, seeds=[seed])
 
     def run(self, kills: int, points_of: Callable[[int], str] | None = None) -> Row:
-        """Kill so many lives, let the last one end, and judge; `points_of` gives each life its own point."""
+        """Kill this many sinks, let the last one end, and judge; `points_of` gives each its own crash
+        point."""
         for i in range(kills):
             self._live(points_of(i) if points_of else self.point, i)
             self.row.verdict.add(self.ledger.judge())
@@ -255,7 +256,7 @@ class Crash:
             raise Trouble("the sink never came to %s:\n%s" % (at, life.said()))
 
     def _end(self) -> None:
-        """A life that takes all that is left and ends."""
+        """A sink that processes everything that is left and ends."""
         if self.point in LOSSES:
             LOSSES[self.point](self.lake, self.landing)
         life = Life(self.landing, self.lake, "", True, *self.words, folder=self.folder)
@@ -273,7 +274,7 @@ class Crash:
 
 
 def _ask_for_maintenance(lake: Location) -> None:
-    """As `hw maintain` does; with no version kept, VACUUM finds something to take."""
+    """As `hw maintain` does; with no version kept, VACUUM finds something to remove."""
     if lake.local is not None:
         (lake.local / "requests").mkdir(exist_ok=True)
     store.write(lake / "requests" / "crash.json", json.dumps({"maintain": {"keep_hours": 0}}).encode())

@@ -1,8 +1,8 @@
-"""Keeps the documents true: `python -m headwater_tools.documents` compares, and `--update` writes.
+"""Keeps the documents correct: `python -m headwater_tools.documents` compares, and `--update` writes.
 
-Two kinds of text follow from elsewhere. A block that begins with `$ ./hw WORDS` holds the whole output of
+Two kinds of text are derived. A block that begins with `$ ./hw WORDS` holds the whole output of
 that command, run in a folder with `greenhouse.py`, the first process of README.md, and `wrong.py`, the same
-with three mistakes. A command about `wrong.py` finds them, every other one succeeds; where that is not so,
+with three mistakes. A command about `wrong.py` finds them, every other one succeeds; if that is not so,
 nothing is written. A duration at the end of a line is not compared. And whole pages are generated: the
 operators from their classes, the limits from the code's constants and from `docs/bench.json`, which `hw
 bench NAME --record` writes.
@@ -104,7 +104,7 @@ def true_texts() -> dict[Path, str]:
 
 
 def difference() -> str:
-    """What the documents say otherwise than commands and code; empty where all is true."""
+    """Where the documents differ from commands and code; empty if they agree."""
     lines: list[str] = []
     for path, text in true_texts().items():
         name = str(path.relative_to(ROOT))

@@ -1,4 +1,4 @@
-"""A hundred boards in one process, as far as a gateway can tell: keys, sessions, and frames full of entries.
+"""A hundred boards in one process, indistinguishable for a gateway: keys, sessions, and frames of entries.
 
 They have neither flash nor operators: every board is one source whose stream goes to the lake. Frames are
 sealed ahead of time, so that sending them costs nothing but the socket.
@@ -41,7 +41,7 @@ def plan(name: str, boards: Sequence[str], batch: int) -> bytes:
 
 
 class Board:
-    """One board: its session with the gateway, and where its stream stands."""
+    """One board: its session with the gateway, and how far its stream is."""
 
     def __init__(self, name: str, key: bytes, p: Any) -> None:
         self.name = name
@@ -54,9 +54,9 @@ class Board:
         self.batch.dt = 1_000_000 // RATE_HZ
         self.xi = 0
         self.value = 0
-        self.asked = False  # the gateway wants the stream
+        self.asked = False  # the gateway has requested the stream
         self.safe = 0
-        self.out: list[bytes] = []  # frames that must go now
+        self.out: list[bytes] = []  # frames to be sent now
 
     def say(self, *message: Any) -> None:
         self.peer.begin(self.writer)
@@ -171,7 +171,7 @@ class Fleet:
         while True:
             silent = [b for b in self.boards.values() if not b.asked]
             if not silent:
-                time.sleep(0.5)  # what follows the last answer
+                time.sleep(0.5)  # for frames after the last answer
                 return
             if time.monotonic() > end:
                 raise Trouble("the gateway does not answer %d of %d boards" % (len(silent), len(self.boards)))

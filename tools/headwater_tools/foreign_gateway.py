@@ -2,8 +2,8 @@
 
 It writes segments from docs/spec.md alone, by plain pyarrow, with its own checksums. It holds what it has
 sent and what was acknowledged as one mark for each ξ, without ranges. It removes a segment when every ξ of
-it was acknowledged, so whatever is acknowledged too early is lost. The lake is read by delta-rs, and what
-the sink says of itself (`progress`, `settled`) is not believed.
+it was acknowledged, so rows that are acknowledged too early are lost. The lake is read by delta-rs, without
+relying on the sink's own tables (`progress`, `settled`).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ class Verdict:
     phantoms: int = 0  # rows that were never sent
     false_acks: int = 0  # ξ acknowledged that were never sent
     acks_fell: int = 0  # marks that went back within a generation
-    gaps_wrong: int = 0  # holes and gaps that were not sent, or are told twice; at the end, those not told
+    gaps_wrong: int = 0  # holes and gaps that were not sent, or are recorded twice; at the end, those missing
     refused: int = 0  # good files and rows in quarantine
     never_landed: int = 0  # at the end: rows that were sent and are not there
     unacknowledged: int = 0  # at the end: ξ that were sent and not acknowledged
     gave_up: int = 0  # sinks that ended by themselves, or not when their other half was killed
-    audit: int = 0  # at the end: 1 where `hw audit` finds the promise broken
+    audit: int = 0  # at the end: 1 if `hw audit` finds the promise broken
 
     def wrong(self) -> dict[str, int]:
         return {name: number for name, number in dataclasses.asdict(self).items() if number}
@@ -116,7 +116,7 @@ class ForeignGateway:
     # Sending
 
     def act(self) -> None:
-        """One thing that a gateway may do: mostly new rows. Nothing where many segments wait."""
+        """One thing that a gateway may do: mostly new rows. Nothing if many segments wait."""
         if len(self.files) >= WAITING_MAX:
             return
         rng = self.rng
@@ -125,18 +125,18 @@ class ForeignGateway:
         kind = rng.random()
         if kind < 0.50:
             self._new(numbering)
-        elif kind < 0.60:  # with some of what came before
+        elif kind < 0.60:  # with some earlier rows
             self._new(numbering, rng.randrange(1, ROWS_MAX))
         elif kind < 0.70:  # the later run first
             middle, end = self._accept(numbering), self._accept(numbering)
             self._put(numbering, middle[1] + 1, end[1])
             self._put(numbering, *middle)
-        elif kind < 0.78:  # what has landed already, cut elsewhere; also of a board long gone
+        elif kind < 0.78:  # rows that have landed already, cut elsewhere; also of a board long gone
             old = rng.choice(list(self.all.values()))
             if old.last:
                 first = rng.randint(1, old.last)
                 self._put(old, first, rng.randint(first, min(old.last, first + ROWS_MAX)))
-        elif kind < 0.86:  # a board that was found goes on where it ended
+        elif kind < 0.86:  # a board that was found continues where it ended
             self._new(rng.choice(list(self.all.values())))
         elif kind < 0.91:
             self._put(numbering, *self._accept(numbering), spoil=True)
@@ -226,7 +226,7 @@ class ForeignGateway:
         whole: bytes = sink.getvalue().to_pybytes()
         return whole
 
-    # What the sink says
+    # Acknowledgements
 
     def listen(self) -> bool:
         """Take the acknowledgements; whether anything was acknowledged for the first time."""
@@ -269,7 +269,7 @@ class ForeignGateway:
     # Judging
 
     def judge(self, at_end: bool = False) -> Verdict:
-        """Hold the lake to what was sent; that all of it is there is only asked at the end."""
+        """Compare the lake with what was sent; completeness is checked only at the end."""
         verdict = Verdict()
         self.listen()
         verdict.acks_fell, self.fell = self.fell, 0

@@ -1,8 +1,8 @@
 """Kills the gateway with SIGKILL at random moments, while three boards send, and looks up every sample.
 
 Real parts: virtual boards, Mosquitto with TLS, the gateway, the sink. In between the gateway is stopped in
-the ordinary way, the process is changed, and rolled back. The kills do not wait for any of this to end. What
-the boards accepted is in ledgers of their own; nothing of the gateway's has a say in the judgement.
+the ordinary way, the process is changed, and rolled back. The kills do not wait for any of this to end. The
+boards keep ledgers of what they accepted; the judgement uses nothing of the gateway's.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from .demo.watch import Watch
 NAME = "crash"
 RATE_HZ = 25
 BATCH = 25
-COUNTS = (10, 15)  # what the two versions of the process differ in
+COUNTS = (10, 15)  # the difference between the two versions of the process
 
 EARLY_S = 3.0  # a kill while the gateway starts comes within this
 WORK_S = 4.0  # and one of a gateway at work within this, after its first answer
-START_S = 120.0  # until a part is there, on a machine with other work
+START_S = 120.0  # until a part runs, on a machine with other work
 SETTLE_S = 300.0  # until a change has reached every board, or everything is in the lake
-WAIT_S = 20.0  # for the change before, until the next is asked for
+WAIT_S = 20.0  # for the previous change, before the next request
 
 NOTHING, RESTART, DEPLOY, ROLL_BACK = "nothing", "restart", "deploy", "rollback"
 
 
 class Life(NamedTuple):
-    """One life of the gateway: what happens in it, and when it is killed."""
+    """One run of the gateway: what happens in it, and when it is killed."""
 
     action: str
     early: bool  # killed while it starts
@@ -46,7 +46,7 @@ class Life(NamedTuple):
 
 
 def lives(kills: int, seed: int) -> list[Life]:
-    """The same for a seed, always: every sixth life is stopped, changed, rolled back."""
+    """Always the same for a seed: every sixth run is stopped, changed, rolled back."""
     rng = random.Random("gateway %d" % seed)
     actions = [RESTART, DEPLOY, ROLL_BACK] * max(1, kills // 6)
     actions = (actions + [NOTHING] * kills)[:kills]
@@ -71,15 +71,15 @@ def process(version: int) -> Process:
 
 @dataclass
 class Ending:
-    """What a run was, and what is wrong after it."""
+    """The counts of a run, and what is wrong after it."""
 
     seed: int
     kills: int = 0
     early: int = 0  # of them, while the gateway started
     restarts: int = 0
-    deployments: int = 0  # asked for and taken
+    deployments: int = 0  # requested and accepted
     rollbacks: int = 0
-    put_off: int = 0  # changes that were refused, because the one before was not through
+    put_off: int = 0  # changes that were refused, because the previous one was not complete
     accepted: int = 0
     refused: int = 0
     delivered: int = 0  # rows of sources in the lake
@@ -100,7 +100,7 @@ class Ending:
     off_most_s: float = 0.0  # the most that they were apart, after any start
 
     def wrong(self) -> list[str]:
-        """What of the promise does not hold."""
+        """The broken parts of the promise."""
         none = ("refused", "lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
         found = ["%d %s" % (n, name.replace("_", " ")) for name in none if (n := getattr(self, name))]
         if self.gaps_declared:
@@ -158,7 +158,7 @@ class GatewayCrash:
         until(site.deployed, START_S, "the boards do not take the process: see the logs in %s" % site.folder)
         site.wait_for_sink()
         self.watch = Watch({"crash/" + name: (board, "s_" + name) for name, board in site.boards.items()})
-        self._deploy()  # there is a version to go back to
+        self._deploy()  # so that there is a version to return to
         self._tell("three boards send; the kills begin")
 
     def _answers(self) -> None:
@@ -207,7 +207,7 @@ class GatewayCrash:
         self._wait_for_change(WAIT_S)
         body = {"process": NAME, "deployment": None}
         if self._change(lambda: control.ask(self.site.config, "/rollback", body)):
-            self.version += 1  # there are two: the one before is the other
+            self.version += 1  # there are two: the previous one is the other
             self.ending.rollbacks += 1
 
     def _change(self, ask: Callable[[], Any]) -> bool:
@@ -234,7 +234,7 @@ class GatewayCrash:
             time.sleep(0.2)
 
     def _settle(self) -> None:
-        """No more samples; what is on its way arrives."""
+        """Stop sampling; wait for what is on its way."""
         if not self._wait_for_change(SETTLE_S):
             raise Trouble("the last change does not reach every board: see %s" % self.site.folder)
         self.site.stop_sensors()
@@ -249,7 +249,7 @@ class GatewayCrash:
             return samples == results  # the last are still computed
 
         end = time.monotonic() + SETTLE_S
-        while not landed() and time.monotonic() < end:  # what has not come is lost, and is counted
+        while not landed() and time.monotonic() < end:  # what has not arrived is lost, and is counted
             time.sleep(0.5)
         self.ending.ahead_s = round(self._ahead_us() / 1e6, 3)
         self.ending.off_most_s = max(self.ending.off_most_s, abs(self.ending.ahead_s))

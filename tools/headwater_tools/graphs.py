@@ -99,7 +99,7 @@ class _Graph:
         for i in range(rng.randint(1, 3)):
             texts = ["v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"]
             if not (self.cyclic or self.crowded):
-                texts.append("a:i32 b:i32 c:u32 d:i32")  # fills a log; round a loop it would be too much
+                texts.append("a:i32 b:i32 c:u32 d:i32")  # fills a log; in a loop it would be too much
             text = rng.choice(texts)
             regular = rng.random() < 0.75
             rates = (5, 10, 20, 30, 50) if self.cyclic or self.crowded else (5, 10, 20, 30, 50, 100)
@@ -115,7 +115,7 @@ class _Graph:
             self.alphabets.append(Alphabet(text))
 
     def choose(self, fits: Callable[[Alphabet], bool], other: int | None = None) -> int | None:
-        """A stream that fits; one that nobody uses yet rather than one that somebody does."""
+        """A stream that fits; preferably one that is not used yet."""
         found = [i for i, a in enumerate(self.alphabets) if i != other and fits(a)]
         fresh = [i for i in found if i not in self.used]
         if not found:
@@ -228,7 +228,7 @@ class _Graph:
         self.alphabets.append(self.alphabets[i])
 
     def feedback(self) -> None:
-        """Close the loops, from as far down as may be."""
+        """Close the loops, from as far down as allowed."""
         for i in self.silent:
             behind = {i}
             for wire in self.process.wires:
@@ -260,7 +260,7 @@ class _Graph:
             )
 
     def sizes(self) -> None:
-        """Delays, buffers and logs, at or near the least that will do."""
+        """Delays, buffers and logs, at or near the minimum."""
         rng = self.rng
         needs = Needs(self.process)
         for wire, least in needs.delay_ms.items():
@@ -290,7 +290,8 @@ def _single(a: Alphabet) -> bool:
 
 
 def random_process(seed: int) -> Process:
-    """The process of a seed: always the same, always valid. What the check refuses is drawn again."""
+    """The process of a seed: always the same, always valid. A process that the check refuses is drawn
+    again."""
     for attempt in itertools.count():
         graph = _Graph(seed, attempt)
         graph.sources()

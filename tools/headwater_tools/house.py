@@ -20,7 +20,7 @@ from pathlib import Path
 from . import Trouble, interrupts
 
 ROOT = Path(__file__).resolve().parents[2]
-# False where the package was installed from its wheel. Then pip has brought what commands import, and the
+# False if the package was installed from its wheel. Then pip has brought what commands import, and the
 # environment has only programs, like the broker.
 REPOSITORY = (ROOT / "requirements.lock").is_file()
 CACHE = ROOT / ".hw"
@@ -63,7 +63,7 @@ S3_SCHEMES = ("s3a://", "s3://")
 S3_LOCK = ROOT / "requirements-s3.lock"
 S3 = CACHE / ("s3-py%d.%d" % sys.version_info[:2])
 
-# The stand-in for a board. Debian's i386 packages, started through their own loader, so that the
+# The interpreter of virtual boards. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
 MICROPYTHON_VERSION = (1, 25, 0)
 SUITE = "trixie"
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> None:
         interrupts.as_exception()
         group = LEAN.get(argv[0], "base") if argv else "base"
         if _asks_for_help(argv) and not _ready(group):
-            python = sys.executable  # help needs nothing but our own files
+            python = sys.executable  # help needs only our own files
         else:
             ensure(group)
         interrupts.hold()
@@ -127,7 +127,7 @@ def _asks_for_help(argv: Sequence[str]) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """The environment for our own processes: our packages on the path, nobody else's."""
+    """The environment for our own processes: our packages on the path, and no others."""
     env = dict(os.environ)
     for name in ("PYTHONHOME", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__"):
         env.pop(name, None)
@@ -158,7 +158,7 @@ def micropython() -> list[str]:
 
 
 def mosquitto() -> list[str]:
-    """The command that starts Mosquitto; add its options. Fetched where the machine has none."""
+    """The command that starts Mosquitto; add its options. Fetched if the machine has none."""
     ready = _read_json(BROKER / "ready.json")
     if ready is None or not Path(ready["command"][0]).exists():
         with _lock():
@@ -501,7 +501,7 @@ def _is_broker(command: list[str]) -> bool:
 
 
 def _suitable(command: list[str]) -> bool:
-    """Whether this is the interpreter that stands in for a board: version, width, ROMFS, ffi."""
+    """Whether this interpreter can act as a board: version, width, ROMFS, ffi."""
     import subprocess
 
     probe = (
@@ -712,7 +712,7 @@ def _one_line_entries(text: str) -> list[dict[str, str]]:
 
 
 def _apt_configuration(folder: Path, source: dict[str, str], architecture: str, suite: str) -> Path:
-    """A private world for apt: one source, one architecture, lists and cache in `folder`."""
+    """A private configuration of apt: one source, one architecture, lists and cache in `folder`."""
     for name in ("lists/partial", "cache/archives/partial", "parts"):
         (folder / name).mkdir(parents=True)
     keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")

@@ -24,7 +24,7 @@ def as_exception() -> None:
 
 
 def hold() -> None:
-    """Before becoming another program: it hears of a Ctrl-C when it calls `while_loading`."""
+    """Before becoming another program: it gets a pending Ctrl-C when it calls `while_loading`."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 

@@ -1,4 +1,4 @@
-"""What stands in the segments of a landing zone, against what boards accepted: without sink and lake."""
+"""Compares the segments of a landing zone with what boards accepted: without sink and lake."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Landed:
     def add(
         self, of_stream: Iterable[Row], accepted: Iterable[Accepted], value: Callable[[int], int]
     ) -> None:
-        """Hold one stream to what its board accepted; `value` gives the first field of a sample."""
+        """Compare one stream with what its board accepted; `value` gives the first field of a sample."""
         found: dict[tuple[int, int], int | None] = {}
         for inc, xi, field in of_stream:
             self.twice += (inc, xi) in found

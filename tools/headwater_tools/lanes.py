@@ -1,5 +1,5 @@
-"""Ways to take the same files into a Delta table, each a Structured Streaming query: the sink, and what it is
-measured against. Each lane has a landing zone and a table of its own, made with the same properties."""
+"""Ways to write the same files to a Delta table, each a Structured Streaming query: the sink, and those that
+it is compared with. Each lane has a landing zone and a table of its own, made with the same properties."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from . import Trouble
 
 KEY = ["stream", "incarnation", "xi"]
 WATERMARK = "1 hour"
-TOLD_S = 60.0  # Spark tells of its triggers a little later
+TOLD_S = 60.0  # Spark reports its triggers a little later
 
 # State in RocksDB with a changelog is the quickest that Spark has for many keys.
 SPARK = {
@@ -66,12 +66,12 @@ class Times(StreamingQueryListener):
         pass
 
     def drop(self) -> None:
-        """Forget what was told so far."""
+        """Drop what was reported so far."""
         with self._told:
             self._seconds = []
 
     def take(self, number: int) -> list[float]:
-        """The next so many; called after the query has ended."""
+        """The next `number`; called after the query has ended."""
         with self._told:
             self._told.wait_for(lambda: len(self._seconds) >= number, TOLD_S)
             if len(self._seconds) != number:

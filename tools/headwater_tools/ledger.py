@@ -1,7 +1,7 @@
 """What a gateway put into the landing zone, and whether a lake agrees: the judge of the sink's promises.
 
-The ledger knows every row, gap and hole that was sent, every file that is no segment and every row that was
-changed on its way. It reads the lake's tables without Spark, and believes none of the sink's own sums.
+The ledger knows every row, gap and hole that was sent, every invalid file and every row that was changed on
+its way. It reads the lake's tables without Spark, and does not rely on the sink's own sums.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Verdict:
     """What is wrong in a lake; every number must be 0."""
 
     acked_missing: int = 0  # rows acknowledged at any time, and not in the table
-    acked_unsent: int = 0  # ξ acknowledged that nobody has sent
+    acked_unsent: int = 0  # ξ acknowledged that were never sent
     duplicates: int = 0
-    phantoms: int = 0  # rows that nobody sent, or not so
+    phantoms: int = 0  # rows that were never sent, or not like this
     never_landed: int = 0  # at the end: rows sent, and neither in the table nor excused
     gaps_wrong: int = 0  # ξ declared missing that were not, and the other way round
     quarantine_wrong: int = 0  # files and rows refused that were good, and the other way round
-    not_conserved: int = 0  # numberings whose sums do not add up
+    not_conserved: int = 0  # incarnations whose sums do not add up
     unacknowledged: int = 0  # at the end: ξ sent and never acknowledged
     gave_up: int = 0  # sinks that ended by themselves
 
@@ -54,7 +54,7 @@ class Verdict:
 
 @dataclass
 class Sent:
-    """What was sent of one numbering."""
+    """What was sent of one incarnation."""
 
     rows: Ranges = field(default_factory=list)
     gaps: Ranges = field(default_factory=list)
@@ -66,7 +66,7 @@ class Sent:
 
 
 class Ledger:
-    """A gateway of one process: sends, remembers, and lets go of what is acknowledged."""
+    """A gateway of one process: sends, remembers, and deletes what is acknowledged."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Ledger:
         process: str = "crash",
         spool: Path | None = None,
     ) -> None:
-        """`spool`: a local folder for what is made, where the landing zone is none."""
+        """`spool`: a local folder for new files, if the landing zone is not one."""
         self.landing, self.lake = (
             at if isinstance(at, Location) else Location.of(at) for at in (landing, lake)
         )
@@ -86,7 +86,7 @@ class Ledger:
         self.supply = Supply(self.landing.local or self.spool, rows, streams=4, process=process)
         self.sent: dict[Key, Sent] = {}
         self.files: dict[str, tuple[Key, int, int]] = {}  # that wait: good segments
-        self.bad: set[str] = set()  # names of files that are no segments
+        self.bad: set[str] = set()  # names of invalid files
         self.taken_back: set[str] = set()  # of these
         self.divergent: set[tuple[str, int]] = set()  # file, ξ
         self.incarnations = dict.fromkeys(self.supply.streams, INCARNATION)
@@ -103,7 +103,7 @@ class Ledger:
         declared = normal((g.first, g.last) for g in gaps if g.kind == "gap")
         holes = normal((g.first, g.last) for g in gaps if g.kind == "hole")
         rows = subtract([(first, last)], union(declared, holes))
-        # Noted first: the sink may be quicker than we are.
+        # Recorded first: the sink may be quicker than this.
         sent = self.sent.setdefault(key, Sent())
         if not shift:
             sent.rows = union(sent.rows, rows)
@@ -117,14 +117,14 @@ class Ledger:
             store.write(self.landing / path.name, path.read_bytes())
             path.unlink()
         if shift:
-            # What it says is acknowledged already: no gateway would keep it, and it is to be seen.
+            # Its rows are acknowledged already: no gateway would keep them, and the sink must detect it.
             self.divergent.update((path.name, xi) for a, b in rows for xi in range(a, b + 1))
         else:
             self.files[path.name] = key, first, last
         return path.name
 
     def spoil(self, stream: str, first: int, last: int) -> str:
-        """A file with a segment's name that is none: cut short, or a bit of it flipped."""
+        """An invalid file with a segment's name: truncated, or with a flipped bit."""
         self.cuts += 1
         hidden = Supply(self.spool / "spoiled", 1, 1, self.supply.process)
         path = hidden.cut(stream, first, last, incarnation=self.incarnations[stream], times=self.cuts)
@@ -142,7 +142,7 @@ class Ledger:
     def something(self, waiting_max: int) -> None:
         """The next thing that a gateway may do: mostly new rows, now and then trouble.
 
-        Nothing, where so many segments wait for their acknowledgement.
+        Nothing, if this many segments wait for their acknowledgement.
         """
         rng, supply = self.rng, self.supply
         if sum(map(self._waits, self.files.values())) >= waiting_max:
@@ -160,7 +160,7 @@ class Ledger:
             when = (BEGIN_US + at * EVERY_US, BEGIN_US + end * EVERY_US)
             self.send(stream, last + 1, last + rows, (Gap(at, end, what, "planted", *when),))
             supply.last[stream] = last + rows
-        elif kind < 0.73:  # what came before, wholly or in part
+        elif kind < 0.73:  # earlier rows, all or some of them
             first = max(1, last - rng.randrange(1, 2 * rows))
             self._new(stream, rows, first)
         elif kind < 0.81:  # a later run first
@@ -170,7 +170,7 @@ class Ledger:
         elif kind < 0.89:
             self.spoil(stream, last + 1, last + rows)
             self._new(stream, rows)
-        elif kind < 0.95:  # other values for what is known for certain
+        elif kind < 0.95:  # other values for rows that are certainly known
             known = self._acked_rows(stream)
             if known:
                 first = rng.choice(known)[0]
@@ -187,7 +187,7 @@ class Ledger:
     def _new(self, stream: str, rows: int, first: int = 0) -> None:
         last = self.supply.last[stream]
         first = first or last + 1
-        # What is declared missing stays missing where it is cut again.
+        # What is declared missing stays missing if it is cut again.
         sent = self.sent.get((stream, hexadecimal(self.incarnations[stream])), Sent())
         gaps = tuple(
             Gap(a, b, kind, "planted", BEGIN_US + a * EVERY_US, BEGIN_US + b * EVERY_US)
@@ -202,10 +202,10 @@ class Ledger:
         sent = self.sent.get((stream, hexadecimal(self.incarnations[stream])), Sent())
         return intersect(sent.acked, sent.rows)
 
-    # Letting go
+    # Deleting
 
     def listen(self) -> bool:
-        """Take the acknowledgement, and remove what it covers; whether anything was acknowledged anew."""
+        """Take the acknowledgement, and remove what it covers; whether anything was acknowledged again."""
         try:
             text = store.read(self.lake / "acks" / (name_part(self.supply.process) + ".json"))
         except FileNotFoundError:
@@ -249,7 +249,7 @@ class Ledger:
     # Judging
 
     def judge(self, at_end: bool = False) -> Verdict:
-        """Hold the lake to what was sent; what it may still do is only asked for at the end."""
+        """Compare the lake with what was sent; what may still arrive is checked only at the end."""
         verdict = Verdict()
         self.listen()
         found = self._elements(verdict)
@@ -297,7 +297,7 @@ class Ledger:
                 there = told.pop((key, kind), [])
                 verdict.gaps_wrong += size(subtract(there, planted))
                 if at_end:
-                    # A gap whose rows came first need not be told.
+                    # A gap whose rows arrived first need not be recorded.
                     verdict.gaps_wrong += size(subtract(subtract(planted, sent.rows), there))
         verdict.gaps_wrong += sum(size(ranges) for ranges in told.values())
 

@@ -1,7 +1,7 @@
 """Boards by the dozen: the program of a board on CPython, with flash in memory, many in one process.
 
-For loads and long runs, where the number of boards counts and not their heap. Power goes with `kill`, at any
-await; the flash stays, and `start` brings the board back. `VirtualBoard` is the stricter stand-in.
+For loads and long runs, where the number of boards counts and not their heap. `kill` cuts the power, at any
+await; the flash stays, and `start` brings the board back. `VirtualBoard` is closer to a real board.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .virtual_board import Accepted, read_ledger
 
 class LightBoard:
     """`config` is the path of a board's configuration; on CPython certificates are PEM files. Paths in it
-    are taken from where the process stands."""
+    are relative to the working directory."""
 
     def __init__(self, config: Path, sectors: int = 32) -> None:
         self.path = config
         self.config: dict[str, Any] = settings.load(str(config))
-        self.failed: Exception | None = None  # what the program of the board did not survive
+        self.failed: Exception | None = None  # the exception that ended the program of the board
         self.flash = CutFlash(sectors)
         self.drivers = {name: self._maker(kind) for name, kind in board_sensors.DRIVERS.items()}
         self.mv: int | None = None
@@ -42,25 +42,25 @@ class LightBoard:
         return self.task is not None and not self.task.done()
 
     def start(self) -> None:
-        """Power comes back."""
+        """Power returns."""
         self.flash.revive()
         self.task = asyncio.create_task(self._lives(), name="board")
 
     async def kill(self) -> None:
-        """Power goes. What was programmed stays."""
+        """Power fails. What was programmed stays."""
         if self.task:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
             self.task = None
 
     async def cut(self, operation: int, byte: int, kind: int) -> None:
-        """Power goes in the flash operation that comes after so many others, as `CutFlash.arm` says."""
+        """Power fails in the flash operation after this number of others, as for `CutFlash.arm`."""
         self.flash.arm(self.flash.op + operation, byte, kind)
         while self.powered:
             await asyncio.sleep(0.02)
 
     def accepted(self) -> list[Accepted]:
-        """What the sources accepted, where their settings name a ledger."""
+        """What the sources accepted, if their settings name a ledger."""
         paths = {s["ledger"] for s in self.config["sensors"].values() if "ledger" in s}
         return [row for path in sorted(paths) for row in read_ledger(Path(path))]
 
@@ -94,7 +94,7 @@ class LightBoard:
 
         return make
 
-    # What the program of a board asks of its hardware.
+    # What the program of a board needs of its hardware.
 
     def random(self) -> int:
         return secrets.randbits(64)

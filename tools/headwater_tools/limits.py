@@ -125,7 +125,7 @@ MEASURED = (
         "hw bench sink --section large",
     ),
     (
-        "sink, CPU of progress and acknowledgements of a batch, 10,000 numberings of earlier deployments",
+        "sink, CPU of progress and acknowledgements of a batch, 10,000 incarnations of earlier deployments",
         "{numberings|batch with 10000 settled numberings|.2f} times that without them; "
         "{numberings|the same with all of them in progress|.0f} times if none were settled",
         "hw bench numberings",
@@ -192,7 +192,7 @@ def page(known: dict[str, dict[str, dict[str, Any]]] | None = None) -> str:
 
 
 def _filled(text: str, known: dict[str, dict[str, dict[str, Any]]]) -> tuple[str, str] | None:
-    """The text with its figures, and where they come from; None where one was never recorded."""
+    """The text with its figures, and where they come from; None if one was never recorded."""
     origins: list[str] = []
     for bench, name, _ in _PLACE.findall(text):
         measure = known.get(bench, {}).get(name)

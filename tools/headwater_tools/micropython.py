@@ -1,6 +1,6 @@
 """Board code as a board runs it: in a ROMFS image, on 32-bit MicroPython with a bounded heap.
 
-The image lies outside the heap, as in a board's flash, so heap figures are those of a board. `image.builder`
+The image is outside the heap, as in a board's flash, so heap figures are those of a board. `image.builder`
 makes the images.
 """
 

@@ -1,8 +1,8 @@
 """A table `elements` with the log that thousands of commits leave, made in a minute instead of a day.
 
-Each commit brings one row, as a sink makes one every few seconds; every hour a commit compacts what came
-since the one before, as maintenance does. Data files, commits, both kinds of checksums and their times are
-written here; every checkpoint of the log is Delta's own. So any version can be read.
+Each commit brings one row, as a sink makes one every few seconds; every hour a commit compacts what was
+added since the previous one, as maintenance does. Data files, commits, both kinds of checksums and their
+times are written here; every checkpoint of the log is Delta's own. So any version can be read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHECKPOINT = int(ELEMENTS_PROPERTIES["delta.checkpointInterval"])
 
 
 class OldLog:
-    """Writes commits behind the newest one of a table, as if they had been made until now."""
+    """Writes commits after the newest one of a table, as if they had been made until now."""
 
     def __init__(self, spark: SparkSession, table: Path) -> None:
         self._spark = spark
@@ -42,7 +42,7 @@ class OldLog:
         self._live: dict[str, int] = {}  # files of rows that are not compacted yet, and their bytes
 
     def write(self, rows: int) -> int:
-        """So many rows, a commit each, and the compactions between; the newest version then."""
+        """This many rows, a commit each, and the compactions between; the newest version then."""
         number = rows + rows // COMPACTED
         began = time.time() - number * EVERY_S
         version = self._first

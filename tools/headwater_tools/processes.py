@@ -1,6 +1,6 @@
 """Loading a process file: Python of the author's own that leaves one Process in a module variable.
 
-Whatever the file does wrong is told with its file and line, never with a traceback.
+Every mistake of the file is reported with its file and line, never with a traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODULE = "headwater_process_file"
 
 
 class ProcessFileError(Exception):
-    """The file gives no process. `problem` says where, what, and what to do."""
+    """The file gives no process. `problem` tells where, what, and what to do."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
@@ -31,7 +31,7 @@ def example(name: str) -> Path:
 
 
 def load(path: str | Path) -> Process:
-    """The one process that a file leaves. ProcessFileError where it does not; OSError where it cannot
+    """The one process that a file leaves. ProcessFileError if it does not; OSError if it cannot
     be read."""
     module = run(path)
     found: list[tuple[str, Process]] = []
@@ -94,7 +94,7 @@ def _what(error: BaseException) -> str:
 
 def _cure(error: BaseException) -> str:
     if isinstance(error, SystemExit):
-        return "Leave exit() away: a process file only describes"
+        return "Remove exit(): a process file only describes"
     if isinstance(error, NameError):
         return "Import it, or correct its name"
     if isinstance(error, ImportError):

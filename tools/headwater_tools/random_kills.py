@@ -1,8 +1,8 @@
 """Kills a serving sink at random moments: its JVM, its Python or both, from the start of the JVM on.
 
-Between two lives something of what the sink keeps is lost, at random: Spark's checkpoint, its newest entries,
-the acknowledgements, `progress`, `settled`. The sink serves with a short trigger, maintains the lake every
-few seconds, and settles what has been quiet for seconds. Segments come from a gateway that shares no code
+Between two runs the sink loses something at random: Spark's checkpoint, its newest entries, the
+acknowledgements, `progress`, `settled`. The sink serves with a short trigger, maintains the lake every few
+seconds, and settles incarnations after seconds without news. Segments come from a gateway that shares no code
 with the project, and its ledger judges the lake after each kill (foreign_gateway.py).
 """
 
@@ -25,9 +25,9 @@ from .crash import LOSSES, Life
 from .foreign_gateway import ForeignGateway, Verdict
 
 START_S = 180.0  # until a sink has done its first batch, on a machine with other work
-END_S = 60.0  # until one half of a sink ends whose other half was killed
+END_S = 60.0  # for a sink to end after one half of it was killed
 PAUSE_S = 0.1  # between two things that the gateway does
-EARLY = 0.3  # so many kills come before the first batch is acknowledged
+EARLY = 0.3  # this share of the kills comes before the first batch is acknowledged
 EARLY_S = 10.0  # and within this time from the start
 SERVED_S = 8.0  # the others within this time after the first batch
 
@@ -71,18 +71,18 @@ BETWEEN: dict[str, Callable[[Path, Path], None]] = {
     "progress": _lose("progress lost"),
     "settled": _lose_settled,
 }
-# What happens between two lives: each of it equally often, in an order that the seed decides.
+# What happens between two runs: each equally often, in an order that the seed decides.
 DECK = (*BETWEEN, *BETWEEN, NOTHING_LOST, NOTHING_LOST, NOTHING_LOST)
 
 
 @dataclass
 class Storm:
-    """What was done, and what came of it."""
+    """What was done, and the results."""
 
     kills: int = 0
     victims: dict[str, int] = field(default_factory=lambda: dict.fromkeys(VICTIMS, 0))
     lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys((NOTHING_LOST, *BETWEEN), 0))
-    early: int = 0  # kills before the first batch of a life
+    early: int = 0  # kills before the first batch of a run
     files_sent: int = 0
     rows_sent: int = 0  # each time that they were
     rows: int = 0  # different rows
@@ -103,7 +103,7 @@ class RandomKills:
         self._decks: dict[tuple[str, ...], list[str]] = {}
 
     def run(self, kills: int, minutes: float) -> Storm:
-        """Kill so many sinks, or as many as the time allows; then let one take what is left, and judge."""
+        """Kill this many sinks, or as many as the time allows; then let one process the rest, and judge."""
         storm = self.storm
         began = time.monotonic()
         while storm.kills < kills and time.monotonic() - began < minutes * 60:
@@ -122,14 +122,14 @@ class RandomKills:
         return storm
 
     def _draw(self, deck: tuple[str, ...]) -> str:
-        """The next card of a shuffled deck: all of it comes before anything comes again."""
+        """The next card of a shuffled deck: all of them are drawn before any is drawn again."""
         left = self._decks.setdefault(deck, [])
         if not left:
             left += self.rng.sample(deck, len(deck))
         return left.pop()
 
     def _live(self) -> str:
-        """One life, and its death."""
+        """One run, and its death."""
         life = Life(self.landing, self.lake, "", False, *SERVING)
         victim = self._draw(VICTIMS)
         early = self.rng.random() < EARLY
@@ -156,7 +156,7 @@ class RandomKills:
         return victim + ("" if served else ", at its start")
 
     def _kill(self, life: Life, victim: str, served: bool) -> str:
-        """Kill what is chosen, or all there is; what was killed."""
+        """Kill the chosen process, or all; what was killed."""
         java = _java(life.process.pid)
         if victim == BOTH or java is None:
             life.kill()
@@ -187,7 +187,7 @@ class RandomKills:
         return lost
 
     def _end(self) -> None:
-        """Lives that take all that is left; the second one what had to be cut again."""
+        """Runs that process the rest; the second one what had to be cut again."""
         for _ in range(2):
             life = Life(self.landing, self.lake, "", True)
             try:
@@ -218,7 +218,7 @@ class RandomKills:
 
 
 def _java(group: int) -> int | None:
-    """The JVM of a process group; None where there is none that runs."""
+    """The JVM of a process group; None if there is none that runs."""
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             name, _, rest = (path / "stat").read_text().rpartition(")")
@@ -233,7 +233,7 @@ def page(storm: Storm) -> list[str]:
     lines = ["| what | number |", "|---|---|"]
     cells: list[tuple[str, object]] = [("kills", storm.kills)]
     cells += [("kills: " + name, storm.victims[name]) for name in storm.victims]
-    cells += [("kills before the first batch of a life", storm.early)]
+    cells += [("kills before the first batch of a run", storm.early)]
     cells += [("lost before a start: " + name, storm.lost[name]) for name in storm.lost]
     cells += [
         ("segments", f"{storm.files_sent:,}"),

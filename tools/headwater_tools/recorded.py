@@ -29,7 +29,7 @@ def load(path: Path = FILE) -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def add(bench: str, measures: Sequence[Measure], path: Path = FILE) -> None:
-    """Replace what is recorded of these measures."""
+    """Replace the records of these measures."""
     known = load(path)
     at = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit()}
     known.setdefault(bench, {}).update(

@@ -1,8 +1,8 @@
-"""An S3 server on this machine that can be told to be overloaded: run by path, with moto's packages.
+"""An S3 server on this machine that can simulate overload: run by path, with moto's packages.
 
     python s3_server.py PACKAGES PORT
 
-`POST /-/slow/N` makes it answer every N-th request with 503 SlowDown, as S3 does where it throttles; 0 ends
+`POST /-/slow/N` makes it answer every N-th request with 503 SlowDown, as S3 does when it throttles; 0 ends
 that. Conditional requests are decided one at a time, as S3 does: moto looks, and then writes.
 """
 

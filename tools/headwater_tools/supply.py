@@ -1,6 +1,6 @@
 """Segments as a gateway cuts them, in any number: what benches and the crash harness feed a sink with.
 
-A row's time and value follow from its ξ alone, so whatever is cut twice has equal rows.
+A row's time and value follow from its ξ alone, so rows that are cut twice are equal.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Supply:
         )  # fmt: skip
 
     def next(self, files: int, back: int = 0) -> list[Path]:
-        """So many segments, each of the next stream; each repeats `back` rows of what its stream has had."""
+        """This many segments, each of the next stream; each repeats `back` earlier rows of its stream."""
         made = []
         for _ in range(files):
             stream = self.streams[self.turn % len(self.streams)]

@@ -1,9 +1,10 @@
-"""The power-cut sweep: a scripted life of a flash log, cut at every byte of every program and in every erase.
+"""The power-cut sweep: a scripted history of a flash log, cut at every byte of every program and in every
+erase.
 
-After each cut the log is mounted and compared with a model: all that was acknowledged is there and equal,
-nothing else is, what was under way has happened wholly or not at all. Then the cells in doubt settle, it is
-compared again, lives on (with other contents than before, so that nothing may be given out twice), is
-compared, mounted and compared once more. Nested: power goes again in the first mount after the cut.
+After each cut the log is mounted and compared with a model: everything acknowledged is there and equal,
+nothing else is, and the interrupted call has happened wholly or not at all. Then the cells in doubt settle,
+it is compared again, continues (with other contents than before, so that nothing may be given out twice), is
+compared, mounted and compared again. Nested: power fails again in the first mount after the cut.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOG_NUMBER = 0x0123456789ABCDEF
 PERIOD_US = 2777
 ERASE_SHARES = (0, 90, 200, 255)  # how far a cut erase has got, of 256
 
-# What a defective log may raise; anything but LogFull is wrong.
+# What a defective log may raise; anything except LogFull is wrong.
 FAILURES = (LogError, FlashError, IndexError, KeyError, ValueError, TypeError, AttributeError, RuntimeError)
 
 ECG, PULSE, BUTTON, SPILL = 1, 2, 3, 700
@@ -34,7 +35,7 @@ ECG, PULSE, BUTTON, SPILL = 1, 2, 3, 700
 
 @dataclass
 class Held:
-    """What the model knows of a stream. `floor`: below it nothing may be asked for any more."""
+    """What the model knows about a stream. `floor`: below it nothing may be read any more."""
 
     last: int = 0
     ts: int = 0
@@ -95,7 +96,7 @@ class Model:
 
 @lru_cache(maxsize=4096)
 def content(key: int, size: int, salt: int) -> bytes:
-    """Bytes that tell one writing from another."""
+    """Bytes that distinguish one write from another."""
     state = (key * 7919 + size * 104729 + salt * 15485863 + 1) & 0xFFFFFFFF
     out = bytearray()
     while len(out) < size:
@@ -111,7 +112,7 @@ def run_of(held: Held, step: Step, salt: int) -> tuple[int, int, int, bytes]:
 
 
 def perform(log: Log, model: Model, step: Step, salt: int) -> bool:
-    """Does the step; False where the log refused it for want of room."""
+    """Does the step; False if the log refused it because it was full."""
     name = step[0]
     try:
         if name == "append":
@@ -181,7 +182,7 @@ def differences(log: Log, model: Model) -> list[str]:
 
 
 def life() -> list[Step]:
-    """The scripted life: every kind of thing, several turns of the ring, a full log."""
+    """The scripted history: every kind of record, several turns of the ring, a full log."""
     steps: list[Step] = [
         ("append", BUTTON, 1, 20),
         ("append", BUTTON, 2, 24),
@@ -280,8 +281,8 @@ class Report:
 
 
 class Sweep:
-    """One life, swept. `every`: 1 cuts at every byte, with one kind of cut each, taken in turn; `kinds`
-    "all" takes each kind at each. `nested_every`: of the cuts, each so manieth is cut again in the mount."""
+    """One history, swept. `every`: 1 cuts at every byte, with one kind of cut each, taken in turn; `kinds`
+    "all" takes each kind at each. `nested_every`: every n-th cut is followed by another one in the mount."""
 
     def __init__(
         self,
@@ -362,7 +363,7 @@ class Sweep:
         byte: int,
         how: int,
     ) -> None:
-        """Power goes at `byte` of operation `op` of this step."""
+        """Power fails at `byte` of operation `op` of this step."""
         report = self.report
         report.cuts += 1
         where = "step %d %s, operation %d, byte %d, %s" % (number, step, op, byte, KINDS[how])
@@ -405,7 +406,7 @@ class Sweep:
                 self._recover(flash, before, after, nested)
 
     def _recover(self, flash: CutFlash, before: Model, after: Model, where: str) -> list[tuple[int, int]]:
-        """Mounts, compares, lives on, mounts again, compares. Gives the operations of the first mount."""
+        """Mounts, compares, continues, mounts again, compares. Gives the operations of the first mount."""
         report = self.report
         trace: list[tuple[int, int]] = []
         flash.trace = trace

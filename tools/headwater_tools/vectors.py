@@ -1,7 +1,7 @@
 """Golden vectors of the wire, and a fuzzer for its decoders.
 
     python -m headwater_tools.vectors            write tests/data/wire_vectors.json
-    python -m headwater_tools.vectors --check    say whether it holds what the code writes
+    python -m headwater_tools.vectors --check    report whether it holds what the code writes
     python -m headwater_tools.vectors --fuzz N   feed N broken inputs to every decoder [--seed S]
 
 The file is what another implementation is written against: it changes only with the format.
@@ -87,7 +87,7 @@ def _blocks() -> list[dict[str, Any]]:
     return [dict(spec, name=name, hex=block_bytes(batch_of(spec)).hex()) for name, spec in specs.items()]
 
 
-# What stands for each field code in the vectors: turn it into a value, and a value into it.
+# The form of each field code in the vectors: to a value, and from a value.
 def from_json(code: str, value: Any) -> Any:
     return bytes.fromhex(value) if code == "b" else tuple(value) if code == "e" else value
 
@@ -136,7 +136,7 @@ def _frames() -> list[dict[str, Any]]:
 
 
 class _Nonces:
-    """Numbers that stand for random ones in vectors and fuzz."""
+    """Numbers in place of random ones, for vectors and fuzz."""
 
     def __init__(self, first: int) -> None:
         self.next = first
@@ -147,7 +147,7 @@ class _Nonces:
 
 
 def _peers(life: int = 0) -> tuple[Any, Any]:
-    """Hosts 1 and 2 in some life of theirs: each has boots and nonces of its own."""
+    """Hosts 1 and 2 in one of their boots: each has boot numbers and nonces of its own."""
     key = seal.pair_key(MASTER, 1, 2)
     one = seal.Peer(key, 1, LOG_A, life + 4, 2, PLAN, _Nonces((life << 32) + 0xA000))
     two = seal.Peer(key, 2, LOG_B, life + 9, 1, PLAN, _Nonces((life << 32) + 0xB000))
@@ -163,7 +163,7 @@ def _sealed(peer: Peer, *messages: tuple[Any, ...]) -> bytes:
 
 
 def _seals() -> dict[str, Any]:
-    """A life: host 1 speaks to host 2, which has forgotten everything; then both have a session."""
+    """A boot: host 1 sends to host 2, which has forgotten everything; then both have a session."""
     one, two = _peers()
     steps: list[list[str]] = []
 
@@ -284,7 +284,7 @@ def _refused() -> dict[str, list[list[str]]]:
 
 
 def _reasons(inputs: list[bytes], read: Callable[[bytes], Any]) -> list[list[str]]:
-    """Each input with what its reader says to it."""
+    """Each input with its reader's error."""
     out = []
     for data in inputs:
         try:
@@ -406,7 +406,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
         accepted["msgpack"] += 1
 
     # One host has a session with the other and gets its frames, once each, among broken ones; the
-    # other has none, and hears only what was recorded in another life.
+    # other has none, and receives only frames recorded in another boot.
     one, two = _peers(1)
     frame = _sealed(one, (wire.BEAT, 1, 2))
     two.open(frame)

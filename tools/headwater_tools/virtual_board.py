@@ -28,9 +28,9 @@ from .micropython import START
 
 HERE = Path(__file__).parent
 ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
-AGAIN = 42  # as in board_node.py: the board starts again by itself
+AGAIN = 42  # as in board_node.py: the board restarts by itself
 LINES_KEPT = 1000
-SECTORS = FLASH_KB * 1024 // 4096  # what a process takes for granted of a board
+SECTORS = FLASH_KB * 1024 // 4096  # what a process assumes of a board
 
 
 class Accepted(NamedTuple):
@@ -103,7 +103,7 @@ class VirtualBoard:
         path.write_bytes(content)
 
     def start(self) -> None:
-        """Power comes back."""
+        """Power returns."""
         with self._lock:
             if not self._off:
                 raise Trouble("board %s runs already" % self.name)
@@ -117,7 +117,7 @@ class VirtualBoard:
             self._reader.start()
 
     def kill(self) -> None:
-        """Power goes, at once, and stays away until `start`."""
+        """Power fails at once, and stays away until `start`."""
         with self._lock:
             self._off = True
             process = self._process
@@ -129,9 +129,9 @@ class VirtualBoard:
     stop = kill  # a board has no other end
 
     def cut_in_write(self, k_bytes: int, timeout_s: float = 30) -> None:
-        """Power goes in the middle of a program: when `k_bytes` more bytes have been programmed."""
+        """Power fails in the middle of a program: when `k_bytes` more bytes have been programmed."""
         with self._lock:
-            self._off = True  # what happens now is no restart
+            self._off = True  # this is not a restart
             process = self._process
         assert process is not None
         new = self.folder / "cut.new"
@@ -166,7 +166,7 @@ class VirtualBoard:
         return read_ledger(self.ledger)
 
     def refused(self) -> int:
-        """Samples for which the log had no room."""
+        """Samples that the full log refused."""
         return sum(row.n for row in _rows(self.ledger) if not row.xi)
 
     def wait_for(self, words: str, timeout_s: float = 30, after: int = 0) -> str:
@@ -225,7 +225,7 @@ class VirtualBoard:
 
 @functools.cache
 def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
-    """Package `headwater`, and what runs on the board beside it."""
+    """Package `headwater`, and the other programs of the board."""
     names = {"board_node", "board_sensors", *program}
     return builder.board_images({name + ".py": HERE / (name + ".py") for name in names})
 

@@ -83,7 +83,7 @@ def text(wheels: list[Wheel]) -> str:
 
 
 def problems(wheels: list[Wheel]) -> list[str]:
-    """What of the lock file has no wheel among these."""
+    """The entries of the lock file without a wheel among these."""
     wanted = locked()
     found = []
     for python in VERSIONS:

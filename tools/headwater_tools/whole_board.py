@@ -1,4 +1,5 @@
-"""SP1 on a whole board: its program with MQTT over TLS, broker and gateway, and a sensor faster than life.
+"""SP1 on a whole board: its program with MQTT over TLS, broker and gateway, and a sensor faster than real
+time.
 
 The heap of a board is measured here: nothing is left out but the drivers and the radio of a chip, and the
 clock of every part is the real one.
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from .demo.site import Site
 
 SPEED = 20  # times the rate of the process: a million elements of an electrocardiogram in 139 s
-SECTORS = 64  # of its log: 256 KB, as on the board of the other measurements; it has to hold a table of them
+SECTORS = 64  # of its log: 256 KB, as on the board of the other measurements; it must hold a table of them
 PATIENCE_S = 40  # for the start and for what is left at the end
 REPORT = re.compile(r"bench accepted (\d+) missed (\d+) holes (\d+) live (\d+) free (\d+) block (\d+)")
 
 
 class Life(NamedTuple):
-    """What a board was seen to do."""
+    """What was observed of a board."""
 
     accepted: int
     missed: int  # samples that the source refused
@@ -46,7 +47,7 @@ class Life(NamedTuple):
 
 def run(process: Process, stream: str, ecg: Path, elements: int, heap_kib: int) -> Life | str:
     """Run `process` on board `chest`, source `ecg`, until `elements` are accepted, and wait until `stream`
-    of the lake has arrived. If the board fails, the reason it gave."""
+    of the lake has arrived. If the board fails, its reason."""
     from .demo.site import Site
 
     with tempfile.TemporaryDirectory(prefix="hw-board-") as folder:

@@ -40,7 +40,7 @@ _MODULES = {
 _own: dict[str, type[Operator]] = {}
 
 
-# The class of a kind. Raises OperatorError where there is none.
+# The class of a kind. Raises OperatorError if there is none.
 def find(kind: str) -> type[Operator]:
     cls = _own.get(kind)
     if cls is None:
@@ -59,7 +59,7 @@ def kinds() -> "list[str]":
 
 
 # Make a type of the author's own known under the name of its class; returns it, so that it can
-# stand above a class as @register.
+# be written above a class as @register.
 def register(cls: "type[T]") -> "type[T]":
     kind = cls.__name__
     if not (isinstance(cls, type) and issubclass(cls, Operator)):

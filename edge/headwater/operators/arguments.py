@@ -20,8 +20,8 @@ NEED = {"any": 1, "all": 0}
 
 
 def arguments(cls: type[Operator], args: Sequence[Any], given: Params) -> Params:
-    """Parameters by position and by name -> dict parameter -> value, expressions as trees. What is
-    said of unknown, missing or unfit ones is left to the check. Raises OperatorError."""
+    """Parameters by position and by name -> dict parameter -> value, expressions as trees. The
+    check reports unknown, missing or unfit ones. Raises OperatorError."""
     kind = cls.__name__
     given = dict(given)
     if kind in _OWN:
@@ -56,7 +56,7 @@ def times(cls: type[Operator], given: Params) -> Params:
                 continue
             if name in given:
                 raise OperatorError(
-                    "%s is told '%s' and '%s': one of them is enough" % (cls.__name__, name, other)
+                    "%s is given '%s' and '%s': one of them is enough" % (cls.__name__, name, other)
                 )
             value = given.pop(other)
             if isinstance(value, bool) or not isinstance(value, (int, float)):

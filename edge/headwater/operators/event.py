@@ -144,7 +144,7 @@ class Rate(Operator):
 
     def fire(self) -> int:
         self.y.cols[0][0] = self.seen
-        # Zero is told once: a silence of a month is no flood of zeros when it ends.
+        # Zero is put out once: the end of a silence of a month causes no flood of zeros.
         self.timer = (self.timer // self.us + 1) * self.us if self.seen else 0
         self.seen = 0
         return 1

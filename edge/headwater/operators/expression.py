@@ -1,7 +1,7 @@
 # Where, Map, Route: operators made of expressions (see expr.py). Their loops are generated source.
 #
 # `names` and `values` are the author's own parameters of the expressions, like limit in
-# "rate > limit"; each can be changed at run time by its name. Holes go through.
+# "rate > limit"; each can be changed at run time by its name. Holes pass.
 
 from .. import expr
 from ..alphabet import TYPES, Alphabet, AlphabetError, is_name
@@ -39,7 +39,7 @@ class _Expression(Operator):
             params = rest
         Operator.configure(self, params, first)
 
-    # The loop is made only where an expression, not just a value, has changed.
+    # The loop is made only if an expression, not just a value, has changed.
     def setup(self) -> None:
         key = [self.trees(), self.names]
         if len(self.values) != len(self.names.split()):

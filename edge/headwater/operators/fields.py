@@ -1,7 +1,7 @@
-# What the types of the library ask of their ports, and the limits of what they store.
+# What the types of the library require of their ports, and the limits of what they store.
 #
 # Generic types take streams of any integer alphabet: they work on every field, or on the one named
-# by their parameter `field`, which may stay empty where the stream has only one.
+# by their parameter `field`, which may stay empty if the stream has only one.
 
 from ..alphabet import TYPES, Alphabet
 from ..compat import TYPE_CHECKING

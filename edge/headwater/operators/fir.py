@@ -1,6 +1,6 @@
 # Fir: a filter with integer coefficients, out = (sum of c[k] * x[i-k]) >> shift, rounded, saturated.
 #
-# The loop is source generated from the coefficients alone: the delay line lies in locals, zeros cost
+# The loop is source generated from the coefficients alone: the delay line is in locals, zeros cost
 # nothing, and where the coefficients are symmetric two samples share one multiplication. Before the
 # first sample, and after a hole, the delay line holds the next sample in every place, so that a
 # constant signal has no transient.
@@ -46,7 +46,7 @@ def source(
             total += " + %d * %s" % (c, name)
     if shift:
         total = "(%s) >> %d" % (total, shift)
-    # The extremes that the sum can reach say whether it must be saturated.
+    # The extremes that the sum can reach decide whether it must be saturated.
     half = 1 << shift >> 1
     least = sum([c * (in_low if c > 0 else in_high) for c in coeffs])
     most = sum([c * (in_high if c > 0 else in_low) for c in coeffs])
@@ -73,7 +73,7 @@ def source(
     return text
 
 
-# The filter itself: in machine code where there is a compiler for it and 32 bits do.
+# The filter itself: in machine code if there is a compiler for it and 32 bits suffice.
 def compiled(coeffs: "Sequence[int]", shift: int, low: int, high: int) -> "Callable[..., Any]":
     space: "dict[str, Any]" = {}
     most = (sum([abs(c) for c in coeffs]) << 15) + (1 << shift)

@@ -2,10 +2,10 @@
 #
 # Each input has one name and two limits, smallest and largest; it is outside while its newest value
 # is. The alarm goes on when at least `need` inputs are outside (0: all of them) and off when fewer
-# are; an element is told at each change only: alarm 1 or 0, the inputs that are outside as bits (port
-# 0 is bit 0), and the value that made the difference. An input that has said nothing yet is inside.
+# are; an element is put out at each change only: alarm 1 or 0, the inputs that are outside as bits (port
+# 0 is bit 0), and the value that made the difference. An input without a value yet is inside.
 #
-# A hole changes nothing: what was outside stays so until the input says otherwise. New limits judge
+# A hole changes nothing: an input that was outside stays so until its next value. New limits judge
 # the next value of each input.
 
 from ..compat import TYPE_CHECKING
@@ -53,7 +53,7 @@ class HealthAnalyzer(Operator):
             cls.place(ins[p], names[p], p)
         return tuple([a.text for a in ins]), ("alarm:u8 inputs:u16 value:i32",)
 
-    # Of an input with several fields the one with its name counts.
+    # Of an input with several fields, the one with the input's name counts.
     @classmethod
     def place(cls, a: "Alphabet", name: str, port: int) -> int:
         return fields.index("HealthAnalyzer", a, name if name in a.names else "", port)

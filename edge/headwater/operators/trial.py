@@ -1,5 +1,5 @@
 # An operator tried without a host: entries in, entries out. For the tests of a type, under both
-# interpreters; it keeps to the contract of operator.py, and leaves the streams to the caller.
+# interpreters; it follows the contract of operator.py, and leaves the streams to the caller.
 #
 #     op = trial.make("Threshold", {"high": 100, "low": 80}, ("bpm:u16",))
 #     trial.run(op, [(0, 1000, (120,)), (0, 2000, (70,))])

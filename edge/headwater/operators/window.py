@@ -6,11 +6,11 @@
 # cost no allocation. The variance takes fields of at most 16 bits, the others of 32.
 #
 # By time, windows are aligned to multiples of their length (of their step, when they slide) since the
-# epoch, and end at a timer: a window is told at its end, also when nothing follows. One without
+# epoch, and end at a timer: a window is put out at its end, also when nothing follows. One without
 # elements is left out, unless empty=1; then its mean, min, max and variance are 0.
 #
-# Holes: with holes=1 they are counted in the window under way (field `holes`) and go no further;
-# else they go through. Neither ends a window.
+# Holes: with holes=1 they are counted in the present window (field `holes`) and not passed on;
+# otherwise they pass. Neither ends a window.
 
 from ..alphabet import TYPES
 from ..compat import TYPE_CHECKING
@@ -33,7 +33,7 @@ _COUNT_MAX = 4096
 class _Window(Operator):
     CATEGORY = "windows"
     TIMED = True
-    # Those of them that a window does not need are no part of its state.
+    # Those that a window does not need are not part of its state.
     seen = total = square = rest = low = high = missed = 0
     count: int
     us: int
@@ -361,7 +361,7 @@ class Sliding(_Window):
         return j
 
     def fire(self) -> int:
-        # Close the pane, then tell all of them together.
+        # Close the pane, then put out all of them together.
         k = len(self.n_of)
         h = self.head
         self.head = h + 1 if h + 1 < k else 0

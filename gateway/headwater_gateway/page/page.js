@@ -1,11 +1,11 @@
-// The status page in a browser: takes the gateway's news and shows them.
+// The status page in a browser: receives the gateway's events and shows them.
 //
-// News come as server-sent events (see page.py): `view` with the sections that changed, `points` for plots.
-// While they do not come, the page says so, how old its data is, and tries again, ever more slowly.
-// Everything that came from outside goes into the page as text, never as markup.
+// Events are server-sent (see page.py): `view` with the sections that changed, `points` for plots.
+// While none arrive, the page shows that and the age of its data, and retries with growing pauses.
+// Everything from outside enters the page as text, never as markup.
 "use strict";
 
-const STALE_S = 6; // without a word for so long, the gateway is out of reach
+const STALE_S = 6; // after this long without an event, the gateway is out of reach
 const RETRY_S = [1, 2, 4, 8, 15, 30];
 const PLOTS_MAX = 6;
 const TREND = 90; // values of a backlog's trend
@@ -68,7 +68,7 @@ function time(us) {
 
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-// Day and time; the year where it is another one.
+// Day and time; the year if it is another one.
 function date(us) {
   const d = new Date(us / 1000);
   const year = d.getFullYear() === new Date().getFullYear() ? "" : ` ${d.getFullYear()}`;
@@ -88,7 +88,7 @@ const now_us = () => clock.us + since() * 1e6;
 const ago = (us) => `${span((now_us() - us) / 1e6)} ago`;
 const clip = (text, room) => (text.length <= room ? text : text.slice(0, Math.max(1, room - 1)) + "…");
 
-// ---- news
+// ---- events
 
 let source = null;
 let tries = 0;
@@ -116,7 +116,7 @@ function connect() {
   source.onerror = () => lost();
 }
 
-// Another page took this one's place, or the session ended: coming back by itself would only close others.
+// Another page replaced this one, or the session ended: reconnecting would only close others.
 function closed(on) {
   given_up = on;
   $("closed").hidden = !on;
@@ -140,7 +140,7 @@ async function lost() {
   }
   tick();
   try {
-    // An event source does not tell why it failed: a token that is not taken any more is asked for again.
+    // An event source does not tell why it failed: a token that is not accepted any more is requested again.
     const answer = await fetch("/", { method: "HEAD", cache: "no-store" });
     if (answer.status === 401) location.reload();
   } catch {
@@ -184,7 +184,7 @@ function say(text) {
   if ($("say").textContent !== text) $("say").textContent = text;
 }
 
-// Everything on the page that says how long ago something was.
+// Every age on the page.
 function ages() {
   for (const node of document.querySelectorAll("[data-ago]")) {
     const text = ago(Number(node.dataset.ago));
@@ -218,7 +218,7 @@ function show(changed) {
   tick();
 }
 
-// The one sentence above all: the gateway says it. While it does not answer, nobody knows how the site is.
+// The headline comes from the gateway. While it does not answer, the state of the site is unknown.
 function show_verdict(gone) {
   const { state, text } = gone ? { state: "bad", text: given_up ? "Unknown: this page was closed" : "Unknown: the gateway does not answer" } : view.headline;
   const more = gone ? "What follows is how the site was " : `${plural(view.processes.length, "process").replace("processs", "processes")}, the gateway runs for `;
@@ -471,7 +471,7 @@ function draw(graph, process) {
   }));
 }
 
-// The graph in words, for those who do not see it.
+// The graph in words, for screen readers.
 function told(process) {
   const name = (i) => process.nodes[i].name;
   const parts = process.nodes.map((node) => {
@@ -511,7 +511,7 @@ function lanes({ items, links, last }, width) {
   for (const item of [...items].sort((a, b) => a.rank - b.rank || a.id - b.id)) {
     if (!item.lake && !hosts.includes(item.host)) hosts.push(item.host);
   }
-  // Rows of a lane: who stands in which row at which rank. An edge over several ranks gets a row to itself.
+  // Rows of a lane: which item is in which row at which rank. An edge over several ranks gets a row to itself.
   const lane = new Map(hosts.map((host) => [host, { taken: [], thick: [] }]));
   const free = (l, row, from, to) => {
     for (let r = from; r <= to; r++) if (l.taken[row] && l.taken[row].has(r)) return false;
@@ -559,7 +559,7 @@ function lanes({ items, links, last }, width) {
   }
   const height = y;
   for (const item of inside) Object.assign(item, { x: x(item.rank), y: lane.get(item.host).y[item.row] - H / 2, w, h: H });
-  // Sinks stand where their stream comes from, and give way downwards.
+  // Sinks are placed beside their producer, and move down if needed.
   const sinks = items.filter((item) => item.lake);
   const wish = (sink) => {
     const link = links.find((l) => l.to === sink);
@@ -681,7 +681,7 @@ function box(graph, item, laid) {
   return g;
 }
 
-// Where every vertex stands: sources by what they put out, operators by their permanent checkpoint.
+// The position of every vertex: sources by what they put out, operators by their permanent checkpoint.
 function show_positions() {
   for (const process of view.processes) {
     const graph = graphs.get(process.name);
@@ -694,7 +694,7 @@ function show_positions() {
         const before = graph.before.get(id);
         if (p.checkpoint && before && before !== text) {
           node.g.classList.remove("fresh");
-          node.g.getBBox(); // the animation starts anew
+          node.g.getBBox(); // restarts the animation
           node.g.classList.add("fresh");
         }
       }
@@ -739,7 +739,7 @@ function add_plot(name) {
   $("plots").append(section);
 }
 
-// Nobody has chosen yet: two streams make a beginning.
+// Nothing is chosen yet: start with two streams.
 function first_plots() {
   undecided = false;
   for (const row of view.streams.slice(0, 2)) add_plot(row.stream);
@@ -765,7 +765,7 @@ function toggle(name) {
 function take({ stream, t0_us, ms, fields }) {
   const plot = plots.get(stream);
   if (!plot) return;
-  // After a new connection the gateway says again what it knows.
+  // After a new connection the gateway sends everything again.
   const last = plot.t.length ? plot.t[plot.t.length - 1] : 0;
   ms.forEach((dt, i) => {
     const at = t0_us + 1000 * dt;
@@ -783,7 +783,7 @@ function take({ stream, t0_us, ms, fields }) {
   paint(plot);
 }
 
-// A stream that has nothing to say just now is shown up to the present.
+// A stream without new elements is shown up to the present.
 function ending(plot) {
   const last = plot.t[plot.t.length - 1];
   return clock && clock.us - last > 3e6 ? clock.us : last;
@@ -924,7 +924,7 @@ function begin() {
   $("again").addEventListener("click", connect);
   $("go-on").addEventListener("click", () => closed(false));
   document.addEventListener("visibilitychange", () => {
-    // Nobody looks: the gateway need not work for this page.
+    // The page is hidden: the gateway need not work for it.
     if (document.hidden) {
       disconnect();
       retry_at = 0;

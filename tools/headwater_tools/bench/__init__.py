@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 
 class Measure(NamedTuple):
-    """One measured value beside its bar; `ok` is True where there is no bar to reach."""
+    """One measured value beside its bar; `ok` is True if there is no bar to reach."""
 
     name: str
     value: float | int | str

@@ -1,9 +1,9 @@
 """Attackers with a board's password, but no key, on real broker and gateway, while an honest board sends.
 
-Five kinds: garbage, recorded frames again, recorded frames with a bit flipped, the names of others, and
-frames as large and as many as the broker passes on. One attacker has stolen the honest board's own password,
-so that its frames reach the honest board's session; the other has the password of a board of its own. All of
-it is played in rounds: what the gateway keeps must not grow from one to the next.
+Five kinds: garbage, replayed frames, replayed frames with a flipped bit, the names of others, and frames as
+large and as many as the broker passes on. One attacker has stolen the honest board's own password, so its
+frames reach the honest board's session; the other has the password of a board of its own. The attack runs in
+rounds: the gateway's memory must not grow from one to the next.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ SEED = 7
 HONEST, EVIL, NOBODY = "honest", "evil", "nobody"
 STREAM = "attack/" + HONEST
 FLOOD_BYTES = 30_000  # the broker passes packets of up to 32,768
-RECORDED = 200  # frames that are there to be said again
-AHEAD = 200  # frames that an attacker has on the way at a time
+RECORDED = 200  # frames to replay
+AHEAD = 200  # frames that an attacker has in flight at a time
 START_S = 120.0
-QUIET_S = 1.5  # without a refusal: the gateway has read all there was
+QUIET_S = 1.5  # without a refusal: the gateway has read everything
 SETTLE_S = 300.0
 GROWTH_MIB = 8.0  # of resident memory, from before the attack to its highest
 ROUND_MIB = 2.0  # and from the end of the first round to the end of the last
@@ -237,7 +237,7 @@ class Attack:
         text = "%-11s %d frames in %.1f s, %d refused, %.0f %% of a CPU"
         self.say(text % (kind, self.args.frames, spent[1], last - refused, 100 * spent[0] / spent[1]))
 
-    # ---- what the gateway says, and what it costs
+    # ---- what the gateway reports, and its cost
 
     def _state(self) -> dict[str, Any]:
         from ..demo.parts import until
@@ -279,7 +279,7 @@ class Attack:
     # ---- the end
 
     def _settle(self) -> None:
-        """No more samples; all of the honest board's come to stand in segments."""
+        """Stop sampling; wait until all of the honest board's samples are in segments."""
         self.site.stop_sensors()
         last = max(batch.xi + batch.n - 1 for batch in self.site.boards[HONEST].accepted())
         end = time.monotonic() + SETTLE_S

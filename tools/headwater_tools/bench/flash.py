@@ -23,7 +23,7 @@ SECTORS, SECTOR_SIZE = 512, 4096  # a partition of 2 MiB
 RATE_HZ, BATCH = 360, 360
 EVERY = 500  # elements between checkpoints
 CHECKPOINT_BYTES, FACT_BYTES = 250, 40
-CYCLES = 100_000  # erases that a sector of NOR flash stands
+CYCLES = 100_000  # erases that a sector of NOR flash survives
 ECG, BOOT, NAME, PERMANENT, PENDING = 0, 1, 2, 3, 4
 AMPLIFICATION_MAX = 1.15
 
@@ -33,7 +33,7 @@ LITTLEFS = "littlefs, append of 64 B + flush: 34 bytes programmed a byte, 1.03 e
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--hours", type=int, default=24, help="how long SP1 is logged (24); what is told of a day is scaled"
+        "--hours", type=int, default=24, help="how long SP1 is logged (24); figures for a day are scaled"
     )
     parser.add_argument(
         "--sweep",

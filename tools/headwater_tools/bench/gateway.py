@@ -37,7 +37,7 @@ BATCH = 360
 RATIO = 0.5
 READINGS_PER_S = 1_000_000
 MEMORY_MIB = 120
-POLL_S = 0.2  # asking costs the gateway time
+POLL_S = 0.2  # polling costs the gateway time
 
 CONFIG = """
 [mqtt]
@@ -185,7 +185,7 @@ class Bench:
                 process.kill()
                 process.wait()
 
-    # ---- what it says
+    # ---- what it reports
 
     def _ask(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         from headwater_gateway import control
@@ -258,7 +258,7 @@ class Bench:
         return count / took
 
     def latencies(self, count: int) -> list[float]:
-        """Seconds from a frame's publication to the news that its entries are durable."""
+        """Seconds from a frame's publication to the event that its entries are durable."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http_port, timeout=30)
         board = self.fleet.boards["b0"]
         connection.request("GET", "/api/events?stream=one/b0")

@@ -1,4 +1,4 @@
-"""CPU of `progress` and acknowledgements of a batch, by the number of numberings that a lake has seen."""
+"""CPU of `progress` and acknowledgements of a batch, by the number of incarnations that a lake has seen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
 def _measure(
     folder: Path, old: int, rounds: int, rng: random.Random, say: Callable[[str], None]
 ) -> list[Measure]:
-    """`old` numberings of former deployments: none, all settled, all in progress."""
+    """`old` incarnations of former deployments: none, all settled, all in progress."""
     lakes = {
         "%d active" % ACTIVE: _Lake(folder / "few", 0, settle=False),
         "%d active, %d settled" % (ACTIVE, old): _Lake(folder / "settled", old, settle=True),
@@ -86,7 +86,7 @@ class _Lake:
             assert len(self.progress.numberings) == ACTIVE
 
     def batch(self) -> float:
-        """News of one numbering: seconds of CPU."""
+        """News of one incarnation: seconds of CPU."""
         key, numbering = max(self.progress.numberings.items())
         changed = numbering.copy()
         changed.known = [(1, changed.known[0][1] + 1000)]

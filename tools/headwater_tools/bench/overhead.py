@@ -40,7 +40,7 @@ BAR_EVERY = 500
 BYTES_BAR = 0.5  # of checkpoint per source element: SP1, ecoc, every 500
 ROUNDS_MIN = 6  # intervals measured
 ELEMENTS_MIN = 6_000  # ... and elements of each source
-SAMPLE_US = SECOND // 4  # between two looks at the transfer states
+SAMPLE_US = SECOND // 4  # between two readings of the transfer states
 SEED = 1
 SENSOR_HZ = 200
 ECG_HZ = 360
@@ -81,7 +81,7 @@ class Case(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What one case came to, over whole intervals."""
+    """The result of one case, over whole intervals."""
 
     elements: int  # that the sources accepted
     data: int  # bytes of DATA messages between operators
@@ -264,7 +264,7 @@ class Meter:
 
 
 def measure(case: Case, rounds: int | None = None) -> Cost:
-    """Runs one case for one interval, and then counts over whole ones: so many, or as many as it takes."""
+    """Runs one case for one interval, and then counts over whole ones: this many, or as many as needed."""
     plan = build(case)
     world = World(plan, SEED)
     if case.process == "sp1":
@@ -300,7 +300,7 @@ def electrocardiogram() -> Callable[[int, Any, int], None]:
     return fill
 
 
-# What is told
+# Reporting
 
 
 def tables(costs: Costs, say: Callable[[str], None]) -> None:
@@ -376,7 +376,7 @@ def measures(costs: Costs, say: Callable[[str], None]) -> list[Measure]:
 
 
 class Claim(NamedTuple):
-    """`ours`: a claim that the design leans on, so that it must be met here too."""
+    """`ours`: a claim that the design relies on, so it must be met here too."""
 
     text: str
     met: bool | None

@@ -53,14 +53,14 @@ SPEED_ELEMENTS = 18_000
 ROUNDS = 5
 BYTEWAX_ELEMENTS = 360_000
 HEAP = 64
-HEAP_LEAST, HEAP_MOST = 32, 160  # KiB between which the smallest heap that works is looked for
+HEAP_LEAST, HEAP_MOST = 32, 160  # KiB: the range in which the smallest heap that works is searched
 TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
 # A whole board, with the program, MQTT over TLS, and this bench's sensor (about 1 KiB).
 BOARD_HEAP = 72
 BOARD_HEAP_LEAST = 64
 # What the program and the link of a board hold beside its host (69.0 KB of the whole board, 53.9 without
-# them, and this bench's sensor is no part of it). The boards of `speed` hold as much for nothing, because
-# it is also marked and swept in each collection.
+# them, and this bench's sensor is no part of it). The boards of `speed` hold as much without using it,
+# because it is also marked and swept in each collection.
 LINK_BYTES = 14 * 1024
 # By batch, the heap in which SP1 runs at speed: what a process file gives a board unless it says
 # otherwise. Batches of 360 beside that link do not fit into 112 KiB.
@@ -69,7 +69,7 @@ PARTS = ("heap", "board", "speed", "chain", "code", "bytewax")
 
 
 class Outbox:
-    """The gateway's database, in memory: it takes what comes in order and compares it with the sensor."""
+    """The gateway's database, in memory: it accepts entries in order and compares them with the sensor."""
 
     full = False
 
@@ -213,7 +213,7 @@ def board(
 ) -> dict[str, list[list[str]]]:
     """Run the board's script, the gateway at the other end -> the lines that it reported, by first word.
 
-    Among `args` PLAN and DATA stand for files.
+    In `args`, PLAN and DATA are replaced by files.
     """
     path = folder / "plan"
     path.write_bytes(process.encode())
@@ -279,7 +279,7 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
 
 
 def _all_there(got: dict[str, list[list[str]]], gateway: Gateway, elements: int) -> bool:
-    """Everything was accepted, and arrived as it was."""
+    """Whether everything was accepted, and arrived unchanged."""
     taken = int(got["taken"][0][0]) if "taken" in got else 0
     arrived = gateway.outbox.last.get(gateway.outbox.raw_edge, 0)
     return taken >= elements and arrived == taken and not gateway.outbox.wrong
@@ -299,7 +299,7 @@ def smallest_heap(folder: Path, elements: int, say: Callable[[str], None]) -> li
 
 
 def _least(works: Callable[[int, int], bool], low: int, most: int, elements: int) -> int:
-    """The smallest heap in KiB in which so many elements work: by bisection with short runs, then upwards
+    """The smallest heap in KiB in which this many elements work: by bisection with short runs, then upwards
     until a run of full length works."""
     high = most
     while low < high:
@@ -430,7 +430,7 @@ def chain(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) 
 
 
 SP1_STAYS = ("core", "operators/__init__", "operators/fields", "operators/fir", "operators/qrs")
-# Gone again when the host has started.
+# Unloaded when the host has started.
 SP1_STARTS = "planread packread mounting starting restoring checkpoint_file reserve wiring".split()
 
 
@@ -475,7 +475,7 @@ class FileFlash:
 
 
 class Results:
-    """Where the chain ends: everything that comes out, in memory."""
+    """The end of the chain: all outputs, in memory."""
 
     full = False
 

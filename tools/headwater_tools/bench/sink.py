@@ -1,4 +1,4 @@
-"""What it costs to take segments into a lake exactly once, beside a plain append of the same files.
+"""What it costs to write segments to a lake exactly once, beside a plain append of the same files.
 
 All lanes are Structured Streaming queries in one Spark, warmed up, and take the same files in rounds of
 shuffled order; a ratio is the median over the rounds, so what disturbs a round disturbs both sides of it. Two
@@ -178,7 +178,7 @@ class _Bench:
         return make
 
     def _right(self, lane: Lane, expected: int) -> Measure:
-        """A lane that loses or doubles rows is quick for nothing."""
+        """Check that a lane neither loses nor doubles rows: its speed would mean nothing."""
         rows, different = lane.rows()
         wrong = abs(rows - different) + abs(expected - different)
         return at_most("rows lost or twice, %s" % lane.name, wrong, "rows", 0)
@@ -384,7 +384,7 @@ def _in_words(rows: int) -> str:
 
 
 def _half_again(supply: Supply, files: int) -> list[Path]:
-    """Half of a batch new, half what the batch before brought, cut once more."""
+    """Half of a batch new, half what the batch before brought, cut again."""
     half = files // 2
     turn = supply.turn
     new = supply.next(half if turn else files)
@@ -399,7 +399,7 @@ def _half_again(supply: Supply, files: int) -> list[Path]:
 def _serve(sink: Any, failed: list[BaseException]) -> None:
     try:
         sink.run(once=False)
-    except BaseException as error:  # told to whoever waits
+    except BaseException as error:  # re-raised in the waiting thread
         failed.append(error)
 
 

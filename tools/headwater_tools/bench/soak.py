@@ -32,7 +32,7 @@ SUMMARY = "fifty boards on one gateway for ten minutes, with power cuts: nothing
 RATE_HZ = 20
 BATCH = 20
 DOWN_S_MAX = 8.0
-DRAIN_S = 120  # for what is left when the cuts have ended
+DRAIN_S = 120  # for the rest, after the last cut
 RSS_MAX_MB = 120.0
 GROWTH_MAX = 1.1  # of resident memory, from the middle of the run to its end
 
@@ -107,7 +107,7 @@ def _deploy(site: Any, names: list[str]) -> None:
 
     from headwater_gateway import control
 
-    # The broker reads the passwords of the boards anew.
+    # The broker reads the passwords of the boards again.
     os.kill(site.broker.pid(), signal.SIGHUP)
     plan = base64.b64encode(process(names).encode()).decode()
     control.ask(site.config, "/deploy", {"plan": plan})
@@ -123,8 +123,8 @@ class Soak:
         self.say = say
         self.random = random.Random(args.seed)
         self.cuts = 0
-        self.down: dict[LightBoard, asyncio.Task[None]] = {}  # those whose power goes or has gone
-        self.seen: dict[LightBoard, int] = {}  # which of its lives we have met
+        self.down: dict[LightBoard, asyncio.Task[None]] = {}  # those that lose or have lost power
+        self.seen: dict[LightBoard, int] = {}  # which of its boots this has seen
         self.rss: list[float] = []  # of the gateway, a reading a second, MiB
 
     async def play(self) -> None:
@@ -150,8 +150,8 @@ class Soak:
         await asyncio.sleep(3)  # the last segment is cut when it is a second old
 
     def _unsafe(self, board: LightBoard) -> int:
-        """Entries that only this board has. It takes no samples any more and asks for checkpoints, as before
-        a switch; a life that has just begun is told so too."""
+        """Entries that only this board has. It stops sampling and requests checkpoints, as before a switch;
+        so does a boot that has just begun."""
         node = board.node
         if node is None or node.host is None or board.starts != self.seen.get(board):
             self.seen[board] = board.starts

@@ -139,7 +139,7 @@ def _stream(s: Stream) -> Iterator[str]:
 
 
 def _payloads(s: Stream) -> str:
-    """What the checksums of the rows say, and their values."""
+    """What the checksums and values of the rows show."""
     parts = []
     if s.changed:
         parts.append("CHANGED since they landed, at least one in %s" % _places(s.changed))
@@ -241,7 +241,7 @@ def _verdict(report: Report) -> Iterator[str]:
         )
     if report.unaccounted:
         yield (
-            "THE PROMISE IS BROKEN: nobody accounts for %s of %s: no batch of a sink brought them"
+            "THE PROMISE IS BROKEN: %s of %s are unaccounted for: no batch of a sink brought them"
             % (
                 counted(report.unaccounted, "row"),
                 ", ".join(sorted({s.stream for s in report.streams if s.unacknowledged})),

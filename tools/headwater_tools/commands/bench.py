@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _against(options: argparse.Namespace, words: list[str]) -> tuple[int, dict[str, Any]]:
-    """Compare with another commit: the same words without those that ask for the comparison."""
+    """Compare with another commit: the same arguments without those of the comparison."""
     if options.record or len(set(options.names)) > 1:
         raise Trouble("--against compares one bench at a time, and records nothing")
     rounds = against.ROUNDS if options.repeat is None else options.repeat

@@ -41,7 +41,7 @@ COLUMNS = (
     ("of them wrong", lambda r: r.verdict.quarantine_wrong),
     ("never landed", lambda r: r.verdict.never_landed + r.verdict.unacknowledged),
     ("sums wrong", lambda r: r.verdict.not_conserved),
-    ("begun anew", lambda r: r.generations),
+    ("new generations", lambda r: r.generations),
     ("recovery s: half, most", lambda r: _seconds(r.recoveries_s)),
 )
 
@@ -67,7 +67,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "fed and judged by a gateway that shares no code with the project",
     )
     parser.add_argument(
-        "--minutes", type=float, metavar="M", help="sink --random: begin no further life after this time (60)"
+        "--minutes", type=float, metavar="M", help="sink --random: start no further sink after this time (60)"
     )
     parser.add_argument(
         "--store",
@@ -90,15 +90,15 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.kills < 1:
         raise Trouble("--kills %d: give at least 1" % args.kills)
     if args.minutes is not None and not args.random:
-        raise Trouble("--minutes belongs to `hw crash sink --random`: leave it away")
+        raise Trouble("--minutes belongs to `hw crash sink --random`: leave it out")
     if args.what == SINK and not args.random:
         return _sink(args)
     for name in ("point", "report", "store"):
         if getattr(args, name) not in (None, LOCAL):
             where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
-            raise Trouble("--%s %s: leave it away" % (name, where))
+            raise Trouble("--%s %s: leave it out" % (name, where))
     if args.random and args.what == GATEWAY:
-        raise Trouble("--random belongs to `hw crash sink`: leave it away")
+        raise Trouble("--random belongs to `hw crash sink`: leave it out")
     return _random(args) if args.random else _gateway(args)
 
 

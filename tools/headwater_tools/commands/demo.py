@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _fresh(folder: Path) -> Path:
-    """An empty folder; what an earlier demo left there goes."""
+    """An empty folder; what an earlier demo left there is deleted."""
     if folder.exists():
         if any(folder.iterdir()) and not (folder / MARK).exists():
             raise Trouble("%s is not empty, and no demo made it: choose another --folder" % folder)

@@ -98,7 +98,7 @@ def _only_process(folder: str) -> str:
     state = ask(folder, "/state", None)
     names = sorted({*state["processes"], *state["undeployed"]})
     if len(names) != 1:
-        raise Trouble("say which process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
+        raise Trouble("name the process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
     return names[0]
 
 
@@ -113,7 +113,7 @@ def _deployed(args: argparse.Namespace, answer: dict[str, Any]) -> tuple[int, di
 def follow(
     folder: str, answer: dict[str, Any], wait_s: float, done: str, ends: bool = False
 ) -> tuple[int, dict[str, Any]]:
-    """Tell what is waited for until a deployment runs, or with `ends` until the process has stopped."""
+    """Report what is waited for until a deployment runs, or with `ends` until the process has stopped."""
     name = answer["process"]
     end = time.monotonic() + wait_s
     told: set[str] = set()
@@ -137,7 +137,7 @@ def follow(
 
 
 def _hopeless(name: str, process: dict[str, Any], wanted: str) -> str:
-    """Why waiting longer is no use."""
+    """Why waiting longer is pointless."""
     if wanted not in (process["hash"], process["coming"]):
         return "process %s: this change was cancelled" % name
     refusing = [b for b, word in process["boards"].items() if word == "refuses"]

@@ -1,4 +1,4 @@
-"""`hw image BOARD`: builds what runs on a board, and says what it takes of its flash and its heap."""
+"""`hw image BOARD`: builds what runs on a board, and reports its use of flash and heap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--kind",
         choices=builder.KINDS,
         default="romfs",
-        help="romfs: used where it lies in flash, for a firmware with MICROPY_VFS_ROM; littlefs: for stock "
+        help="romfs: used in place in flash, for a firmware with MICROPY_VFS_ROM; littlefs: for stock "
         "firmware, which copies it into the heap",
     )
     parser.add_argument("--out", metavar="FILE", help="where the image goes (default: .hw/images)")

@@ -19,22 +19,22 @@ SUMMARY = (
     "register names it in a catalog, maintain compacts and cleans up"
 )
 ERASE = """\
-Remove the elements of a stream that a filter means, and let none of them land later.
+Remove the elements of a stream that a filter selects, and keep them from landing later.
 
   hw lake erase landing lake cardio/ecg --where "ts >= '2026-11-01' and ts < '2026-11-02'" --by "A. Name"
 
 The filter compares ts, arrived (times in UTC), xi, incarnation (16 hex digits in quotes), unsync and the
 fields of the stream: = != < <= > >= between in and or not, parentheses.
 
-What goes: the rows in `elements`, and every older version of that table, so no earlier moment of the lake can
-be read any more; rows in quarantine that are meant, and the bytes of files in quarantine that have such rows
-or that cannot be read and by their names may have; such segments in the landing zone, once the lake has what
-else is in them. Elements that come later from a board, the gateway or a segment that is cut again are left
-out before they land. They are acknowledged, so the gateway and the boards delete their copies as they do with
-elements that have landed: `hw gateway state` shows when nothing waits any more.
+What is removed: the rows in `elements`, and every older version of that table, so no earlier moment of the
+lake can be read any more; selected rows in quarantine, and the bytes of files in quarantine that have such
+rows, or that cannot be read and may have them by their names; such segments in the landing zone, once the
+lake has their other rows. Elements that arrive later from a board, the gateway or a segment that is cut again
+are left out before they land. They are acknowledged, so the gateway and the boards delete their copies as
+they do with elements that have landed: `hw gateway state` shows when nothing waits any more.
 
-What stays: the erasure itself with filter, name and reason, and which ξ it took (`hw audit` lists them, so
-write nothing into the filter that must not be kept); the declared gaps and their times.
+What stays: the erasure itself with filter, name and reason, and the ξ that it erased (`hw audit` lists them,
+so write nothing into the filter that must not be kept); the declared gaps and their times.
 
 What you have to remove yourself: backups of the lake and of the gateway's database, whatever was copied out
 of the lake, and other streams that were computed from this one (erase them as well). The flash of a board and
@@ -42,8 +42,8 @@ the database of the gateway reuse the space in time; until then, deleted bytes c
 
 A Spark stream that reads `elements` needs the option skipChangeCommits, or it ends at the deletion.
 
-The sink that runs on the lake does it between two batches; where none runs, one is started, takes what waits
-in the landing zone, and ends. A kill in between harms nothing: the next sink on the lake finishes it.
+The sink that runs on the lake does it between two batches; if none runs, one is started, processes what waits
+in the landing zone, and ends. A kill in between does no harm: the next sink on the lake finishes it.
 """
 
 SHOWN_MAX = 100  # lines of the page; --json has all
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     maintain.arguments(keep)
     erase = which.add_parser(
         "erase",
-        help="remove elements of a stream, and whatever of them comes later",
+        help="remove elements of a stream, also those that arrive later",
         description=ERASE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -85,9 +85,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     named = which.add_parser("register", help="name its tables and views in a catalog", description=about)
     named.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
     named.add_argument("--catalog", metavar="NAME", help="catalog of Spark (that of the session)")
-    named.add_argument("--schema", metavar="NAME", help="schema in it, made where there is none (default)")
+    named.add_argument("--schema", metavar="NAME", help="schema in it, created if missing (default)")
     named.add_argument(
-        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, where there is no metastore"
+        "--metastore", metavar="FOLDER", help="keep the catalog in this folder, if there is no metastore"
     )
     named.add_argument(
         "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
@@ -114,9 +114,9 @@ def _erase_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--also-later",
         action="store_true",
-        help="the filter may mean elements that are measured from now on: they will never land",
+        help="the filter may also select elements that are measured from now on: they will never land",
     )
-    parser.add_argument("--dry-run", action="store_true", help="only count what would go")
+    parser.add_argument("--dry-run", action="store_true", help="only count what would be removed")
     parser.add_argument(
         "--wait", type=float, default=600.0, metavar="S", help="how long a running sink may take (600)"
     )

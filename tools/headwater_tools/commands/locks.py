@@ -1,4 +1,4 @@
-"""`hw locks`: every package of the gateway has a wheel for a Raspberry Pi; asked of the package index."""
+"""`hw locks`: every package of the gateway has a wheel for a Raspberry Pi, according to the package index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         wheels.RECORD.write_text(wheels.text(found))
         print("written %s" % wheels.RECORD)
     elif not wheels.RECORD.exists() or sorted(wheels.recorded()) != sorted(found):
-        problems.append("%s does not say so: `hw locks --write` writes it anew" % wheels.RECORD.name)
+        problems.append("%s differs: `hw locks --write` rewrites it" % wheels.RECORD.name)
     for problem in problems:
         print(problem)
     return (1 if problems else 0), {"wheels": [wheel._asdict() for wheel in found], "problems": problems}

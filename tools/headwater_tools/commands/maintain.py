@@ -1,4 +1,4 @@
-"""`hw maintain LAKE`: compaction, clustering, clean-up; by the sink, where one runs on the lake."""
+"""`hw maintain LAKE`: compaction, clustering, clean-up; by the sink, if one runs on the lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hw provision NAME`: registers a board and makes what goes onto it: configuration, key, certificate."""
+"""`hw provision NAME`: registers a board and makes its files: configuration, key, certificate."""
 
 from __future__ import annotations
 

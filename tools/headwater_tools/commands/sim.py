@@ -24,8 +24,8 @@ SUMMARY = "deterministic simulation from a seed: hosts, links, flash, faults; `-
 DEFAULT_SEEDS = range(1, 101)
 SECONDS_MAX = 3600
 SEEDS_MAX = 1_000_000
-STORIES_MAX = 5  # failures told at length; of the rest one line each
-SAY_EVERY_S = 5  # at least, between two progress lines where there is no terminal
+STORIES_MAX = 5  # failures reported in full; one line for each of the others
+SAY_EVERY_S = 5  # at least, between two progress lines without a terminal
 SAY_SHARE = 50  # and this part of the time so far: a log of a night has hundreds of them, not thousands
 WIDTH = 100
 
@@ -73,7 +73,7 @@ def _seeds(text: str) -> range:
             text,
         )
     elif not (colon and first.isdecimal() and last.isdecimal()):
-        problem = "is no pair of numbers: write it like 1:1001"
+        problem = "is not a pair of numbers: write it like 1:1001"
     elif int(last) <= int(first):
         problem = "has no seed in it: A:B are the seeds from A to B-1, so B must be greater than A"
     elif int(last) - int(first) > SEEDS_MAX:
@@ -151,7 +151,7 @@ def _how_to_continue(path: str, done: int, count: int) -> str:
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
-    """The sweep that the command line asks for; what it leaves out comes from the record, if there is one."""
+    """The sweep of the command line; what it leaves out comes from the record, if there is one."""
     if args.file and args.process:
         raise Trouble("a file and --process %s: give one of them" % args.process)
     if args.seconds is not None and not 1 <= args.seconds <= SECONDS_MAX:
@@ -285,8 +285,8 @@ def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str,
 
 
 def drawn_lines(outcomes: list[Outcome]) -> list[str]:
-    """Which faults were drawn, and what came of them: how often in a single history, in how many histories of
-    a sweep."""
+    """Which faults were drawn, and their consequences: how often in a single history, in how many histories
+    of a sweep."""
     kinds = drawn(outcomes)
     faults = {kind: count for kind, count in kinds.items() if kind not in CAME_OF_IT}
     came = {kind: count for kind, count in kinds.items() if kind in CAME_OF_IT}

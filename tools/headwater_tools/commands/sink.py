@@ -1,5 +1,5 @@
-"""`hw sink LANDING LAKE`: the service that takes segments into a Delta lake, each row once, and
-acknowledges."""
+"""`hw sink LANDING LAKE`: the service that writes segments to a Delta lake, each row once, and
+acknowledges them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`hw test`: all tests, under CPython and under 32-bit MicroPython.
 
-`--quick` chooses what needs neither Spark, broker nor browser and ends soon; `--install` chooses what a run
-without a choice leaves out.
+`--quick` chooses short tests that need neither Spark, broker nor browser; `--install` chooses those that a
+plain run leaves out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROOTS = ("tests", "tools", "gateway", "cloud")
 CHOICES = {"--quick": "not (spark or broker or browser or slow or install)", "--install": "install"}
 OTHERWISE = "not install"
 QUICK_FOLDERS = ("tests/unit", "tests/micropython")
-# Tests with an S3 server: heavy, so they run only where they are asked for.
+# Tests with an S3 server: heavy, so they run only on request.
 S3 = "--s3"
 S3_TESTS = ROOT / "tests" / "s3"
 
@@ -121,7 +121,7 @@ def chosen(words: list[str]) -> list[str]:
 
 
 def groups(words: list[str]) -> list[str]:
-    """The groups of packages that the named tests need; all of them where no file is named."""
+    """The groups of packages that the named tests need; all of them if no file is named."""
     paths = [Path(w.partition("::")[0]) for w in words if os.path.isabs(w) and w != str(S3_TESTS)]
     if not paths or not all(path.is_file() for path in paths):
         return list(PACKAGES)
@@ -169,6 +169,6 @@ def _files(name: str) -> list[Path]:
 
 
 def _absolute(word: str) -> str:
-    """Paths are meant from where the user stands; pytest runs from the root."""
+    """Paths are relative to the user's folder; pytest runs from the root."""
     path, colons, test = word.partition("::")
     return str(Path(path).resolve()) + colons + test if path and os.path.exists(path) else word

@@ -18,7 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "process", metavar="PROCESS", help="name of the process, as `hw gateway state` has it"
     )
     parser.add_argument("--gateway", metavar="FOLDER", default=".", help="folder of the gateway (here)")
-    parser.add_argument("--cancel", action="store_true", help="keep it: possible as long as it drains")
+    parser.add_argument("--cancel", action="store_true", help="cancel an undeployment that is still draining")
     parser.add_argument(
         "--wait", type=float, default=0, metavar="S", help="wait up to S seconds until it has stopped"
     )
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     try:
         if args.cancel:
             answer = ask(args.gateway, "/cancel", {"process": args.process})
-            print("process %s goes on" % args.process)
+            print("process %s continues" % args.process)
             return 0, answer
         answer = ask(args.gateway, "/undeploy", {"process": args.process})
         print("process %s drains; it stops when everything that its boards accepted is safe" % args.process)

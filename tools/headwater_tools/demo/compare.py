@@ -1,5 +1,5 @@
-"""What the boards accepted, sample by sample, against what the lake holds. Read with delta-rs: nothing that
-wrote the lake has a say in it."""
+"""What the boards accepted, sample by sample, against what the lake holds. Read with delta-rs: independent of
+what wrote the lake."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..virtual_board import ECG, VirtualBoard
 @dataclass
 class Compared:
     accepted: int = 0
-    refused: int = 0  # by boards whose logs had no room
+    refused: int = 0  # by boards whose logs were full
     delivered: int = 0
     lost: int = 0
     divergent: int = 0

@@ -1,7 +1,7 @@
 """What the demo starts: processes in sessions of their own, and cords that can be pulled.
 
-Nothing outlives the process that started it: each is killed with its children when it is stopped, and by the
-kernel when we are.
+No process outlives the one that started it: each is killed with its children when it is stopped, and by the
+kernel when this process dies.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Part:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, env: Mapping[str, str] | None = None) -> None:
-        # Ctrl-C waits until the process is known here, or nobody would stop it.
+        # Ctrl-C waits until the process is known here, or it would never be stopped.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             with open(self.log, "ab") as log:
@@ -101,7 +101,7 @@ def _in_child(mask: Iterable[int]) -> None:
 
 
 class Cord:
-    """A way to a TCP port of this machine that can be pulled out and put in again."""
+    """A connection to a TCP port of this machine that can be cut and restored."""
 
     def __init__(self, port: int) -> None:
         self.target = port
@@ -159,7 +159,7 @@ class Cord:
                 self._other[end].sendall(data)
                 return
         except OSError:
-            pass  # one of the two is gone: so is the other
+            pass  # one of the two has ended: so does the other
         self._drop(end)
 
     def _drop(self, end: socket.socket) -> None:

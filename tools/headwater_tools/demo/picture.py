@@ -46,7 +46,7 @@ def draw(watch: Watch, path: Path, title: str) -> None:
                     bottom.barh(
                         row, to - spell.from_s, left=spell.from_s, height=0.5, color=DOWN, linewidth=0
                     )
-                    right = to > 0.72 * end  # no room behind it
+                    right = to > 0.72 * end  # no space after it
                     bottom.annotate(
                         spell.what,
                         (spell.from_s if right else to, row),

@@ -18,9 +18,9 @@ from .parts import Cord, Part, free_port, until
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
 BOARDS = ("chest", "wrist", "hip")
 HEAP = "128k"
-SINK_AGAIN_S = 150  # a sink that starts: a JVM, Spark, the tables
+SINK_AGAIN_S = 150  # for a sink to start: a JVM, Spark, the tables
 
-# What differs from the defaults: a demo has no patience.
+# Different from the defaults: a demo must not wait long.
 SETTINGS = """\
 [gateway]
 clock = "wall"
@@ -89,7 +89,7 @@ class Site:
         return self.state() is not None
 
     def state(self) -> dict[str, Any] | None:
-        """What the gateway says of everything; None while it is down."""
+        """The gateway's state; None while it is down."""
         from headwater_gateway import Trouble as GatewayTrouble
         from headwater_gateway import control
 
@@ -110,7 +110,7 @@ class Site:
         program: tuple[str, ...] = ("board_node",),
         sectors: int = virtual_board.SECTORS,
     ) -> virtual_board.VirtualBoard:
-        """Provision a board and make it; it reaches the broker by a cord of its own."""
+        """Provision a board and make it; it reaches the broker through a cord of its own."""
         home = self.register(name)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name
@@ -144,7 +144,7 @@ class Site:
         return state is not None and all(board["plan"] == "runs" for board in state["boards"].values())
 
     def stop_sensors(self) -> None:
-        """No more samples from now on: power goes at every board, and comes back. A batch that was sealed at
+        """No more samples from now on: every board loses power, and gets it back. A batch that was sealed at
         that moment is in no ledger."""
         for board in self.boards.values():
             board.kill()

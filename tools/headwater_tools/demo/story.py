@@ -43,7 +43,7 @@ class Story:
         self.events: list[tuple[float, Callable[[], None]]] = []
         self.sink_spell: Spell | None = None
 
-    # ---- the parts come up
+    # ---- the start of the parts
 
     def begin(self) -> None:
         site = self.site
@@ -54,7 +54,7 @@ class Story:
         }
         self.say("sink: Spark starts")
         site.sink.start({"HEADWATER_CRASH_AT": "recorded:%d" % BATCH_OF_DEATH})
-        # What is known of the end is known when the boards are made: they come last.
+        # The boards are made last, because they need to know the end of the story.
         site.wait_for_sink()
         now_us = time.time_ns() // 1000
         until_us = now_us + int((self.seconds + 6) * 1_000_000)
@@ -157,7 +157,7 @@ class Story:
         self.later(away_s, back)
 
     def look_after_sink(self) -> None:
-        """It dies at its appointed place; whoever looks after services starts it again."""
+        """It dies at its crash point; this restarts it, as a service manager would."""
         if self.site.sink.running():
             if self.sink_spell and not self.sink_spell.to_s and self._sink_works():
                 self.watch.up(self.sink_spell)
@@ -173,7 +173,7 @@ class Story:
     def _sink_works(self) -> bool:
         return bool(self.watch.seen) and self.watch.seen[-1].landed > self.landed_at_death
 
-    # ---- how it goes
+    # ---- progress
 
     def run(self) -> Ending:
         self.script()

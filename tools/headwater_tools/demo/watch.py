@@ -1,4 +1,4 @@
-"""What is seen of a running site: how far every stream has come, and when parts were down."""
+"""Observations of a running site: how far every stream has come, and when parts were down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Seen:
 
 @dataclass
 class Spell:
-    """A time in which something was down."""
+    """A period in which something was down."""
 
     part: str
     what: str
@@ -81,7 +81,7 @@ class Watch:
         return self.seen[-1]
 
     def everything_landed(self, state: dict[str, Any] | None) -> bool:
-        """Whether the lake has acknowledged all that the boards accepted, and all that operators gave."""
+        """Whether the lake has acknowledged everything that the boards accepted and the operators put out."""
         if state is None:
             return False
         acked = {(s["stream"], int(s["incarnation"], 16)): s["acked"] for s in state["streams"]}

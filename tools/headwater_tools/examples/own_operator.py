@@ -27,7 +27,7 @@ class Steps(Operator):
         for i in range(n):
             if up and c[i] < self.low:
                 up = 0
-                steps = (steps + 1) & 0xFFFFFFFF  # wraps, and says so
+                steps = (steps + 1) & 0xFFFFFFFF  # wraps explicitly
                 out[j], at[j], j = steps, i, j + 1
             elif c[i] > self.high:
                 up = 1

@@ -3,7 +3,7 @@
 Promises: every board runs the same compiled package, virtual boards included (an image holds bytecode alone,
 no machine code, so it is the same for each chip); a board's own modules (`firmware/`) are linked against it;
 the same sources give the same bytes; an image that does not fit its partition is refused.
-A ROMFS image is used where it lies in flash. MicroPython copies modules of littlefs into its heap.
+A ROMFS image is used in place in flash. MicroPython copies modules of littlefs into its heap.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def test_files() -> dict[str, str]:
 def beside_package(files: Mapping[str, Path | str]) -> dict[str, Path | str]:
     """Programs that use the package (path inside -> file or text), .py linked against it, with their asserts.
 
-    In a linked image most names of the package are others than in its sources, so a module that is not linked
+    In a linked image most names of the package differ from its sources, so a module that is not linked
     against it finds nothing there.
     """
     out: dict[str, Path | str] = {}
@@ -194,8 +194,8 @@ def romfs(files: Mapping[str, bytes]) -> Path:
 
 
 def littlefs(files: Mapping[str, bytes], blocks: int, board: Profile) -> Path:
-    """A littlefs image of these files, for a partition of so many blocks: made by MicroPython itself, so with
-    the version and the parameters of littlefs that a board mounts it with."""
+    """A littlefs image of these files, for a partition of this many blocks: made by MicroPython itself, so
+    with the version and the parameters of littlefs that a board mounts it with."""
     target = house.CACHE / "littlefs" / (_key("littlefs", files, blocks) + ".littlefs")
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_made(target.parent)) as temporary:

@@ -1,4 +1,4 @@
-"""Changes to the text of a module that leave every line where it was."""
+"""Changes to the text of a module that keep the number of every line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def place_of(node: ast.expr | ast.stmt) -> Place:
 
 
 def edited(text: str, edits: Iterable[tuple[Place, str]]) -> str:
-    """The text with each place replaced; every line stays where it was."""
+    """The text with each place replaced; every line keeps its number."""
     lines = text.split("\n")
     for (line, col, end, end_col), new in sorted(edits, reverse=True):
         first = lines[line - 1].encode()

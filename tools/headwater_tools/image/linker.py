@@ -1,11 +1,11 @@
-"""Links the modules that every board runs into one, `headwater.core`: what borders cost in RAM goes.
+"""Links the modules that every board runs into one, `headwater.core`: this saves the RAM that borders cost.
 
 On MicroPython each module has a table of the names it uses, a dictionary of its globals and what it
-imports once more; constants that others import are entries in both. Linked, a name is there once, a
+imports again; constants that others import are entries in both. Linked, a name is there once, a
 constant is its value, and nothing else has changed: the same statements in the same order, on lines
-that can be told back (`Linked.origin`). Names of modules that collide get the module's name before
-them. The other modules of the image import from `core` what they took from its parts; a board's own
-code finds each part under its old name as well.
+that can be mapped back (`Linked.origin`). Names that collide get the name of their module before them. The
+other modules of the image import from `core` what they imported from its parts; a board's own code finds
+each part under its old name as well.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .sources import PACKAGE, joined
 CORE = "core"
 SMALL = 1 << 30
 TEXTS = "_TEXTS"
-# A name that a module's table has not costs a search through most of it before the interpreter looks
-# further: what the parts use for each batch is in the table of the core.
+# A name that is missing in a module's table costs a search through most of it before the interpreter looks
+# further: names that the parts use for each batch are in the table of the core.
 BUILT_IN = "bytearray bytes int len list max memoryview min tuple type".split()
 TEXT_LEAST = 11  # characters; shorter ones are names on a board, and no objects
 Key = tuple[str, str]  # (part, name); ("", "import ...") for what comes from outside the package
@@ -243,7 +243,7 @@ class Linked:
         return name, line - start
 
     def told(self, text: str) -> str:
-        """What a board printed, with the lines of the core and its short names told back."""
+        """What a board printed, with the lines of the core and its short names mapped back."""
 
         def origin(match: re.Match[str]) -> str:
             name, line = match[1], int(match[2])
@@ -256,7 +256,7 @@ class Linked:
         return self.names.told(text)
 
     def _function(self, name: str, line: int) -> str:
-        """The function in which a line of a module stands."""
+        """The function that contains a line of a module."""
         found = ""
         for node in ast.walk(ast.parse(self.sources.get(name, ""))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -311,7 +311,7 @@ class Linked:
     # ---- reading
 
     def _take(self, name: str) -> None:
-        """Take in a part, behind all that it needs to begin."""
+        """Add a part, after all that it needs to begin."""
         if name not in self.parts:
             part = self._read(name, self.sources[name])
             for other in [*(key[0] for key in part.taken.values()), *part.modules.values()]:

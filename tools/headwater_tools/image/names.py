@@ -1,4 +1,4 @@
-"""Names that cost a board no RAM: what our code calls its own is called by words that MicroPython has in ROM.
+"""Names that cost a board no RAM: our own names are replaced by words that MicroPython has in ROM.
 
 Each name that MicroPython does not know takes about nine bytes of a board's heap, and the table of
 names doubles when it is full; it never shrinks, so names of modules that were unloaded stay as well. So
@@ -7,9 +7,9 @@ kind of board has in ROM: those in all files of `rom_names/`, so virtual and rea
 An attribute and a global may share one, and so may the arguments of all functions. Nothing else changes, and
 no line moves.
 
-What keeps its name: what MicroPython knows anyway; what a text names (states and parameters of
-operators, generated code, getattr); exceptions; what an operator or a driver of somebody else may
-use: every attribute of `operator`, `batch` and `alphabet`, and whatever `firmware/` says.
+These keep their names: what MicroPython knows anyway; what a text names (states and parameters of
+operators, generated code, getattr); exceptions; what a foreign operator or driver may use: every
+attribute of `operator`, `batch` and `alphabet`, and every name in `firmware/`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SPECIAL = frozenset(
     "super print const locals globals property setter getter deleter staticmethod classmethod micropython "
     "native viper ptr ptr8 ptr16 ptr32 uint errno uctypes args value match type".split()
 )
-OPEN = ("operator", "batch", "alphabet")  # modules whose attributes anybody's operator may use
+OPEN = ("operator", "batch", "alphabet")  # modules whose attributes any operator may use
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -259,7 +259,7 @@ class Names:
                 self.by_place.setdefault(function, set()).update(arguments - keywords - KNOWN)
         plain = (n for n in ROM - used if not keyword.iskeyword(n) and not n.startswith("__"))
         no_type = (n for n in plain if not n.endswith(("Error", "Type", "Exit", "Exception", "Interrupt")))
-        # Those first that hardly anybody calls something of his own.
+        # Rare words first, which few foreign operators use as names.
         pool = sorted(no_type, key=lambda n: (n.islower(), n))
         attributes: dict[str, None] = {}
         own: dict[str, None] = {}
@@ -344,7 +344,7 @@ class Names:
                     )
 
     def told(self, text: str) -> str:
-        """What MicroPython says of an object, a name or an attribute, with what they are called."""
+        """A message of MicroPython about an object, a name or an attribute, with its real names."""
         long = {
             "attribute": {short: n for n, short in self.attributes.items()},
             "name": {short: n for n, short in self.globals.items()},

@@ -1,6 +1,6 @@
 """Sources as a board gets them: without types and, unless a test runs them, without asserts.
 
-The text is edited and never written anew: every line stays where it was, so tracebacks stay true.
+The text is edited in place: every line keeps its number, so tracebacks stay correct.
 MicroPython has no module `typing`; what a source still uses of it after this is an error.
 """
 

@@ -25,7 +25,7 @@ PROGRAM = "node"  # the program of a board: outside the core, but it imports fro
 LIBRARY = "operators/__init__"  # its table _MODULES names the modules of the operator types
 UNLOAD = "let_go"  # the function that unloads modules, by their names
 
-# Modules that need CPython. That a board imports one of them is a mistake, which the builder refuses.
+# Modules that need CPython. The builder refuses a board that imports one of them.
 CPYTHON_ONLY = frozenset("process check sizing sensible exprparse operators/arguments".split())
 
 

@@ -1,8 +1,8 @@
-"""Takes the types out of a module: what is left is the module that a board gets, on the same lines.
+"""Removes the types from a module: the result is the module that a board gets, on the same lines.
 
-MicroPython reads annotations and forgets them: they cost no byte of a compiled module. What stands only for
-the type checker costs some: imports and protocols under `if TYPE_CHECKING`, the import of that name itself,
-declarations without a value. The linker, moreover, would take the words of annotations for names that the
+MicroPython reads annotations and discards them: they cost no byte of a compiled module. Code only for the
+type checker costs some: imports and protocols under `if TYPE_CHECKING`, the import of that name itself,
+declarations without a value. The linker, moreover, would mistake the words of annotations for names that the
 code uses. So an image is built from modules without types.
 """
 
@@ -19,7 +19,8 @@ FLAG = "TYPE_CHECKING"
 # Names of `headwater.compat` that a board's compiler knows (const), or that its code has no use for.
 NOT_ON_A_BOARD = frozenset((FLAG, "const"))
 _COMPAT = ("compat", "const")
-# The linker gives no name that a module has a word for, in a comment too: each word less is a name more.
+# The linker gives no name that occurs as a word in a module, comments included: each word less is a name
+# more.
 _IGNORED = re.compile(r"# type: ignore\[[\w, -]+\]")
 
 

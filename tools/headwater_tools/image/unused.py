@@ -1,7 +1,7 @@
 """Functions of the package that no board calls: gateways, simulators and tools do. They stay out of an image.
 
-A function is left out if no module of the image and no file of the firmware says its name, in code or in a
-text. A name that the interpreter knows may be called by it, so such a function stays.
+A function is left out if no module of the image and no file of the firmware contains its name, in code or in
+a text. A name that the interpreter knows may be called by it, so such a function stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def said(tree: ast.AST, without: Collection[ast.AST] = ()) -> set[str]:
-    """The names that a module uses, its own definitions aside; the functions `without` are not looked at."""
+    """The names that a module uses, its own definitions aside; the functions `without` are not examined."""
     found: set[str] = set()
     waiting = [tree]
     while waiting:
@@ -36,7 +36,7 @@ def said(tree: ast.AST, without: Collection[ast.AST] = ()) -> set[str]:
 
 
 def unused(modules: Mapping[str, str], firmware: Iterable[str]) -> dict[str, set[str]]:
-    """Module -> its functions that nothing on a board calls. Modules that anybody's operator may use stay
+    """Module -> its functions that nothing on a board calls. Modules that any operator may use stay
     whole."""
     trees = {name: ast.parse(text) for name, text in modules.items()}
     outside = set().union(KNOWN, *(said(ast.parse(text)) for text in firmware))

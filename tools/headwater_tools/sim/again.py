@@ -1,7 +1,7 @@
-"""Entries taken, and taken again: what a restart, a move or a jump to another checkpoint costs in work.
+"""Entries taken, and taken again: the repeated work of a restart, a move or a jump to another checkpoint.
 
-An entry counts as taken again each time that an operator, or the lake's end, takes it after any instance of
-the same operator took it before, on whatever host.
+An entry counts as taken again each time that an operator, or the lake sink, takes it after any instance of
+the same operator took it before, on any host.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Taken:
         e.taken = watched
 
     def look(self, host: Any) -> None:
-        """Note how far the inputs of a host are: some entries go past `taken`, the short way. To be called
-        before anybody else can know of it."""
+        """Record how far the inputs of a host are: some entries bypass `taken`, on the fast path. To be
+        called before another host can know of it."""
         for e in host.inputs.values():
             key = (e.edge.index, e.inc)
             if e.cur.xi > self.furthest.get(key, self.begun.get((e.edge.src, e.inc), 0)):

@@ -1,15 +1,15 @@
 """Histories in which the process changes: versions follow each other, earlier ones among them, under faults.
 
-What takes part in a change is real, on both sides: the deployment in a board's flash (headwater.deploy), the
-program of a board as far as it speaks with the gateway (headwater.node), and the gateway's boards, numbers
-and steps of a change (headwater_gateway). Made here are the links, the gateway's database (SQLite in memory),
-and a person who deploys, goes back and undeploys at random, and sometimes cancels.
+The parts of a change are real, on both sides: the deployment in a board's flash (headwater.deploy), the
+program of a board as far as it talks to the gateway (headwater.node), and the gateway's boards, numbers and
+steps of a change (headwater_gateway). Simulated are the links, the gateway's database (SQLite in memory), and
+a person who deploys, rolls back and undeploys at random, and sometimes cancels.
 
 A process may also be undeployed, and deployed again or rolled back. Then its sources begin new incarnations.
 
 Each deployment is a scenario with a world of its own, over the same machines. While boards switch, some run
-in the world of the former version and some in that of the next. When the gateway makes a version count,
-everything that was accepted under the one before must have had its effect in the lake: that is when the
+in the world of the former version and some in that of the next. When the gateway puts a version into force,
+everything that was accepted under the previous one must have had its effect in the lake: at that moment the
 former world is judged.
 """
 
@@ -62,7 +62,7 @@ CREATE TABLE boards(
 CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
 CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
-# Other histories draw these: a board that is lost for good holds up a change for good.
+# Other histories draw these: a board that is lost permanently delays a change forever.
 LOSSES = (
     "source board lost",
     "flash of a source board erased",
@@ -72,7 +72,7 @@ LOSSES = (
 
 
 class Records:
-    """As much of the gateway's database as deployments use."""
+    """The part of the gateway's database that deployments use."""
 
     def __init__(self) -> None:
         self.sql = sqlite3.connect(":memory:", isolation_level=None)
@@ -168,7 +168,7 @@ class Gateway(Switching):
 
 
 class Place:
-    """A process at the gateway: what `Switching` asks of a seat."""
+    """A process at the gateway: what `Switching` needs of a seat."""
 
     made = Seat.made
     press = Seat.press
@@ -232,7 +232,7 @@ class Board(Program):
 
 
 class Machine:
-    """A board, or the gateway's computer, whatever runs on it."""
+    """A board, or the gateway's machine, with any version."""
 
     def __init__(self, name: str, number: int, drift_ppm: float) -> None:
         self.name = name
@@ -272,8 +272,8 @@ class Version(World):
         self.start_sensors()
 
     def go_on(self, before: Version) -> None:
-        """It counts from now on. Sources number on where the former version has them too, and so does the
-        lake. A board that has never run another version may have run this one before it counted."""
+        """It is in force from now on. Sources that the former version has too keep their numbering, and so
+        does the lake. A board that has never run another version may have run this one before."""
         for v in self.plan.vertices:
             for old in () if self.changes.stopped else before.plan.vertices:
                 if self.place(v) == before.place(old) and not v.kind and not self.order.get(v.index):
@@ -338,7 +338,7 @@ class Version(World):
         return host
 
     def checked(self, node: Node) -> None:
-        """What is drained is needed by no board any more: some have deleted it already."""
+        """No board needs what is drained any more: some have deleted it already."""
         if not self.drained:
             super().checked(node)
 
@@ -417,7 +417,7 @@ class Changes:
         self.service: Gateway | None = None
         loaded = [plans.loads(version) for version in versions]
         self.hashes = [plan.process_hash for plan in loaded]
-        self.doubts = self.random.choice((0.0, 0.3))  # how often the person cancels what is under way
+        self.doubts = self.random.choice((0.0, 0.3))  # how often the person cancels a change
         self.name = loaded[0].name
         self.sources = sorted({v.name for plan in loaded for v in plan.vertices if not v.kind})
         self.machines: dict[str, Machine] = {}
@@ -565,7 +565,7 @@ class Changes:
     # ---- versions
 
     def counts_now(self, plan: Plan) -> Version:
-        """The version that counts at the gateway from now on, or counts again after a restart."""
+        """The version in force at the gateway from now on, or again after a restart."""
         version = self.version(plan)
         if self.act and self.act.version is version:
             return version
@@ -593,7 +593,7 @@ class Changes:
         return self.known[plan.hash]
 
     def drained(self) -> None:
-        """The gateway says that all of the former version is safe."""
+        """The gateway reports that all of the former version is safe."""
         assert self.act is not None
         world = self.act.version
         world.drained = True
@@ -609,7 +609,7 @@ class Changes:
         self.draw("process undeployed")
 
     def add(self, world: World, counts: dict[str, int]) -> None:
-        """What a version adds to the counts of the history."""
+        """Add the counts of a version to those of the history."""
         self.counts.update(counts)
         if isinstance(world, Version):
             self.counts.subtract(world.found)

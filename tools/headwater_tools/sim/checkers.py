@@ -1,4 +1,4 @@
-"""What must hold at every step, and at the end. Each checker looks at one kind of truth; each is itself
+"""What must hold at every step, and at the end. Each checker checks one kind of property; each is itself
 proven by a defect that it catches (tests/unit/test_mutations.py)."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .outbox import UNREADABLE
 from .world import SECOND, SITE_US, Entry, Node, Place, World, entry
 
 CLOCK_SLACK_US = SECOND  # errors that clocks declare: half a round trip, drift since the last exchange
-STAMP_SLACK_US = SECOND // 20  # a batch may end so much later than it did: slewing, a microsecond a sample
+STAMP_SLACK_US = SECOND // 20  # a batch may end this much later than it did: slewing, a microsecond a sample
 
 Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it has taken
 
@@ -28,11 +28,12 @@ Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it 
 class Sameness:
     """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port.
 
-    A decision may be taken at a place that some life has passed without it, as long as nobody has taken
-    what that life put out there: such entries are forgotten here. So is what an instance computes that a
-    newer epoch has superseded. What anybody took is held to, and the lake is compared in any case. Somebody
-    is no consumer any more, nor a checkpoint of it, once a later epoch of it has a checkpoint at the plan's
-    level: nobody goes on from there, and what it gave to others these have taken themselves.
+    A decision may be applied at a position that some boot has passed without it, as long as no consumer has
+    taken what that boot put out there: such entries are dropped here. So is what an instance computes that a
+    newer epoch has superseded. Entries that a consumer took are checked, and the lake is compared in any
+    case. An instance and its checkpoint do not count as a consumer any more once a later epoch of it has a
+    checkpoint at the plan's level: no instance continues from there, and its own consumers have taken what it
+    put out.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -45,7 +46,7 @@ class Sameness:
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
-        # How far consumers were before the event that is looked at: in it, a decision may be granted and
+        # How far consumers were before the present event: in it, a decision may be granted and
         # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and
         # the outbox.
         self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
@@ -98,7 +99,7 @@ class Sameness:
         self.untaken(v, away)
 
     def untaken(self, v: int, away: int) -> None:
-        """Forget what no consumer, but perhaps on host `away`, has taken of v and of all behind it."""
+        """Drop what no consumer, except perhaps on host `away`, has taken of v and of all after it."""
         world = self.world
         for stream, known in self.known.items():
             if stream[0] not in self.below[v]:
@@ -157,7 +158,7 @@ class Sameness:
 
 
 class Bounds:
-    """Every buffer within its bound; no boundary above the floor in flash; never more than two pending
+    """Every buffer within its limit; no boundary above the floor in flash; never more than two pending
     checkpoints, and in flash none that the host does not wait for."""
 
     def __init__(self, world: World) -> None:
@@ -195,7 +196,7 @@ class Clocks:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.early: dict[str, tuple[int, int]] = {}  # host -> its life, how long before its time it began
+        self.early: dict[str, tuple[int, int]] = {}  # host -> its boot, how long before its time it began
 
     def __call__(self, node: Node) -> None:
         host = node.host
@@ -235,8 +236,8 @@ class Holes:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        # By (source, incarnation): life and entries before it; samples refused and entries before
-        # them; entries that were looked at.
+        # By (source, incarnation): boot and entries before it; samples refused and entries before
+        # them; entries that were checked.
         self.begun: dict[tuple[int, int], tuple[int, int]] = {}
         self.refused: dict[tuple[int, int], tuple[int, int]] = {}
         self.looked: dict[tuple[int, int], int] = {}
@@ -274,8 +275,8 @@ class Holes:
 
 
 class Held:
-    """What hosts that may die leave behind suffices: for every operator the furthest checkpoint that the
-    others hold lies at or behind what its producers have let go, and every name is held."""
+    """What remains when hosts die suffices: for every operator the furthest checkpoint that the others hold
+    is at or after what its producers have trimmed, and every name is held."""
 
     def __init__(self, world: World, every: int = 7) -> None:
         self.world = world
@@ -347,14 +348,14 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 
 def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
     """Samples of a log that is gone would be needed for what it must put out again because others have it
-    already: so it waits for good, until somebody has it give up."""
+    already: so it waits forever, unless it is told to give up."""
     if inst.status != RUNNING or inst.unsettled:
-        return False  # it is still to be seen
+        return False  # not known yet
     return any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place)
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
-    """Operators at an input of which, or above, a source has gone with what they have not taken."""
+    """Operators that lack entries which were lost with a source, at an input or above."""
     found: set[int] = set()
     for v in place:
         inst = instance(world, place, v)
@@ -365,15 +366,15 @@ def _starved(world: World, place: dict[int, int]) -> set[int]:
 
 
 def _ahead(port: Any) -> bool:
-    """Somebody has entries that the operator has not put out in this life."""
+    """Whether a consumer has entries that the operator has not put out in this boot."""
     readers = [r.local.cur.xi if r.local else r.got for r in port.readers]
     return max([port.sealed, *readers]) > port.ring.last
 
 
 def undecided(world: World, place: dict[int, int], v: int) -> bool:
-    """A change of operator v has no place for good: it waits for samples that are lost, or for an operator
-    behind it that does, because nothing is decided before all that is behind has been put out again, nor
-    where no checkpoint can be made."""
+    """A change of operator v never gets a position: it waits for samples that are lost, or for an operator
+    after it that does, because nothing is decided before all later outputs have been put out again, nor
+    if no checkpoint can be made."""
     inst = instance(world, place, v)
     if inst is None or stuck(world, place, inst):
         return inst is not None
@@ -386,9 +387,9 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
-    """Operators that wait for good, those that take from one that does, those before one that may therefore
-    take no source in its new incarnation or store no checkpoint, and those that have no room for what they
-    would put out because one of these does not take it; the last ones with their instances."""
+    """Operators that wait forever, those that consume from one that does, those before one that may therefore
+    accept no new incarnation of a source or store no checkpoint, and those whose buffers are full because
+    one of these does not consume; the last ones with their instances."""
     waits: set[int] = set()
     full: dict[int, Any] = {}
     insts = {v: inst for v in place if (inst := instance(world, place, v))}
@@ -416,14 +417,14 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
-    """It goes no further: for want of room, or of the checkpoint that comes first behind a decision."""
+    """It cannot continue: its buffers are full, or the checkpoint that must follow a decision is missing."""
     if inst.exposed() and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)
 
 
 def _full(port: Any, waits: set[int]) -> bool:
-    """This port has no room for one entry more, and an operator that waits has what it holds not safe."""
+    """This port is full, and an operator that waits has not made its content safe."""
     pins = [r for r in port.readers if r.edge.dst in waits and r.safe <= port.ring.first]
     return port.ring.room() == 0 and bool(pins)
 
@@ -438,7 +439,8 @@ def _spilled(port: Any, waits: set[int]) -> bool:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources of which somebody waits for good, and those whose log holds what somebody does not take."""
+    """Sources for which an operator waits forever, and those whose log holds what a consumer does not
+    take."""
     waits, full = waiting(world, place)
     waits |= set(full)
     ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
@@ -448,8 +450,8 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
-    """Streams that end, as far as an operator is concerned: the log of their source is gone, and it has this
-    much of them, or their operator has no room for more. Edge -> (incarnation or 0, entries)."""
+    """Streams that end for an operator: the log of their source is gone, and it has this many entries, or
+    their operator is full. Edge -> (incarnation or 0, entries)."""
     found: Ends = {}
     _, full = waiting(world, place)
     for e in world.plan.edges:
@@ -469,8 +471,8 @@ def ends(world: World, place: dict[int, int]) -> Ends:
 
 def least(world: World, place: dict[int, int]) -> Ideal:
     """The ideal run with what is known for certain: the boundaries that the sources gave, and of a stream
-    whose log is lost what its consumers have. Nobody puts out more than his buffers hold: a join that waits
-    for a board whose last samples are old holds up what feeds its other inputs."""
+    whose log is lost what its consumers have. No operator puts out more than its buffers hold: a join that
+    waits for a board whose last samples are old blocks the producers of its other inputs."""
     entries, bounds = accepted(world)
     taken = set(world.taken.furthest)
     found = ends(world, place)
@@ -482,7 +484,7 @@ def least(world: World, place: dict[int, int]) -> Ideal:
 
 
 def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
-    """How many entries every edge to the lake must deliver in the end, and the run that says so."""
+    """How many entries every edge to the lake must deliver in the end, and the run that shows it."""
     run = least(world, place)
     _, full = waiting(world, place)
     return {e.index: must(world, run, full, e, world.current(e.index)) for e in world.lake_edges()}, run
@@ -553,7 +555,7 @@ def compare(world: World, e: Edge, inc: int, want: list[Entry], must: int, count
 
 
 def may_declare(world: World, e: Edge, inc: int, gap: tuple[int, int, int]) -> bool:
-    """Whether the lake may be told of a gap for this reason: see headwater.ports."""
+    """Whether a gap may be declared for this reason: see headwater.ports."""
     reason = gap[2]
     if reason == UNREADABLE:
         return all((e.index, inc, xi) in world.spoiled for xi in range(gap[0], gap[1] + 1))
@@ -579,7 +581,7 @@ def used(world: World) -> None:
 
 
 def positions(world: World, place: dict[int, int], run: Ideal) -> None:
-    """Every operator stands where the ideal run stands at least: none lags behind its producers for ever."""
+    """Every operator is at least as far as the ideal run: none lags behind its producers forever."""
     for v in run.machines:
         inst = instance(world, place, v)
         if inst and stuck(world, place, inst):
@@ -589,8 +591,8 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
 
 
 def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
-    """Operators that do not stand where the ideal run stands, or that never reach the place of a change that
-    was granted, in words."""
+    """Operators that are not at the ideal run's position, or that never reach the position of a granted
+    change, in words."""
     found = []
     decided = world.decisions()
     _, full = waiting(world, place)

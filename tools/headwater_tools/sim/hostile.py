@@ -1,10 +1,10 @@
-"""Frames of a neighbour that has its key and has lost its mind: sealed as they must be, with messages that
-no honest host sends.
+"""Frames of a faulty or hostile neighbour with a valid key: sealed correctly, with messages that no honest
+host sends.
 
-A host may lie about what it runs itself, and nothing can be done about it; such lies are not drawn. What
-is drawn can be refused by whoever looks: numbers out of range, lists of the wrong length, contents that
-cannot be read, things that another host alone may say (the producer of an edge, its consumer, the gateway),
-epochs that belong to another host, and kinds that do not belong on this link.
+A host may lie about what it runs itself, and nothing can be done about it; such lies are not drawn. What is
+drawn can be refused by a check: numbers out of range, lists of the wrong length, contents that cannot be
+read, messages that only another host may send (the producer of an edge, its consumer, the gateway), epochs
+that belong to another host, and kinds that do not belong on this link.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _number(r: random.Random) -> int:
 
 
 def _object(r: random.Random) -> bytes:
-    """The packed content of something, of another shape than any that is expected."""
+    """Packed content of an unexpected shape."""
     made: bytes = pack.dumps(
         r.choice(
             (
@@ -60,7 +60,7 @@ def _object(r: random.Random) -> bytes:
 
 
 def _checkpoint(r: random.Random) -> bytes:
-    """What cannot be a checkpoint: a length, then two objects that are none of its parts."""
+    """An invalid checkpoint: a length, then two objects that are not its parts."""
     head = _object(r)
     size = r.choice((len(head), len(head), 1, 0, 1 << 31))
     return r.choice(
@@ -88,7 +88,7 @@ class Hostile:
         return (self.epochs[v], self.place[v]) if v in self.epochs else (0, 0)
 
     def frame(self, r: random.Random, sender: Node, to: Node) -> tuple[bytes, list[str]] | None:
-        """A sealed frame and the kinds of its messages, or None where the two have no session."""
+        """A sealed frame and the kinds of its messages, or None if the two have no session."""
         assert sender.host is not None
         link = sender.host.exchange.links.get(to.number)
         if link is None or not link.peer.live:
@@ -101,7 +101,7 @@ class Hostile:
             m = self.message(r, sender, to)
             if m is not None and writer.put(*m):
                 told.append("%d%r" % (m[0], m[1:4]))
-        if r.random() < 0.1:  # and something cut short
+        if r.random() < 0.1:  # and something truncated
             tail = bytes([r.choice(list(wire.MESSAGES)), 0xFF, 0xFF])[: writer.room()]
             writer.mem[writer.pos : writer.pos + len(tail)] = tail
             writer.pos += len(tail)
@@ -172,7 +172,7 @@ class Hostile:
         return (kind, *values)
 
     def producer(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What the producer of an edge alone may say."""
+        """What only the producer of an edge may send."""
         edges = [e for e in self.plan.edges if not self.produces(e, sender.number)]
         if not edges:
             return None
@@ -187,7 +187,7 @@ class Hostile:
         return (kind, *values)
 
     def made(self, r: random.Random, e: Edge) -> bytes:
-        """A block that can be read, with what nobody ever sampled."""
+        """A readable block, with samples that were never taken."""
         batch = Batch(self.plan.vertices[e.src].outs[e.sport], 1)
         batch.xi = 1 + _number(r) % (1 << 40)
         batch.n = 1
@@ -197,7 +197,7 @@ class Hostile:
         return bytes(body[: block.encode(batch, 0, 1, body, 0)])
 
     def consumer(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What the consumer of an edge alone may say, under the epoch that it has."""
+        """What only the consumer of an edge may send, under its epoch."""
         edges = [e for e in self.plan.edges if not self.consumes(e, sender.number)]
         if not edges:
             return None
@@ -216,7 +216,7 @@ class Hostile:
         return (wire.DATA, e.index, self.inc(e), self.epoch(e.src), r.choice((b"", b"\xff" * 9)))
 
     def piece(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """A checkpoint that is none, or that stands nowhere."""
+        """An invalid checkpoint, or one at an impossible position."""
         v = self.operator(r)
         if v is None:
             return None
@@ -242,7 +242,7 @@ class Hostile:
         return None if v is None else (wire.STORED, v, self.epoch(v), self.wrong_pos(r, v), _number(r))
 
     def moved(self, r: random.Random, sender: Node, to: Node) -> Message:
-        """Where something runs: on a host that is none, or something that never moves."""
+        """Where something runs: on a host that does not exist, or something that never moves."""
         v = r.choice(self.plan.vertices)
         number = _number(r)
         if v.kind:
@@ -251,7 +251,7 @@ class Hostile:
         return (wire.WHERE, v.index, (number, sender.number), sender.number)
 
     def time(self, r: random.Random, sender: Node, to: Node) -> Message:
-        """The gateway alone tells the time; anybody may ask for it, and beat."""
+        """Only the gateway tells the time; any host may ask for it, and send BEAT."""
         kind = r.choice((wire.TIME, wire.TIME, wire.CLOCK, wire.BEAT))
         if kind == wire.TIME and sender.number == 0:
             kind = wire.CLOCK
@@ -262,7 +262,7 @@ class Hostile:
         return (kind, *self.any_fields(r, kind))
 
     def decided(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What the gateway alone may say; from the gateway itself, what cannot be read."""
+        """What only the gateway may send; from the gateway itself, unreadable content."""
         v = self.operator(r)
         if v is None:
             return None
@@ -286,7 +286,7 @@ class Hostile:
         )
 
     def asked(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What the host of an operator alone asks of the gateway, under the epoch that it has."""
+        """What only the host of an operator asks the gateway, under its epoch."""
         others = [v for v, hosts in self.ran.items() if sender.number not in hosts]
         if not others:
             return None

@@ -60,8 +60,8 @@ class Machine:
         return min(end, have) if end >= 0 else have
 
     def ahead(self, p: int) -> int:
-        """Where the next entry of an input is that counts: what is older than the input was reopened for is
-        passed over, and when that happens makes no difference."""
+        """The next entry of an input that counts: entries older than the reopening of the input are skipped,
+        and when that happens makes no difference."""
         e = self.edges[p]
         at = self.taken[p]
         if self.from_ts[p] and not self.closed[p]:
@@ -72,11 +72,11 @@ class Machine:
         return at
 
     def stands_at(self, pos: list[int]) -> bool:
-        """Whether this is the position, give or take entries that are passed over."""
+        """Whether this is the position, except for skipped entries."""
         if pos[-2:] != [self.fired, self.decided]:
             return False
         streams = zip(pos[:-2], self.edges, self.incs, strict=True)
-        # 0 is before its first entry, also where that has another number.
+        # 0 is before its first entry, also if that has another number.
         place = [max(xi, self.run.begun.get((e.src, inc), 0)) for xi, e, inc in streams]
         for p, xi in enumerate(place):
             if xi != self.taken[p] and not self.taken[p] < xi <= self.ahead(p):
@@ -85,7 +85,7 @@ class Machine:
         return True
 
     def end(self, p: int) -> int:
-        """How many entries of an input there are where its producer's log is gone, else -1."""
+        """How many entries of an input exist if its producer's log is gone, else -1."""
         inc, end = self.run.ends.get(self.edges[p].index, (-1, 0))
         return end if inc in (0, self.incs[p]) else -1
 
@@ -129,8 +129,8 @@ class Machine:
         return low
 
     def fires(self) -> bool:
-        """Whether the timer gives something though no entry waits for it. In a drained process it need not
-        have, but where a decision stands behind it, here or at a consumer: that has no place without it."""
+        """Whether the timer puts something out although no entry waits for it. In a drained process it need
+        not, except if a decision follows it, here or at a consumer: that has no position without it."""
         run = self.run
         own = run.decisions.get(self.vertex.index, ())[self.decided :]
         if not run.drained or any(pos[-2] >= self.op.timer for pos, _ in own):
@@ -144,14 +144,14 @@ class Machine:
         return False
 
     def no_room(self) -> bool:
-        """An output holds all that it may: a consumer leaves it there."""
+        """Whether an output is full: a consumer does not take it."""
         for cap, entries, consumers in self.full:
             if len(entries) >= cap and len(entries) - min([m.taken[p] for m, p in consumers]) >= cap:
                 return True
         return False
 
     def step(self) -> bool:
-        """Take one entry or fire one timer, if that may be."""
+        """Take one entry or fire one timer, if allowed."""
         for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
             if self.stands_at(pos):
                 self.decided += 1
@@ -195,7 +195,7 @@ class Machine:
                     self.op.hole(p)
 
     def configure(self, params: Any) -> None:
-        """What the type refuses changes nothing."""
+        """Values that the type refuses change nothing."""
         try:
             self.op.configure(params)
         except OperatorError:
@@ -283,7 +283,7 @@ class Ideal:
             if v.kind:
                 self.machines[v.index] = Machine(self, v)
             else:
-                # What the lake wants of it: its last incarnation.
+                # What the lake needs of it: its last incarnation.
                 self.lines[(v.index, 0)].entries = [*accepted.get(v.index, {}).values(), []][-2:][0]
         if buffers:
             self.buffers()
@@ -299,8 +299,8 @@ class Ideal:
                     busy = True
 
     def buffers(self) -> None:
-        """An output holds so many entries until all consumers inside have taken them, unless it spills; in a
-        cycle none spills."""
+        """An output holds this many entries until all consumers inside have taken them, unless it spills; in
+        a cycle none spills."""
         for v, machine in self.machines.items():
             for k in range(len(machine.vertex.outs)):
                 edges = self.plan.outs(v, k)
@@ -326,7 +326,7 @@ class Ideal:
                 had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]
                 return (had or ([] if closed else before) or [content[2]])[-1]
             closed = content[0] == "close"
-        # An operator's first checkpoint says with which one it begins, though nothing of it was taken.
+        # An operator's first checkpoint tells with which one it begins, although nothing of it was taken.
         inc, _ = self.ends.get(e.index, (0, 0))
         return ([0, *incs] if not took else took)[-1] if inc not in incs else inc
 

@@ -1,7 +1,7 @@
-"""Which process a seed simulates, and what a person or a machine learns of the history.
+"""Which process a seed simulates, and the report of the history for people and machines.
 
 A history is named by its process and its seed, nothing else: `Job.replay` is the command that plays it
-again. One that raises, or that does not come to an end, is a failure like any other.
+again. One that raises, or that does not end, is a failure like any other.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .scenario import Scenario, hardware
 from .storm import GAP_OPEN, SOURCE_LOST
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
-# A history may take this much CPU time, or two seconds a simulated second where that is more: dozens of times
+# A history may take this much CPU time, or two seconds a simulated second if that is more: dozens of times
 # what it needs. Time in which other processes have the cores does not count.
 HANG_S = 60
 WAITS = 10  # times that limit in real time: only a history that waits instead of computing gets there
 TRACE_LINES = 15
 
-# Design.md's keys first, then what else a history counts.
+# The main counts first, then the others of a history.
 COUNTS = (
     "accepted",
     "delivered",
@@ -55,7 +55,7 @@ COUNTS = (
     "checkpoints",
 )
 
-# Nobody draws these: they come of what is drawn, and are counted with it.
+# These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
     "change refused by the gateway",
     "input of a dead source closed",
@@ -105,7 +105,7 @@ def _batch(r: random.Random) -> int:
     return r.choice((12, 36))
 
 
-# What versions of one process have in common: its name, its boards and some of its sources and streams.
+# Common to all versions of one process: its name, its boards and some of its sources and streams.
 def _version(r: random.Random) -> Process:
     p = Process("version", *_draw(r, _ACYCLIC), batch=_batch(r))
     hosts = ("left", "right", "gateway")
@@ -124,8 +124,8 @@ def _version(r: random.Random) -> Process:
     return p
 
 
-# What few other processes have together: operators on boards, with room to move, whose streams to the lake
-# drop what is oldest when nobody takes it; and more than one board with a source, one of which may be lost.
+# A rare combination: operators on boards, free to move, whose streams to the lake drop the oldest entries
+# when they are not taken; and more than one board with a source, one of which may be lost.
 def _seldom(r: random.Random) -> Process:
     boards = ["left", "right", "spare"]
     every = r.choice((20, 36, 60))
@@ -188,7 +188,7 @@ def kind_of(seed: int) -> str:
 
 
 def process(kind: str, seed: int) -> Process:
-    """The process of a kind under a seed: always the same. Where it changes, the first version."""
+    """The process of a kind under a seed: always the same. If it changes, the first version."""
     if kind == "random":
         return random_process(seed)
     if kind == CHANGES:
@@ -232,7 +232,7 @@ def made(declared: Process) -> Made:
 
 @functools.lru_cache(maxsize=4)
 def made_of_file(path: str) -> Made:
-    """What a user's process file says, as `hw check` passes it."""
+    """A user's process file, as `hw check` accepts it."""
     try:
         declared = load(path)
         report = check(declared)
@@ -249,7 +249,7 @@ def plan_of_file(path: str) -> Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """One history to play. `kind` is a name of PROCESSES, or "" where `file` names a process file."""
+    """One history to play. `kind` is a name of PROCESSES, or "" if `file` names a process file."""
 
     seed: int
     kind: str = "mix"
@@ -281,7 +281,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What came of a job."""
+    """The result of a job."""
 
     job: Job
     title: str
@@ -309,12 +309,12 @@ class Outcome:
 
 
 class _Hangs(BaseException):
-    """Not an Exception: nothing on the way may take it for an error of its own."""
+    """Not an Exception: no code on the way may mistake it for an error of its own."""
 
 
 @contextmanager
 def _within(cpu_s: int) -> Iterator[None]:
-    """Raise _Hangs after so much CPU time of this process, or after WAITS times as much real time."""
+    """Raise _Hangs after this CPU time of the process, or after WAITS times as much real time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

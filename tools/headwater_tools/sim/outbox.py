@@ -25,7 +25,7 @@ class Stream:
         self.taken = 0  # in memory
         self.durable = 0
         self.lake = 0
-        self.ever = 0  # the most that was durable, before the database was lost perhaps
+        self.ever = 0  # the most that was ever durable, perhaps before the database was lost
 
 
 class Outbox:
@@ -34,8 +34,8 @@ class Outbox:
         self.streams: dict[tuple[int, int], Stream] = {}
         self.last: dict[int, int] = {}
         self.lake_open = True
-        self.full = False  # no room: the lake's ends take nothing
-        self.draining = False  # for a change of the plan what is durable here is safe
+        self.full = False  # the lake sinks accept nothing
+        self.draining = False  # during a change of the plan, what is durable here is safe
         self.life = 0
         self.duplicates = 0  # rows given while they are there
         self.out_of_order = 0  # rows given before an earlier one, or whose ts falls
@@ -132,7 +132,7 @@ class Outbox:
             s.taken = s.durable
 
     def lost_database(self) -> None:
-        """A new one, which goes on from what the lake has acknowledged; the rest is gone."""
+        """A new one, which continues from what the lake has acknowledged; the rest is gone."""
         self.lost_power()
         self.last.clear()
         for s in self.streams.values():

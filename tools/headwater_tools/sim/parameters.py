@@ -18,7 +18,7 @@ from headwater.plan import Vertex
 
 Draw = Callable[[random.Random, Vertex], dict[str, Any]]
 
-_US_MIN = 50_000  # a shorter window floods the lake, and tells nothing else
+_US_MIN = 50_000  # a shorter window floods the lake, and shows nothing else
 _NEAR = (-3, -2, -1, 1, 2, 3)
 
 
@@ -88,7 +88,7 @@ def sensible(r: random.Random, v: Vertex) -> dict[str, Any]:
 
 
 def odd(r: random.Random, v: Vertex) -> dict[str, Any]:
-    """What no type takes."""
+    """Values that no type accepts."""
     names = [d[0] for d in _declared(v)]
     value = r.choice((1 << 60, -(1 << 60), "seven", None, [], [1, "x"], {"a": 1}, b"\x00\xff"))
     return r.choice(({"nonsense": 1}, {r.choice([*names, "nonsense"]): value}))

@@ -33,14 +33,14 @@ FORMAT = 1  # of the lines below; the header holds it under the key MARK
 MARK = "headwater sim"
 
 TOOLS = Path(__file__).resolve().parent.parent
-# What makes a history, besides the core.
+# What determines a history, besides the core.
 PLAYED = ("sim/*.py", "examples/*.py", "graphs.py", "processes.py")
 GATEWAY = ("boards.py", "keys.py", "numbers.py", "seat.py", "switching.py")
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is to be played. `process` is a name of PROCESSES, or "" where `file` names a process file."""
+    """What to play. `process` is a name of PROCESSES, or "" if `file` names a process file."""
 
     process: str
     file: str
@@ -64,7 +64,7 @@ class Sweep:
 
 
 def digest(file: str) -> str:
-    """Of all that decides what a seed plays: core, simulator, a user's file and the modules beside it."""
+    """Of everything that determines what a seed plays: core, simulator, a user's file and its modules."""
     paths = {path for root in headwater.__path__ for path in Path(root).resolve().rglob("*.py")}
     paths.update(path for pattern in PLAYED for path in TOOLS.glob(pattern))
     paths.update(Path(root).resolve() / name for root in headwater_gateway.__path__ for name in GATEWAY)
@@ -80,7 +80,7 @@ def digest(file: str) -> str:
 
 
 def recorded(path: str) -> Sweep | None:
-    """The sweep that a file records; None where there is no file yet."""
+    """The sweep that a file records; None if there is no file yet."""
     try:
         with open(path, "rb") as lines:
             first = lines.readline()
@@ -110,7 +110,7 @@ class Record:
         self.path = path
         self.outcomes: list[Outcome] = []
         header = sweep.header()
-        # Unbuffered: what append() wrote has left this process, so a kill cannot take it back.
+        # Unbuffered: what append() wrote has left this process, so a kill cannot undo it.
         self.file = io.FileIO(path, "a+")
         try:
             self._lock()

@@ -1,6 +1,6 @@
 """A simulated history: a process, faults drawn from a seed, then peace, then the comparison.
 
-The same seed gives the same history, always; `Result.trace` tells it.
+The same seed always gives the same history; `Result.trace` records it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from .storm import SHARE, Storm
 from .world import SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
-# a join would wait for ever for a board whose ts lag behind.
+# a join would wait forever for a board whose ts lag behind.
 AFTERWARDS_US = 8 * SECOND
 # When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
 CALM_US = 240 * SECOND
 SECTOR_BYTES = 4096
-SMALL_SECTORS = 48  # a log that is declared so small is simulated as declared
-DRIFT_PPM_MAX = 100  # the worst clock that headwater.clock promises to bear
+SMALL_SECTORS = 48  # a log that is declared this small is simulated as declared
+DRIFT_PPM_MAX = 100  # the worst clock that headwater.clock promises to tolerate
 MTUS = (256, 512, 1400)
 
 
@@ -107,7 +107,7 @@ class Scenario:
         self.random = self.world.random
         self.storm_us = seconds * SECOND
         self.faults = faults
-        self.likely: dict[str, float] = {}  # kind of fault -> its share, where it is not the usual one
+        self.likely: dict[str, float] = {}  # kind of fault -> its share, if it is not the usual one
         self.kills = 0
         self.wanted: tuple[int, dict[int, int], Ideal] | None = None
         self.unplanned = 0
@@ -154,7 +154,7 @@ class Scenario:
         gone = -1
         while not world.errors and not self.arrived():
             if world.now >= end:
-                # A small buffer to a slow lake takes its time: what still goes on is slow, and not stuck.
+                # A small buffer to a slow lake takes long: what still advances is slow, and not stuck.
                 if self.progress() == gone or world.now >= end + 3 * CALM_US:
                     break
                 gone = self.progress()
@@ -203,14 +203,14 @@ class Scenario:
     # ---- hosts that are lost
 
     def spare(self, node: Node | None = None) -> bool:
-        """A host may die: enough remain to hold checkpoints at the level, and to run things."""
+        """Whether a host may die: enough remain to hold checkpoints at the level, and to run operators."""
         living = len([n for n in self.world.nodes if not n.dead])
         if self.plan.level == LOCAL:
             return living > 2 and node is not None
         return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
 
     def may_lose(self, node: Node) -> bool:
-        """What its flash holds may go within the level."""
+        """Whether the level covers the loss of its flash."""
         if self.plan.level == LOCAL:
             return node.number not in self.place.values()
         return self.kills < self.kills_max
@@ -276,7 +276,7 @@ class Scenario:
                 self.tell(v, target, self.moved(v, target.number))
 
     def clash(self, v: int) -> None:
-        """Two hosts are told to take over under one number."""
+        """Two hosts are activated under one number."""
         away = self.place[v]
         up = {n.number for n in self.world.nodes if n.up and n.number != away}
         both = sorted(up & {*self.plan.vertices[v].hosts, 0})[-2:]
@@ -314,7 +314,7 @@ class Scenario:
             world.after(2 * SECOND, self.reopen_forgotten)
 
     def reopen(self, v: int, p: int) -> None:
-        """Take a closed input back, again and again until the gateway has noted it."""
+        """Reopen a closed input, repeatedly until the gateway has recorded it."""
         world = self.world
         gateway = world.nodes[0]
         if (v, p) not in self.closed:
@@ -336,9 +336,9 @@ class Scenario:
             world.after(SECOND, lambda: self.reopen(v, p))
 
     def reopen_forgotten(self) -> None:
-        """A gateway that lost its database may have forgotten that an input was to be taken back, and one
-        that lost power while it was asked to close one may have done so. Whoever looks after the site sees
-        the input closed, and asks again."""
+        """A gateway that lost its database may have forgotten that an input was to be reopened, and one that
+        lost power while it was asked to close one may have done so. A person who manages the site sees the
+        closed input, and asks again."""
         world = self.world
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
@@ -350,10 +350,10 @@ class Scenario:
             world.after(2 * SECOND, self.reopen_forgotten)
 
     def close_ended(self) -> None:
-        """Inputs whose source died are closed: somebody decides so. Then joins go on without them, and
+        """Inputs whose source died are closed by a person's request. Then joins continue without them, and
         changes do not wait for a producer that never answers. In a loop that takes two decisions, for the
         join and for the operator in the loop that has lost its source: while that one waits for its source
-        it leaves its feedback where it lies, until all operators of the loop wait for room.
+        it does not take its feedback, until all operators of the loop wait for free space.
         """
         world = self.world
         dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
@@ -388,7 +388,7 @@ class Scenario:
     # ---- what must hold in the calm
 
     def all_accept(self) -> None:
-        """No source of a living board refuses samples for ever, unless a join waits for what is lost."""
+        """No source of a living board refuses samples forever, unless a join waits for what is lost."""
         world = self.world
         waits = blocked(world, self.place)
         for v, since in sorted(world.refusing.items()):
@@ -400,12 +400,12 @@ class Scenario:
                 world.error("source %s refuses samples since %d s" % (vertex.name, age))
 
     def progress(self) -> int:
-        """How much has ever been taken: it stays the same where all waits for good."""
+        """How much has ever been taken: it stays the same if everything waits forever."""
         streams = self.world.outbox.streams.values()
         return sum(self.world.taken.furthest.values()) + sum(s.durable for s in streams)
 
     def nothing_open(self) -> None:
-        """Every change that the gateway took has its place."""
+        """Every change that the gateway accepted has its position."""
         for v, granted, asked in self.open():
             name = self.plan.vertices[v].name
             if asked:
@@ -434,8 +434,8 @@ class Scenario:
                 self.world.error(text % (name, inst.changed, known))
 
     def open(self) -> list[tuple[int, int, int]]:
-        """Operators with changes that have no place yet, unless what they wait for is lost: how many have
-        one, and how many were asked for."""
+        """Operators with changes that have no position yet, unless what they wait for is lost: how many have
+        one, and how many were requested."""
         world = self.world
         gateway = world.nodes[0].host
         found: list[tuple[int, int, int]] = []
@@ -452,7 +452,7 @@ class Scenario:
         return found
 
     def arrived(self) -> bool:
-        """True once nothing is missing: a quick look before the thorough one."""
+        """True once nothing is missing: a quick check before the thorough one."""
         world = self.world
         if any(not n.up and not n.dead for n in world.nodes):
             return False

@@ -1,7 +1,7 @@
 """The faults of a history: which kinds occur in it, when, and how bad they are. All from the seed.
 
 Every history has the ordinary ones: power, links, weather, a lake that does not answer. Of the special
-kinds each history draws a few, so that the trouble of one is not always mixed with that of all others.
+kinds each history draws a few, so that the effects of one are not always mixed with those of all others.
 Every fault is counted by its kind and noted in the trace.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
-SHARES = {GAP_OPEN: 0.9}  # ... or more, where it applies to few, and seldom comes about in one that has it
+SHARES = {GAP_OPEN: 0.9}  # ... or more, if it applies to few, and seldom occurs in one that has it
 
 
 class Storm:
@@ -42,7 +42,7 @@ class Storm:
         shares = {**SHARES, **scenario.likely}
         self.kinds = {k: fault for k, fault in fits.items() if chosen.random() < shares.get(k, SHARE)}
 
-    # Every special kind, where it applies to the process at all.
+    # Every special kind, if it applies to the process at all.
     def special(self) -> dict[str, Callable[[], None]]:
         plan = self.plan
         boards = len(plan.hosts) > 1
@@ -245,7 +245,7 @@ class Storm:
             self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
 
     def lose_source(self) -> None:
-        """A board with a sensor dies; its stream ends with what has left it."""
+        """A board with a sensor dies; its stream ends with what it has sent."""
         sensors = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
         living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].dead]
         nodes = [n for n in living if self.scenario.may_lose(n) and self.scenario.spare(n)]
@@ -257,7 +257,7 @@ class Storm:
             self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
 
     def isolate(self) -> None:
-        """A host is cut off for so long that it is taken for dead; then it comes back."""
+        """A host is cut off until it is declared dead; then it returns."""
         world = self.world
         nodes = [n for n in world.nodes[1:] if not n.dead]
         if not nodes:
@@ -313,7 +313,7 @@ class Storm:
         return [v for v in sorted(place) if self.world.nodes[place[v]].up]
 
     def move(self) -> None:
-        """To another host while all is well; often back, some seconds later."""
+        """To another host without any fault; often back, some seconds later."""
         found = self.movable()
         if not found:
             return
@@ -331,7 +331,7 @@ class Storm:
             self.scenario.activate(v, away, home)
 
     def clash(self) -> None:
-        """Two hosts are told to take over with one number: the higher one counts."""
+        """Two hosts are activated with one number: the higher one counts."""
         found = self.movable()
         if found:
             self.scenario.clash(self.random.choice(found))
@@ -373,7 +373,7 @@ class Storm:
             self.configure(v.index, draw(self.random, v), odd)
 
     def configure(self, v: int, params: dict[str, Any], odd: bool = False) -> None:
-        """Change parameters at the gateway; what no type takes goes past the gateway's own look at it, as
+        """Change parameters at the gateway; values that no type accepts bypass the gateway's own check, as
         from a gateway that knows another version of the type."""
         node = self.world.nodes[0]
         if not node.up:
@@ -398,7 +398,7 @@ class Storm:
         return True
 
     def burst(self) -> None:
-        """A slider in the hands of somebody."""
+        """A person moves a slider."""
         found = [v for v in self.plan.vertices if parameters.changeable(v)]
         if not found:
             return
@@ -416,7 +416,7 @@ class Storm:
             self.configure(v.index, parameters.sensible(self.random, v))
 
     def close(self) -> None:
-        """A join goes on without one of its inputs for a while."""
+        """A join continues without one of its inputs for a while."""
         world = self.world
         joins = []
         for v in self.plan.vertices:

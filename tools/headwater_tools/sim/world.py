@@ -1,7 +1,7 @@
 """The simulated world: hosts with flash, clocks and sensors, links between them, and one heap of events.
 
-Everything that happens is decided by one seed. The hosts are the real ones (headwater.host) on the
-real log (headwater.log) over CutFlash; only time, links and sensors are made here.
+One seed decides everything that happens. The hosts are the real ones (headwater.host) on the
+real log (headwater.log) over CutFlash; only time, links and sensors are simulated.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def whole_checkpoint(key: int) -> tuple[int, int] | None:
 class Hardware:
     """What the hosts of a history are made of."""
 
-    sectors: dict[int, int] = field(default_factory=dict)  # of the log, by host; where missing: plenty
+    sectors: dict[int, int] = field(default_factory=dict)  # of the log, by host; if missing: plenty
     mtu: int = 1400
     drift_ppm: float = 60.0  # clocks go wrong by this at most
-    noise: bool = False  # sensors give what no code makes shorter
+    noise: bool = False  # sensors give values that cannot be compressed
 
 
 @dataclass
@@ -99,7 +99,7 @@ class Wall:
 
 
 class Store(Log):
-    """The log of a simulated host, which the world may look into: what sources accepted, what is held."""
+    """The log of a simulated host, which the world may inspect: what sources accepted, what is held."""
 
     world: World
     number: int
@@ -134,7 +134,7 @@ class Store(Log):
         return self.world.name(self.number)
 
     def checkpoints(self) -> dict[int, Place]:
-        """Where the checkpoints in this flash stand: a cut write may have landed all the same."""
+        """The positions of the checkpoints in this flash: a cut write may have succeeded all the same."""
         found: dict[int, Place] = {}
         for key in self.blob_keys():
             of = whole_checkpoint(key)
@@ -156,16 +156,16 @@ class Node:
         self.number = number
         self.flash = flash
         self.host: Host | None = None
-        self.dead = False  # for good
+        self.dead = False  # permanently
         self.booted_us = 0
         self.drift_ppm = 0.0
         self.mono_base = 0
         self.boots = 0
-        self.again = False  # its flash was erased: it comes again to what it was part of
-        self.blobs: dict[int, Place] = {}  # where the checkpoints in its flash stand
+        self.again = False  # its flash was erased: it returns to a process that it was part of
+        self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
 
     def mono(self) -> int:
-        """The host's own clock: starts anew at every boot, and drifts."""
+        """The host's own clock: starts again at every boot, and drifts."""
         gone = self.world.now - self.booted_us
         return self.mono_base + gone + int(gone * self.drift_ppm) // 1_000_000
 
@@ -189,15 +189,15 @@ class World:
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
-        self.refusing: dict[int, int] = {}  # source -> since when its log takes nothing
+        self.refusing: dict[int, int] = {}  # source -> since when its log accepts nothing
         self.granted: dict[int, dict[int, tuple[list[int], Any]]] = {}  # operator -> number -> decision
         self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
-        self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version took care of
+        self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version handled
         self.wall = Wall()
         self.promised: dict[str, int] = {}  # host -> when, on its clock, it promised to wake
-        self.drained = False  # nothing more comes, and everything that was accepted has been used
+        self.drained = False  # nothing more arrives, and everything that was accepted has been used
         self.outbox = Outbox(self)
         self.spoiled: set[tuple[int, int, int]] = set()  # (edge, incarnation, xi): its board packed nonsense
         self.taken = Taken(self.begun)
@@ -220,7 +220,7 @@ class World:
         """A machine that has just been provisioned."""
         sectors = 16 + reserve.sectors(self.plan, number) + self.random.randrange(16)
         sectors = self.hardware.sectors.get(number, sectors)
-        # The gateway's log stands for its database, in which small values may take any room.
+        # The gateway's log replaces its database, in which small values may take any space.
         size = sector_size if number else 4 * sector_size
         node = Node(self, number, CutFlash(sectors, size, seed * 97 + number))
         Log.format(node.flash, self.random.getrandbits(64))
@@ -334,8 +334,8 @@ class World:
             self.after(TICK_US, lambda: self.tick(node, life))
 
     def call(self, node: Node, action: Callable[[Host], Any], what: str = "call") -> Any:
-        """Let a host do something; a power cut in one of its flash operations ends its life. It has no
-        other way to fail: whatever it raises is an error of the history."""
+        """Let a host do something; a power cut in one of its flash operations ends its boot. It has no
+        other way to fail: any exception is an error of the history."""
         assert node.host is not None
         try:
             result = action(node.host)
@@ -364,7 +364,7 @@ class World:
             check(node)
 
     def hear(self, host: Host) -> None:
-        """Remember what the gateway granted: its database may be lost, the run goes on by it."""
+        """Remember what the gateway granted: its database may be lost, but the run follows it."""
         for v in self.plan.vertices:
             data = host.store.get(F_GRANTED + v.index) if v.kind else None
             upto = int.from_bytes(data, "little") if data else 0
@@ -439,7 +439,7 @@ class World:
                 self.after(self.random.randrange(SECOND), partial(self.sample, v, 0))
 
     def sample(self, v: Vertex, taken: int) -> None:
-        """The next batch of a sensor; the sensor's values go on while its board is down."""
+        """The next batch of a sensor; the sensor's values continue while its board is down."""
         if not self.sampling:
             return
         node = self.nodes[v.hosts[0]]
@@ -519,7 +519,7 @@ class World:
                 self.error("source %s jumped from xi %d to %d" % (v.name, len(known), xi))
 
     def recover(self, store: Store, node: Node) -> None:
-        """What a cut record turned out to hold after the restart was accepted too."""
+        """The content of a cut record that is found after the restart was accepted too."""
         body = bytearray(65536)
         for v in self.plan.vertices:
             if v.kind or v.hosts[0] != node.number:

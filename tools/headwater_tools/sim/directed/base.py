@@ -33,7 +33,7 @@ def boards(
 
 
 def shifted(p: Process, on: str, *backup: str, **lake: Any) -> Process:
-    """The process with one source on its left board, one operator, and the lake behind it."""
+    """The process with one source on its left board, one operator, and the lake after it."""
     values = p.source("values", "v:i16", rate_hz=20, on="left")
     p.lake(p.name + "/shifted", values >> Affine().named("shifted").on(on, backup=list(backup)), **lake)
     return p
@@ -105,7 +105,7 @@ class Directed(Scenario):
         return node.host.instances.get(SHIFTED) if node.host and node.number == number else None
 
     def withhold(self, host: Any, so: bool, kind: int = wire.CKPT) -> None:
-        """While `so`, a host gets no message of that kind: hears of no checkpoint of another."""
+        """While `so`, a host gets no message of that kind, and so no checkpoint of another."""
         if so:
             exchange = host.exchange
             exchange.may_say = lambda sender, m: m[0] != kind and Exchange.may_say(exchange, sender, m)
@@ -117,7 +117,7 @@ class Directed(Scenario):
             self.world.call(self.node(GATEWAY), lambda host: self.ask(host, v, params), "configure")
 
     def ask(self, host: Host, v: int, params: dict[str, int]) -> None:
-        """The gateway may refuse what is too much for now."""
+        """Request a change; the gateway may refuse it while too many are open."""
         try:
             host.configure(v, params)
         except ValueError:

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="func-returns-value"
-"""Checkpoints: who has them, who asks for them, and which one counts."""
+"""Checkpoints: which hosts hold them, which request them, and which one counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, relay,
 
 
 class HolderElsewhere(Directed):
-    """The host of an operator dies for good; its newest checkpoint is not where it starts again, and the
+    """The host of an operator dies permanently; its newest checkpoint is not where it starts again, and the
     producer, which alone knows who holds it, has restarted.
     """
 
@@ -31,8 +31,8 @@ class HolderElsewhere(Directed):
 
 class ErasedHolder(Directed):
     """The only holder of an operator's newest checkpoint is the board of its source, and is erased; the host
-    of the operator is cut off. A third host takes over: nobody can tell it of that checkpoint, and no
-    producer names one, until the host comes back.
+    of the operator is cut off. A third host takes over: no host can tell it of that checkpoint, and no
+    producer names one, until the host returns.
     """
 
     def process(self) -> Process:
@@ -42,7 +42,7 @@ class ErasedHolder(Directed):
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
         return [
-            (7, lambda: world.asleep.add(LEFT)),  # all is taken, and lies behind a stored checkpoint
+            (7, lambda: world.asleep.add(LEFT)),  # everything is taken, and covered by a stored checkpoint
             (8, lambda: [self.cut(RIGHT, n.number) for n in world.nodes if n.number != RIGHT]),
             (8, lambda: self.erase(LEFT)),
             (8.4, lambda: self.boot(LEFT)),
@@ -52,7 +52,7 @@ class ErasedHolder(Directed):
 
 
 class LakeAway(Directed):
-    """The last operator restarts while the lake's end has not got what it put out."""
+    """The last operator restarts while the lake sink lacks what it put out."""
 
     def process(self) -> Process:
         return relay("ecoc")
@@ -67,7 +67,7 @@ class LakeAway(Directed):
 
 
 class BothEnds(Directed):
-    """All hosts but the gateway lose power at once, again and again: both ends of every feedback edge."""
+    """All hosts but the gateway lose power at once, repeatedly: both ends of every feedback edge."""
 
     def process(self) -> Process:
         hosts = ("left", "right", "spare", "spare")
@@ -83,7 +83,7 @@ class BothEnds(Directed):
 
 class RequestLost(Directed):
     """The link is down just when the only Check-Request of the history crosses it: unless it is sent again
-    with what it stands in, the first operator's checkpoint stays pending, and the source lets nothing go.
+    with its place, the first operator's checkpoint stays pending, and the source trims nothing.
     """
 
     def process(self) -> Process:
@@ -111,7 +111,7 @@ class RequestLost(Directed):
 
 class BeginsUnknown(Directed):
     """What an operator puts out reaches the lake, but no holder hears of the checkpoint with which it began
-    before its host dies. Another host goes on.
+    before its host dies. Another host continues.
     """
 
     def __init__(self, seed: int) -> None:
@@ -127,8 +127,8 @@ class BeginsUnknown(Directed):
 
 
 class StalePending(Directed):
-    """A checkpoint stays pending in the flash of a life whose outputs nobody got. The next life waits for
-    it in vain, takes a decision before it, goes past it, and loses power: the third must not restore it.
+    """A checkpoint stays pending in the flash of a boot whose outputs no consumer got. The next boot waits
+    for it in vain, takes a decision before it, passes it, and loses power: the third must not restore it.
     """
 
     SECONDS = 45
@@ -179,7 +179,7 @@ class StalePending(Directed):
 
 class GotLost(Directed):
     """An operator starts again while its source rests, and the only Got that its consumer has a reason for is
-    lost: it says that nothing behind the operator is ahead of it.
+    lost: it tells that nothing after the operator is ahead of it.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -205,7 +205,7 @@ class GotLost(Directed):
 
 
 class DeadHolder(Directed):
-    """A board that only holds checkpoints dies; enough others live. What its operators put out goes on at
+    """A board that only holds checkpoints dies; enough others are alive. Its operators' outputs continue at
     the rate of its source: a checkpoint does not wait for the dead one each time.
     """
 
@@ -251,7 +251,7 @@ class DeadHolder(Directed):
 
 
 class DeadBackup(DeadHolder):
-    """The first backup of every operator dies, the second lives."""
+    """The first backup of every operator dies, the second is alive."""
 
     LEVEL = "peer"
     BACKUP = ("wrist", "gateway")

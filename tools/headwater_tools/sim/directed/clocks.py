@@ -13,7 +13,7 @@ from .base import GATEWAY, LEFT, SPARE, Directed, boards
 
 
 class AnswersNothing(Directed):
-    """A gateway answers a question for the time that nobody asked: as if it was on its way for seconds."""
+    """A gateway answers a request for the time that was never sent: as if it was on its way for seconds."""
 
     def script(self) -> list[tuple[float, Any]]:
         def ask() -> None:
@@ -25,7 +25,7 @@ class AnswersNothing(Directed):
 
 
 class Restarts(Directed):
-    """A board and the gateway start again and again, at once, before the time that was logged ahead has come.
+    """A board and the gateway restart repeatedly, at once, before the time that was logged ahead has come.
     One sensor has a rate and never rests, another promises what will not come, up to a floor ahead."""
 
     SECONDS = 40
@@ -46,15 +46,15 @@ class Restarts(Directed):
 
 
 class LateTime(Restarts):
-    """The clock of the gateway's machine is a minute late and believed, until somebody sets it right."""
+    """The clock of the gateway's machine is a minute late and trusted, until it is set right."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [(0, partial(self.world.wall.jump, -60 * SECOND)), (12, self.world.wall.right)]
 
 
 class NoNetwork(Restarts):
-    """The gateway's machine starts without the time, and so does a board that knew it. Both run on from what
-    they kept, until the machine has the time from the network."""
+    """The gateway's machine starts without the time, and so does a board that knew it. Both continue from
+    the stored time, until the machine has the time from the network."""
 
     def script(self) -> list[tuple[float, Any]]:
         wall = self.world.wall

@@ -15,7 +15,7 @@ from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifte
 
 
 class DecidesUnstored(Directed):
-    """The host of an operator is cut off, and goes on for a while: what it stores is acknowledged by nobody.
+    """The host of an operator is cut off, and continues for a while: no host acknowledges what it stores.
     Another host takes over from earlier, is asked for a change, and is lost before any other host has a
     checkpoint of its epoch. Then the first host takes over again, from further than the change could be.
     """
@@ -42,8 +42,7 @@ class DecidesUnstored(Directed):
         ]
 
     def watch(self, node: Node) -> None:
-        """Who takes over has heard what there is, from the holder and from the source; then only the gateway
-        reaches it."""
+        """The new host has heard from the holder and from the source; then only the gateway reaches it."""
         inst = self.shifted_at(self.TAKES_OVER, node)
         if self.world.now < self.storm_us and inst and not inst.recalling and answered(inst):
             self.cut(self.TAKES_OVER, self.STORES)
@@ -51,8 +50,8 @@ class DecidesUnstored(Directed):
 
 
 class FurtherAndOver(DecidesUnstored):
-    """The same, but nobody is lost: the first host comes back, and is the only one that can store a
-    checkpoint for the new epoch. What it has itself stands further, and is over.
+    """The same, but no host is lost: the first host returns, and is the only one that can store a
+    checkpoint for the new epoch. Its own checkpoint is further, and outdated.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -83,7 +82,8 @@ class Changes(Directed):
 
 class ManyDecisions(Directed):
     """Parameters change many times while the lake is away and no checkpoint becomes permanent, then power
-    goes. The gateway may refuse what is too much; what it took has its place in every life.
+    goes. The gateway may refuse changes that are too many; those it accepted have their position in every
+    boot.
     """
 
     CHANGES = 80
@@ -122,7 +122,7 @@ class ManyDecisionsOfTwo(ManyDecisions):
 
 class ProposalLost(Directed):
     """An operator proposes where a change takes effect, and loses power before it hears that this was
-    granted: its next life must stop there too.
+    granted: its next boot must stop there too.
     """
 
     def __init__(self, seed: int) -> None:
@@ -145,8 +145,8 @@ class ProposalLost(Directed):
 
 
 class ProposalNotTold(Directed):
-    """An operator has noted where a change is to take effect, and nobody hears of it. It starts on another
-    board, which has not heard of the change yet, and comes back with a checkpoint behind that place.
+    """An operator has stored where a change is to take effect, and no other host hears of it. It starts on
+    another board, which has not heard of the change yet, and returns with a checkpoint after that position.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -161,8 +161,8 @@ class ProposalNotTold(Directed):
 
 
 class GrantHalfStored(Directed):
-    """The gateway loses power when it has stored the place of a change, and not yet that this one counts:
-    nobody was told. The operator starts elsewhere, and passes that place without the change.
+    """The gateway loses power when it has stored the position of a change, and not yet that it is granted: no
+    host knows it. The operator starts elsewhere, and passes that position without the change.
     """
 
     SECONDS = 30
@@ -202,8 +202,8 @@ class GrantHalfStored(Directed):
 
 
 class TimerEarlier(Directed):
-    """After a change an entry sets the timer earlier than it stood. Those behind it wait for it, also where
-    all of them come in one go."""
+    """After a change an entry sets the timer earlier than it was. Later entries wait for it, also if all of
+    them arrive at once."""
 
     SECONDS = 15
 

@@ -16,8 +16,8 @@ from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifte
 
 
 class Erased(Directed):
-    """The flash of a source's host is erased: its numbering begins anew, in another incarnation, while
-    frames of the old one are still on their way. The operator behind it goes on with the new one.
+    """The flash of a source's host is erased: its numbering begins again, in another incarnation, while
+    frames of the old one are still on their way. Its operator continues with the new one.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -36,8 +36,8 @@ class Erased(Directed):
 
 
 class ErasedAtRest(Erased):
-    """The same after the operator has restarted, from a checkpoint behind which nothing was left to take: how
-    far the old incarnation went only that checkpoint knows.
+    """The same after the operator has restarted, from a checkpoint after which nothing was left to take: only
+    that checkpoint knows the end of the old incarnation.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -54,8 +54,8 @@ class ErasedAtRest(Erased):
 
 
 class ErasedAndRestarted(Erased):
-    """The same, and the operator loses power just after it was granted where it goes on with the new
-    incarnation. What it had of the old one since its last checkpoint is nowhere else any more.
+    """The same, and the operator loses power just after the position for the new incarnation was granted.
+    What it had of the old one since its last checkpoint exists nowhere else any more.
     """
 
     def __init__(self, seed: int) -> None:
@@ -79,8 +79,8 @@ class ErasedAndRestarted(Erased):
 
 
 class ErasedAmongChanges(Erased):
-    """The same while so many changes are open as can be: no input brings another checkpoint to cover them,
-    and the decision to go on with the new incarnation must find room all the same.
+    """The same while as many changes are open as allowed: no input brings another checkpoint to cover them,
+    and the decision for the new incarnation must be possible all the same.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -103,7 +103,7 @@ class GatewayErased(Directed):
 
 
 class GatewayErasedAfterChanges(GatewayErased):
-    """The same after some changes of parameters: their numbers go on, and new ones are taken."""
+    """The same after some changes of parameters: their numbers continue, and new ones are accepted."""
 
     def script(self) -> list[tuple[float, Any]]:
         changes = [(2 + i, lambda i=i: self.configure(SHIFTED, offset=1 + i)) for i in range(5)]
@@ -153,8 +153,8 @@ class GatewayErasedProposalLeft(GatewayErased):
 
 
 class GatewayErasedProposalPassed(GatewayErasedProposalLeft):
-    """The same, and the operator starts on another board, which stores a checkpoint behind the change: where
-    that took effect only the gateway knew, and nobody will ask again."""
+    """The same, and the operator starts on another board, which stores a checkpoint after the change: only
+    the gateway knew where that took effect, and no host will ask again."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -169,7 +169,7 @@ class GatewayErasedProposalPassed(GatewayErasedProposalLeft):
 
 class GatewayErasedWithOperator(Directed):
     """An operator on the gateway takes a change, and the gateway loses its database as soon as another board
-    has something that was put out behind it: nobody but the gateway knew of the change.
+    has an output that followed it: only the gateway knew of the change.
     """
 
     def __init__(self, seed: int) -> None:
@@ -200,7 +200,7 @@ class GatewayErasedWithOperator(Directed):
 
 
 class GatewayErasedAfterRestart(GatewayErasedWithOperator):
-    """The same, but no keeper hears of a checkpoint behind the change before the gateway starts again."""
+    """The same, but no keeper hears of a checkpoint after the change before the gateway restarts."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -229,8 +229,8 @@ class ErasedHome(Directed):
 
 
 class ErasedAndTold(Directed):
-    """The flash of an operator's host is erased. The gateway says that the operator starts there, and power
-    goes when the host has noted that, before it has noted that it runs the operator.
+    """The flash of an operator's host is erased. The gateway tells that the operator starts there, and power
+    fails when the host has stored that, before it has stored that it runs the operator.
     """
 
     def __init__(self, seed: int) -> None:
@@ -281,8 +281,8 @@ class ErasedAfterChange(ErasedHome):
 
 class ErasedBehindTimer(Directed):
     """The flash of a board with a source and its operator is erased. In the checkpoint from which the
-    operator goes on a timer runs that samples behind it have stopped; they are lost, and another board has
-    gone on behind the boundary that they gave.
+    operator continues a timer runs that later samples have stopped; they are lost, and another board has
+    continued after the boundary that they set.
     """
 
     def __init__(self, seed: int) -> None:

@@ -23,7 +23,8 @@ def pair(**how: Any) -> tuple[Process, Stream, Stream]:
 
 
 class DeadInput(Directed):
-    """One of two boards dies; the join goes on without it by decision, and takes it back when it returns."""
+    """One of two boards dies; the join continues without it by decision, and reopens the input when it
+    returns."""
 
     LAKE: dict[str, Any] = {"cap": 600}
 
@@ -56,7 +57,7 @@ class DeadInput(Directed):
         self.at_gateway(lambda host: host.close(self.join(), port))
 
     def sleep(self) -> None:
-        """The second board sleeps for ten seconds, and says so."""
+        """The second board sleeps for ten seconds, and announces it."""
         self.world.asleep.add(2)
         node = self.node(2)
         self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
@@ -84,8 +85,8 @@ class InTurn(DeadInput):
 
 
 class TakenBack(DeadInput):
-    """Nobody dies: what the closed input holds waits at the join, which takes it back and then loses power.
-    The second life meets all of that in one piece, and passes over what the first one did.
+    """No host dies: the entries of the closed input wait at the join, which reopens it and then loses power.
+    The second boot gets all of them at once, and skips what the first one did.
     """
 
     LAKE = {"cap": 900, "durable": "lake"}
@@ -103,7 +104,7 @@ class TakenBack(DeadInput):
 
 
 class TakenBackUnnamed(TakenBack):
-    """The same, and who asks for the input has not heard of any incarnation of it."""
+    """The same, and the request for the input knows no incarnation of it."""
 
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
@@ -131,8 +132,8 @@ class PassedOver(DeadInput):
 
 class TakenBackLate(DeadInput):
     """A join hears late that it should take an input back, and later still that its proposal was granted. Its
-    other input is a button that nobody presses for long: meanwhile the join gives boundaries, and a union
-    behind it goes on by them. What is taken back lies above all of them.
+    other input is a button that is not pressed for long: meanwhile the join sends boundaries, and a union
+    after it continues by them. The reopened entries are above all of them.
     """
 
     def __init__(self, seed: int) -> None:
@@ -191,8 +192,8 @@ class Ticks(Operator):
 
 
 class NoInputOpen(DeadInput):
-    """Every input of an operator is closed, and stays so. Its time stands still, and so does time behind it:
-    timers that never end must not run on towards the end of all time."""
+    """Every input of an operator is closed, and stays so. Its time stands still, and so does time after it:
+    timers that never end must not run towards the end of all time."""
 
     def process(self) -> Process:
         p, a, b = pair()
@@ -206,7 +207,7 @@ class NoInputOpen(DeadInput):
 
 
 class Asleep(DeadInput):
-    """One of two boards sleeps, and says so: the join goes on by its promise, without any decision."""
+    """One of two boards sleeps, and announces it: the join continues by its promise, without any decision."""
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
@@ -220,7 +221,8 @@ class Asleep(DeadInput):
 
 
 class DeadSource(DeadInput):
-    """A board dies with its source; the join goes on without it by decision, after a restart of the join."""
+    """A board dies with its source; the join continues without it by decision, after a restart of the
+    join."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -233,7 +235,7 @@ class DeadSource(DeadInput):
 
 class DeadSourceMoved(DeadInput):
     """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. First its
-    parameters change, as often as may be, and only then is it said that it goes on without the input.
+    parameters change, as often as allowed, and only then is it decided that it continues without the input.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -248,8 +250,8 @@ class DeadSourceMoved(DeadInput):
 
 
 class DeadSourceClosed(DeadInput):
-    """The board dies, the join goes on without it by decision, and loses power as soon as that is granted:
-    what it had of the board is nowhere else.
+    """The board dies, the join continues without it by decision, and loses power as soon as that is granted:
+    what it had of the board exists nowhere else.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -262,8 +264,8 @@ class DeadSourceClosed(DeadInput):
 
 
 class DeadAsleep(DeadInput):
-    """The board dies asleep. The join goes on by its promise, and then by decision; it loses power as soon as
-    that is granted, and in its next life nobody promises anything up to the place of the decision.
+    """The board dies asleep. The join continues by its promise, and then by decision; it loses power as soon
+    as that is granted, and in its next boot no producer promises anything up to the decision's position.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -277,8 +279,8 @@ class DeadAsleep(DeadInput):
 
 
 class DeadInLoop(Directed):
-    """A board dies with the source of an operator in a loop. The join of the loop goes on without it, and so
-    does that operator, which takes its feedback still: else it would fill up all buffers of the loop.
+    """A board dies with the source of an operator in a loop. The join of the loop continues without it, and
+    so does that operator, which still takes its feedback: otherwise all buffers of the loop would fill up.
     """
 
     def process(self) -> Process:

@@ -31,9 +31,9 @@ WIDE = " ".join("f%d:i64" % k for k in range(8))
 
 
 class LoggedLoop(Directed):
-    """An operator takes what it gave itself, and its outputs lie in the flash of its board. No checkpoint can
-    be stored for longer than its buffer lasts: it gives no more than a checkpoint can carry, so that there
-    can be one behind a change.
+    """An operator takes its own outputs, which are in the flash of its board. No checkpoint can be stored for
+    longer than its buffer lasts: it puts out no more than a checkpoint can carry, so that there can be one
+    after a change.
     """
 
     SECONDS = 40
@@ -57,7 +57,7 @@ class LoggedLoop(Directed):
 
 
 class Dropping(Directed):
-    """The way to the lake is cut for longer than the buffer lasts, and its author prefers the newest."""
+    """The link to the lake is down for longer than the buffer lasts, and its author prefers the newest."""
 
     SECONDS = 50
 
@@ -124,7 +124,7 @@ class Spoiled(Directed):
 
 
 class Behind(Directed):
-    """A quiet board promised more than it sealed, and comes back where nobody tells it the time."""
+    """A quiet board promised more than it sealed, and returns without a source of time."""
 
     def process(self) -> Process:
         p = boards("quiet", "left", "right", batch=8)
@@ -228,7 +228,7 @@ class DropMove(Dropping):
 
 
 class ManyOperators(Directed):
-    """So many operators on one board as the check lets be."""
+    """As many operators on one board as the check accepts."""
 
     OPERATORS = 45
 

@@ -13,9 +13,9 @@ from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed, boards, shifted
 
 
 class Zombie(Directed):
-    """An operator moves while its host is cut off. Its old host starts again and reaches the producer,
-    which the new one just then cannot; and no word of where operators are arrives anywhere. A decision
-    has been taken since, so that what the old instance computes is not what the new one does.
+    """An operator moves while its host is cut off. Its old host restarts and reaches the producer, which the
+    new one cannot at that moment; and no message about where operators run arrives anywhere. A decision
+    has been taken since, so that the old instance computes something else than the new one.
 
     Only the epoch that the producer remembers stands between the old instance and the log.
     """
@@ -61,8 +61,8 @@ class ZombieAfterRestart(Zombie):
 
 
 class CheckpointLeft(Directed):
-    """Two operators move from a host that lives. At level local their checkpoints are there alone, and nobody
-    is asked: what their producers name tells who has them, after a restart as well.
+    """Two operators move from a host that is alive. At level local their checkpoints are only there, and no
+    keeper is asked: the names of their producers tell which host has them, after a restart as well.
     """
 
     def process(self) -> Process:
@@ -82,8 +82,8 @@ class CheckpointLeft(Directed):
 
 
 class MovedBack(CheckpointLeft):
-    """They move back to where an old checkpoint of theirs lies, after their source began a new incarnation.
-    What it names is further than that, though it numbers anew.
+    """They move back to a host with an old checkpoint of theirs, after their source began a new incarnation.
+    The name of the source is further than that, although its numbering begins again.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -99,7 +99,7 @@ class CourseLeft(Directed):
     """A board is cut off from the gateway, and one other host alone has the last checkpoints of its
     operators: too few to acknowledge them. Then the board is erased. The gateway takes over from earlier,
     and by decision with a new incarnation of the source, until it loses power; then that other host takes
-    over. What it had itself stood further, on a course that was left.
+    over. Its own checkpoint was further, on a course that was left.
     """
 
     def process(self) -> Process:
@@ -126,8 +126,8 @@ class CourseLeft(Directed):
 
 
 class TellsAndDies(Directed):
-    """An operator starts elsewhere while its host lives. That one tells of a checkpoint that no other has,
-    and dies before it gives it: nothing in it was acknowledged, and the operator goes on without.
+    """An operator starts elsewhere while its host is alive. That one reports a checkpoint that no other has,
+    and dies before it sends it: nothing in it was acknowledged, and the operator continues without.
     """
 
     SECONDS = 40
@@ -153,7 +153,7 @@ class TellsAndDies(Directed):
 
 class ChangesWhileAway(Directed):
     """The board with the second operator is out of reach for long, and the first one spills for it. A change
-    of the first one can have no place meanwhile: it goes on without."""
+    of the first one can have no position meanwhile: it continues without."""
 
     SECONDS = 40
     FROM, TO = 14, 22
@@ -186,8 +186,8 @@ class ChangesWhileAway(Directed):
 
 
 class SpillLeft(Directed):
-    """An operator whose outputs lie in the flash of its board moves, while that is cut off; then it is
-    back."""
+    """An operator whose outputs are in the flash of its board moves while that is cut off; then it
+    returns."""
 
     def process(self) -> Process:
         p = boards("spill", "left", "spare", checkpoints="extended")
@@ -255,7 +255,7 @@ class EndedHalf(Directed):
 
 
 class EpochClash(Directed):
-    """Two hosts are told to take over under one number, while no link is up."""
+    """Two hosts are activated under one number, while no link is up."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [
