@@ -76,7 +76,7 @@ def lose(site: Site) -> None:
     """The gateway dies, and its database with it."""
     site.kill_gateway(signal.SIGKILL)
     for path in (site.folder / "data").glob("gateway.db*"):
-        path.unlink()
+        path.unlink(missing_ok=True)  # the cutter, which outlives the gateway for a moment, takes -shm along
 
 
 class Stream:
