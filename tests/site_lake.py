@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
 from headwater_cloud.segment import Gap, write_segment
 
@@ -107,3 +108,29 @@ def gap(first: int, last: int) -> Gap:
 
 def hole(first: int, last: int) -> Gap:
     return Gap(first, last, "hole", "restart", START_US, START_US + 5)
+
+
+def quarantined(site: Site) -> list[tuple[Any, ...]]:
+    rows = site.table("quarantine")
+    return sorted((r["reason"], r["first"], r["last"], r["rows"], r["file"]) for r in rows)
+
+
+class Died(Exception):
+    """What a kill does to a sink, without killing the tests."""
+
+
+def die_at(monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    from headwater_cloud import points
+
+    def reach(name: str) -> None:
+        if name == point:
+            raise Died
+
+    monkeypatch.setattr(points, "reach", reach)
+
+
+def dies(site: Site, monkeypatch: pytest.MonkeyPatch, point: str) -> None:
+    with monkeypatch.context() as patch:
+        die_at(patch, point)
+        with pytest.raises(Died):
+            site.run()

@@ -1,7 +1,7 @@
-"""Keeps the Delta log of a table on a local path short, so that a batch costs the same after years.
+"""Keeps the Delta log of a table on a local path short, so that it is read as quickly after years.
 
-Before each commit Delta looks for new entries of the log. On a local path Hadoop lists and stats the whole
-folder for this, so each file that is kept costs every batch about 14 µs of CPU, several times. Delta's own
+Each reader of a table lists the whole folder of its log, and Hadoop's listing of a local folder takes about
+14 µs of CPU for each file. (The sink itself lists only the end of the log, see logstore.py.) Delta's own
 cleanup keeps whole days: at one batch every 5 s that is 17,280 commits a day, of up to four files each (the
 commit, Delta's checksum of the table's state, and Hadoop's checksum of either).
 

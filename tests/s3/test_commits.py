@@ -54,7 +54,8 @@ def writer(gateway: JavaGateway, server: Server) -> Callable[[str, str], bool]:
     types[0] = conf.getClass()
     arguments = gateway.new_array(gateway.jvm.java.lang.Object, 1)
     arguments[0] = conf
-    loaded = logstore.compiled(gateway.jvm).getClassLoader().loadClass(logstore.CLASS)
+    compiler = logstore.compiled(gateway.jvm, logstore.CONDITIONAL)
+    loaded = compiler.getClassLoader().loadClass(logstore.PACKAGE + logstore.CONDITIONAL)
     made = loaded.getConstructor(types).newInstance(arguments)
 
     def write(path: str, text: str) -> bool:

@@ -38,7 +38,11 @@ def spark() -> Iterator[SparkSession]:
     from headwater_cloud.session import start
 
     # Little data: compiling well would take longer than computing.
-    quick = {"spark.sql.shuffle.partitions": "2", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    quick = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         session = start("local[2]", house.jars(), quick, "tests", "OFF")

@@ -28,7 +28,8 @@ from headwater_tools import house
 from lakes import LakeOf
 
 path, folder, other = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
-spark = session.start("local[2]", house.jars(), metastore(folder), brief=True)
+quick = dict(pair.split("=", 1) for pair in sys.argv[4:])
+spark = session.start("local[2]", house.jars(), metastore(folder) | quick, brief=True)
 
 def rows(query):
     return [list(row) for row in spark.sql(query).collect()]
@@ -86,6 +87,14 @@ print(json.dumps(found))
 spark.stop()
 """
 
+# A process that runs each query once: compiling it would take longer than computing.
+QUICK = (
+    "spark.sql.shuffle.partitions=1",
+    "spark.databricks.delta.snapshotPartitions=1",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.codegen.factoryMode=NO_CODEGEN",
+)
+
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
@@ -97,12 +106,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     healthy(other).write()
     env = {**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     command = [sys.executable, "-P", "-m", "headwater_tools", "lake", "register", str(path), "--json"]
-    command += ["--metastore", str(kept), "--schema", "site", "--conf", "spark.sql.shuffle.partitions=1"]
+    command += ["--metastore", str(kept), "--schema", "site"]
+    command += [word for setting in QUICK for word in ("--conf", setting)]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     first = json.loads(done.stdout.splitlines()[-1])["registered"]
     env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests")
-    command = [sys.executable, "-c", SECOND, str(path), str(kept), str(other)]
+    command = [sys.executable, "-c", SECOND, str(path), str(kept), str(other), *QUICK]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

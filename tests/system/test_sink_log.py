@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -123,3 +123,53 @@ def test_a_sink_goes_on_over_a_short_log_after_a_kill_a_restore_and_maintenance(
     site.run(files_per_trigger=1)
     assert site.numbers() == plain(1, 140)
     assert POINT not in kept(site)
+
+
+def test_the_log_is_listed_as_delta_itself_lists_it(spark: SparkSession, tmp_path: Path) -> None:
+    """By our log store, which looks only at the files that are asked for."""
+    from headwater_cloud import logstore
+    from headwater_cloud.location import Location
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    context: Any = spark._jsc
+    gateway: Any = spark.sparkContext._gateway
+    logstore.use(spark, Location.of(tmp_path))
+    assert context.sc().conf().get(logstore.setting("file")) == "headwater.LocalListingLogStore"
+    log = tmp_path / "odd ü%20" / "_delta_log"
+    (log / "_staged_commits").mkdir(parents=True)
+    for i in range(12):
+        for name in ("%020d.json", ".%020d.json.crc", "%020d.crc", ".%020d.crc.crc"):
+            (log / (name % i)).write_text(str(i) * i)
+    (log / ("%020d.checkpoint.parquet" % 5)).write_text("a checkpoint")
+    (log / "_last_checkpoint").write_text("5")
+    (log / ("%020d.json" % 20)).symlink_to(tmp_path / "gone")
+
+    conf = context.hadoopConfiguration()
+    types = gateway.new_array(jvm.java.lang.Class, 1)
+    types[0] = conf.getClass()
+    arguments = gateway.new_array(jvm.java.lang.Object, 1)
+    arguments[0] = conf
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    ours, deltas = (
+        loader.loadClass(name).getConstructor(types).newInstance(arguments)
+        for name in (logstore.PACKAGE + logstore.LISTING, "io.delta.storage.HDFSLogStore")
+    )
+
+    def listed(store: Any, name: str) -> list[tuple[str, int, int, bool]]:
+        found = []
+        entries = store.listFrom(jvm.org.apache.hadoop.fs.Path(str(log), name), conf)
+        while entries.hasNext():
+            one = entries.next()
+            found.append((str(one.getPath()), one.getLen(), one.getModificationTime(), one.isDirectory()))
+        return found
+
+    for first in (0, 5, 11, 12, 30):
+        for name in ("%020d." % first, "%020d.json" % first, "%020d.checkpoint" % first):
+            assert listed(ours, name) == listed(deltas, name)
+    assert len(listed(ours, "%020d." % 0)) == 12 * 2 + 3
+    assert listed(ours, ".") == listed(deltas, ".")
+    for store in (ours, deltas):
+        with pytest.raises(Py4JJavaError) as failed:
+            store.listFrom(jvm.org.apache.hadoop.fs.Path(str(tmp_path / "none"), "%020d." % 0), conf)
+        assert "FileNotFoundException" in str(failed.value.java_exception)

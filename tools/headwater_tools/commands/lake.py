@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import Failed, Trouble, house
+from .. import Trouble, house
 from . import maintain
+from .sink import serve
 
 if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
@@ -131,34 +130,18 @@ def _user() -> str:
         return ""
 
 
-def _erase(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("lake")
-    from headwater_cloud import service
-    from headwater_cloud.errors import LakeError, LakeFailed
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
-
-    try:
-        return service.erase(args, args.master, house.jars(args.landing, args.lake), say)
-    except LakeFailed as error:
-        raise Failed(str(error))
-    except LakeError as error:
-        raise Trouble(str(error))
-
-
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.do == "maintain":
         return maintain.run(args)
     if args.do == "erase":
-        return _erase(args)
+        return serve("erase", args, args.landing, args.lake)
+    if args.do == "register":
+        return serve("register", args, args.lake)
     house.ensure("lake")
     from headwater_cloud import requeue, service
     from headwater_cloud.errors import LakeError
 
     try:
-        if args.do == "register":
-            return service.register(args, args.master, house.jars(args.lake), _say(args))
         lake = service.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":
@@ -186,10 +169,6 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         ]
     }
     return (0 if all(o.put for o in outcomes) else 1), answer
-
-
-def _say(args: argparse.Namespace) -> Callable[[str], None]:
-    return lambda text: print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
 
 def _list(known: list[Entry]) -> dict[str, Any]:

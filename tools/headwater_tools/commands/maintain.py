@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from .. import Failed, Trouble, house
+from .sink import serve
 
 SUMMARY = "keep a lake quick to read: compact, cluster, remove what no version needs"
 
@@ -31,16 +30,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
-    house.ensure("lake")
-    from headwater_cloud import service
-    from headwater_cloud.errors import LakeError, LakeFailed
-
-    def say(text: str) -> None:
-        print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
-
-    try:
-        return service.maintain(args, args.master, house.jars(args.lake), say)
-    except LakeFailed as error:
-        raise Failed(str(error))
-    except LakeError as error:
-        raise Trouble(str(error))
+    return serve("maintain", args, args.lake)

@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from .. import Failed, Trouble, house
 
 SUMMARY = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
+
+Service = Callable[
+    [argparse.Namespace, str, Iterable[Path], Callable[[str], None]], tuple[int, dict[str, Any]]
+]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +30,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    return serve("sink", args, args.landing, args.lake)
+
+
+def serve(name: str, args: argparse.Namespace, *places: str) -> tuple[int, dict[str, Any]]:
+    """Let a function of `headwater_cloud.service` do it, with the jars that these places need."""
     house.ensure("lake")
     from headwater_cloud import service
     from headwater_cloud.errors import LakeError, LakeFailed
@@ -31,8 +42,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
+    function: Service = getattr(service, name)
     try:
-        return service.sink(args, args.master, house.jars(args.landing, args.lake), say)
+        return function(args, args.master, house.jars(*places), say)
     except LakeFailed as error:
         raise Failed(str(error))
     except LakeError as error:
