@@ -68,17 +68,23 @@ def noise(i, k, width):
     return ((i * 40503 + k * 9973) >> 4) % (2 * width + 1) - width
 
 
-# What the sensor of a field gives: ("heart", 0, 0), ("swing", centre, width), ...
+# What the sensor of a field gives: ("heart", 0, 0), ("swing", centre, width), ... The longest name counts that
+# is the field's, or is its end after an underscore: `air_centi_c` is in hundredths of a degree.
 def kind_of(name):
-    low = name.lower()
+    low = "_" + name.lower()
+    best = 0
+    found = ("other", 0, 0)
     for kind in KINDS:
-        if low in KINDS[kind].split():
-            return kind, 0, 0
+        for known in KINDS[kind].split():
+            if len(known) > best and low.endswith("_" + known):
+                best = len(known)
+                found = (kind, 0, 0)
     for names in SWINGS:
         for known in names.split():
-            if low == known or low.endswith("_" + known):
-                return "swing", SWINGS[names][0], SWINGS[names][1]
-    return "other", 0, 0
+            if len(known) > best and low.endswith("_" + known):
+                best = len(known)
+                found = ("swing", SWINGS[names][0], SWINGS[names][1])
+    return found
 
 
 # Sample i of a field, a whole number; `k` is the place of the field in the alphabet.

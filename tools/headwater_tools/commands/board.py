@@ -79,11 +79,9 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         return listing.show(place)
     if args.do == "logs":
         return listing.logs(place, args.name, args.lines)
-    from ..boards import registry
-
     if args.do == "rename":
-        return registry.rename(place, args.name, args.new)
-    return registry.remove(place, args.name)
+        return listing.rename(place, args.name, args.new)
+    return listing.remove(place, args.name)
 
 
 def _run(args: argparse.Namespace, place: Place) -> tuple[int, dict[str, Any]]:

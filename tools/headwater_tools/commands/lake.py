@@ -8,14 +8,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import Failed, Trouble, house
+from .. import Failed, Trouble, house, lake_rows
 from . import maintain
 
 if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
 
 SUMMARY = (
-    "a lake: quarantine lists what was refused, requeue brings it back, erase removes elements permanently, "
+    "a lake: show prints rows of a stream, quarantine lists what was refused, requeue brings it back, erase removes elements permanently, "
     "register names it in a catalog, maintain compacts and cleans up"
 )
 ERASE = """\
@@ -53,8 +53,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from headwater_cloud.arguments import store
 
     which = parser.add_subparsers(
-        dest="do", metavar="quarantine|requeue|erase|register|maintain", required=True
+        dest="do", metavar="show|quarantine|requeue|erase|register|maintain", required=True
     )
+    rows = which.add_parser("show", help="print the last rows of a stream", description=lake_rows.DESCRIPTION)
+    lake_rows.arguments(rows)
     about = "list what is in quarantine: an id, its reason and its file"
     listing = which.add_parser("quarantine", help=about, description=about)
     listing.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
@@ -93,9 +95,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
     )
     named.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
-    for one in (listing, back, named, erase):
+    for one in (rows, listing, back, named, erase):
         store(one)
-    for one in (listing, back, erase, named, keep):
+    for one in (rows, listing, back, erase, named, keep):
         one.add_argument(
             "--json",
             action="store_true",
@@ -159,6 +161,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     try:
         if args.do == "register":
             return service.register(args, args.master, house.jars(args.lake), _say(args))
+        if args.do == "show":
+            return lake_rows.run(args, service.location(args, args.lake).options)
         lake = service.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import random
-import socket
 from pathlib import Path
 
 from .. import Trouble
+from .place import taken
 
 BOARDS = ("vent", "door")
 PORTS = range(20_000, 30_000)  # outside the range from which a kernel takes ports for connections
@@ -114,17 +114,8 @@ def free_ports(count: int) -> list[int]:
     before either runs get different ones."""
     found: list[int] = []
     for port in random.sample(PORTS, TRIES):
-        if _is_free(port):
+        if not taken(port):
             found.append(port)
             if len(found) == count:
                 return found
     raise Trouble("no free port was found between %d and %d" % (PORTS[0], PORTS[-1]))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as s:
-        try:
-            s.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..boards import site_board
 from ..demo.parts import Part as Process
 from ..virtual_board import VirtualBoard
-from .place import Place, answers
+from .place import Place
 
 LOG_MAX = 10_000_000  # bytes; a larger log of an earlier run makes room
 SINK_TRIGGER_S = 2
@@ -82,8 +82,7 @@ class Broker(Program):
         super().__init__(place, "broker", ["headwater_tools", "broker", "run", str(place.folder)])
 
     def up(self) -> str:
-        port = self.site.config.mqtt.port
-        return "Mosquitto on port %d" % port if answers("127.0.0.1", port) else ""
+        return "Mosquitto on port %d" % self.site.config.mqtt.port if " running\n" in self.said() else ""
 
     def matters(self, line: str) -> bool:
         return "rror" in line or "not authorised" in line
@@ -108,7 +107,9 @@ class Gateway(Program):
 
 class Sink(Program):
     slow_s = 90.0
-    patience_s = 30.0  # it ends the batch that it has begun
+    # It ends the batch that it has begun. One that takes longer is killed, which a sink survives: the next start
+    # takes the batch up again.
+    patience_s = 10.0
 
     def __init__(self, place: Place) -> None:
         places = [p if "://" in p else os.path.abspath(p) for p in (place.landing, place.lake)]
@@ -121,7 +122,7 @@ class Sink(Program):
         return "Spark takes segments of %s into the lake %s" % (self.site.landing, self.site.lake)
 
     def matters(self, line: str) -> bool:
-        return ", from version " not in line
+        return ", from version " not in line and not line.startswith("batch ")
 
 
 class Board:

@@ -7,6 +7,7 @@ A site is the folder of a gateway. `hw new` adds a process file and a README; `h
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -157,10 +158,21 @@ def answers(host: str, port: int) -> bool:
         return False
 
 
+def taken(port: int) -> bool:
+    """Whether another program listens on this port of loopback."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
 def holder(path: Path) -> int:
     """The process that holds a file of the site; 0 where none does."""
     try:
-        with open(path, "r") as handle:
+        with open(path) as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -17,7 +17,7 @@ from typing import Any
 from .. import Trouble
 from ..boards import site_board
 from .parts import Board, Broker, Gateway, Program, Sink, local_landing
-from .place import Place, answers, holder
+from .place import Place, holder, taken
 from .supervisor import Supervisor
 
 TICK_S = 0.1
@@ -86,13 +86,13 @@ class Up:
                 % (place.shown, process)
             )
         mqtt, http = place.config.mqtt, place.config.http
-        if self._own_broker() and answers("127.0.0.1", mqtt.port):
+        if self._own_broker() and taken(mqtt.port):
             raise Trouble(
                 "port %d of the broker is taken by another program: end that, or change the port in "
                 "%s/gateway.toml, %s/mosquitto/mosquitto.conf and boards/*/config.json"
                 % (mqtt.port, place.shown, place.shown)
             )
-        if http.port and answers("127.0.0.1" if http.bind in ("0.0.0.0", "::") else http.bind, http.port):
+        if http.port and taken(http.port):
             raise Trouble(
                 "port %d of the status page is taken by another program: end that, or change http.port in "
                 "%s/gateway.toml (0: any free one)" % (http.port, place.shown)
