@@ -81,7 +81,7 @@ class ArrowLake:
         return self._query(query + " ORDER BY incarnation, xi", "elements")
 
     def last(self, name: str, n: int) -> pa.Table:
-        """The newest `n` rows of a stream by ts, oldest first; memory for these rows, whatever the stream has."""
+        """The newest `n` rows of a stream by ts, oldest first. Takes memory for these rows alone."""
         query = views.view_sql(self._from("elements"), name, self._version(name, None), DATAFUSION)
         newest = query + " ORDER BY ts DESC, incarnation DESC, xi DESC LIMIT %d" % n
         return self._query("SELECT * FROM (%s) ORDER BY ts, incarnation, xi" % newest, "elements")

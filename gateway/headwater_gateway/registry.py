@@ -1,8 +1,8 @@
 """Boards that get another name, and boards that go: what that means in the database.
 
-A board's number, and with it its key, never changes and is never given again. So a renamed board keeps its key,
-and needs its new name in its configuration; a removed one is unknown from then on, and its frames are refused.
-Both are refused while a process names the board, since plans name boards.
+A board's number, and with it its key, never changes and is never given again. So a renamed board keeps its
+key, and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
+refused. Neither is possible while a process names the board, since plans name boards.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def may_change(db: Database, name: str) -> int:
     using = users(db, name)
     if using:
         raise Trouble(
-            "board %s belongs to process %s: leave it out of the process file and deploy that, or `hw undeploy "
-            "%s`; nothing was changed" % (name, using[0], using[0])
+            "board %s belongs to process %s: leave it out of the process file and deploy that, or "
+            "`hw undeploy %s`; nothing was changed" % (name, using[0], using[0])
         )
     if db.query("SELECT 1 FROM leaving WHERE board = ?", number):
         raise Trouble(
@@ -74,8 +74,8 @@ def remove(db: Database, name: str) -> int:
 
 
 def renamed(config: Config, name: str, new: str) -> Path:
-    """Rename a board in the registry, its folder and at the broker, which still has its former name until it reads
-    its passwords again; the new folder."""
+    """Rename a board in the registry, its folder and at the broker, which has to read its passwords again; the
+    new folder."""
     home = config.folder / "boards" / new
     if home.exists():
         raise Trouble("%s is there already: move it away first; nothing was changed" % home)

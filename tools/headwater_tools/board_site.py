@@ -68,8 +68,8 @@ def noise(i, k, width):
     return ((i * 40503 + k * 9973) >> 4) % (2 * width + 1) - width
 
 
-# What the sensor of a field gives: ("heart", 0, 0), ("swing", centre, width), ... The longest name counts that
-# is the field's, or is its end after an underscore: `air_centi_c` is in hundredths of a degree.
+# What the sensor of a field gives: ("heart", 0, 0), ("swing", centre, width), ... The longest name counts
+# that is the field's, or is its end after an underscore: `air_centi_c` is in hundredths of a degree.
 def kind_of(name):
     low = "_" + name.lower()
     best = 0
@@ -96,7 +96,11 @@ def value(kind, i, k, rate_mhz):
     if what == "turning":
         still = 1000 if k == 2 else 0
         moves = i % period * 3 // period == 1
-        return still + (swing(i * (3 + k), max(2, rate_mhz // 500)) * 400 // 1000 if moves else 0) + noise(i, k, 12)
+        return (
+            still
+            + (swing(i * (3 + k), max(2, rate_mhz // 500)) * 400 // 1000 if moves else 0)
+            + noise(i, k, 12)
+        )
     if what == "switch":
         return i % period * 6 // period & 1
     if what == "swing":

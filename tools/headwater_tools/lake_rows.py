@@ -10,8 +10,8 @@ from typing import Any
 from . import Trouble, house
 
 DESCRIPTION = (
-    "the last rows of a stream, by time; without STREAM the streams that the lake has. Reads with delta-rs, so "
-    "it needs no Java and ends in a second"
+    "the last rows of a stream, by time; without STREAM the streams that the lake has. Reads with delta-rs: "
+    "it starts no Spark"
 )
 
 

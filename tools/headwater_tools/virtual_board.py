@@ -201,7 +201,7 @@ class VirtualBoard:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C is for the program that made it, which decides in which order parts end
+            start_new_session=True,  # Ctrl-C is for the program that made it, and decides when a board ends
             preexec_fn=_die_with_parent,
         )
         self.starts += 1

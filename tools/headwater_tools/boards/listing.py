@@ -141,7 +141,10 @@ def _reported(name: str, board: dict[str, Any], now_us: int) -> list[str]:
         return ["board %s has never reported" % name]
     heard = ago((now_us - board["seen_us"]) / 1e6)
     lines = ["board %s, number %d: %s, last heard %s" % (name, board["number"], board["link"], heard)]
-    known = [(key, status.get(key)) for key in ("version", "boot", "up", "free", "battery", "rssi", "refused", "dropped")]
+    known = [
+        (key, status.get(key))
+        for key in ("version", "boot", "up", "free", "battery", "rssi", "refused", "dropped")
+    ]
     words = ", ".join("%s %s" % pair for pair in known if pair[1] is not None)
     if words:
         lines.append("its last status: " + words)
@@ -212,7 +215,9 @@ def remove(place: Place, name: str) -> tuple[int, dict[str, Any]]:
 def _not_here(place: Place, name: str) -> None:
     process = holder(place.virtual(name) / "lock")
     if process:
-        raise Trouble("board %s runs here, as process %d: end that first; nothing was changed" % (name, process))
+        raise Trouble(
+            "board %s runs here, as process %d: end that first; nothing was changed" % (name, process)
+        )
 
 
 def _print_told(process: int) -> None:

@@ -1,8 +1,8 @@
 """A CSV file as the sensor of a virtual board: checked here, in full, before the board starts.
 
-One row is one sample. Columns are the fields of the source's alphabet: by the names in the first row, or, where
-the first row has numbers, in their order. The board gets rows of fixed width (`board_site.py` plays them), so
-that it can go to any row without reading the file into its heap.
+One row is one sample. Columns are the fields of the source's alphabet: by the names in the first row, or,
+where the first row has numbers, in their order. The board gets rows of fixed width (`board_site.py` plays
+them), so that it can go to any row without reading the file into its heap.
 """
 
 from __future__ import annotations

@@ -131,12 +131,15 @@ def sources(place: Place, name: str) -> dict[str, str]:
         if name in process["hosts"]:
             return _deployed(process, name)
     report = place.checked()
-    if report is None or report.decoded is None:
+    if report is None:
         return {}
+    if report.decoded is None:
+        raise Trouble(
+            "%s has mistakes, so which sources board %s has is not known: `hw check %s` shows them"
+            % (place.process, name, place.process)
+        )
     plan = report.decoded
-    return {
-        v.name: v.outs[0].text for v in plan.vertices if not v.kind and plan.hosts[v.hosts[0]] == name
-    }
+    return {v.name: v.outs[0].text for v in plan.vertices if not v.kind and plan.hosts[v.hosts[0]] == name}
 
 
 def _deployed(process: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -40,7 +40,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "source without a file has a synthetic sensor",
     )
     found[-1].add_argument(
-        "--once", action="store_true", help="files: nothing more after the last row, instead of the first again"
+        "--once",
+        action="store_true",
+        help="files: nothing more after the last row, instead of the first again",
     )
     found[-1].add_argument(
         "--battery", metavar="TIME", help="the battery is empty after this time, like 60s: no clean stop"
@@ -51,7 +53,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     about = "remove a board: its key and its access to the broker end; refused while a process names it"
     found.append(_verb(which, "remove", about))
     found[-1].add_argument("name", metavar="NAME", help="its name")
-    found.append(_verb(which, "logs", "what a board reported: crash, state, events, and a virtual board's console"))
+    found.append(
+        _verb(which, "logs", "what a board reported: crash, state, events, and a virtual board's console")
+    )
     found[-1].add_argument("name", metavar="NAME", help="its name")
     found[-1].add_argument("--lines", type=int, default=20, metavar="N", help="of events and console (20)")
     for one in found:
@@ -61,7 +65,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def _verb(which: Any, name: str, about: str) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = which.add_parser(name, help=about, description=about, allow_abbrev=False)
     made.add_argument(
-        "--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object as the last line"
+        "--json",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print one JSON object as the last line",
     )
     return made
 

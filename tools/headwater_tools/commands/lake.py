@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
 
 SUMMARY = (
-    "a lake: show prints rows of a stream, quarantine lists what was refused, requeue brings it back, erase removes elements permanently, "
-    "register names it in a catalog, maintain compacts and cleans up"
+    "a lake: show prints rows of a stream, quarantine lists what was refused, requeue brings it back, erase "
+    "removes elements permanently, register names it in a catalog, maintain compacts and cleans up"
 )
 ERASE = """\
 Remove the elements of a stream that a filter means, and let none of them land later.

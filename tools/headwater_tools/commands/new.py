@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         raise Trouble("--port %d: give 1 to 65535" % args.port)
     folder = Path(args.name)
     boards = make.make(folder, args.host, args.port)
-    print("made %s: a site with boards %s, and the process %s/process.py" % (folder, ", ".join(boards), folder))
+    print(
+        "made %s: a site with boards %s, and the process %s/process.py" % (folder, ", ".join(boards), folder)
+    )
     print("next: hw up %s" % folder)
     return 0, {"site": str(folder), "boards": boards, "process": str(folder / "process.py")}

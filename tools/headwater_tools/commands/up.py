@@ -18,8 +18,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--boards",
         metavar="A,B",
-        help="virtual boards to run; none: no board (default: all boards of the site, except those that a real "
-        "board has reported as)",
+        help="virtual boards to run; none: no board (default: all boards of the site, but those of which the "
+        "gateway has heard and that never ran here: they are real)",
     )
     parser.add_argument("--no-sink", action="store_true", help="the sink runs elsewhere, or not at all")
 

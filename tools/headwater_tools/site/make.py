@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from .. import Trouble
 from .place import taken
@@ -55,15 +56,15 @@ A Headwater site, made by `hw new`. In the folder above it:
 
 | | |
 |---|---|
-| `process.py` | what the boards measure and compute, and what goes to the lake; `hw up` deploys it at first start |
-| `gateway.toml` | the configuration: every key with its default. `hw new` set the ports (page: {page}, broker: {broker}), `segment_s` and the clock |
+| `process.py` | what the boards measure and compute; `hw up` deploys it at first start |
+| `gateway.toml` | every key with its default. Set by `hw new`: ports, `segment_s` (2 s), clock |
 | `boards/` | what goes onto each board: configuration, key, certificate |
 | `virtual/` | the virtual boards, each with its flash in a file |
 | `landing/`, `lake/` | segments on their way; the Delta lake |
-| `secrets/`, `tls/`, `mosquitto/` | master key and passwords: readable by their owner alone; certificates; the broker |
+| `secrets/`, `tls/`, `mosquitto/` | master key and passwords: for their owner alone; certificates; broker |
 | `logs/` | what the parts of `hw up` print |
 
-The broker listens on {listens}.
+The status page is http://127.0.0.1:{page}/, and the broker has port {broker}. It listens on {listens}.
 """
 
 
@@ -81,7 +82,7 @@ def make(folder: Path, host: str = "localhost", port: int | None = None) -> list
     broker = port or broker
     try:
         provision.site(folder, host, broker)
-        changed = {
+        changed: dict[str, dict[str, Any]] = {
             "gateway": {"clock": "wall"},
             "mqtt": {"host": host, "port": broker},
             "lake": {"segment_s": SEGMENT_S},

@@ -89,7 +89,7 @@ class Broker(Program):
 
 
 class Gateway(Program):
-    needs = ("broker",)
+    needs: tuple[str, ...] = ("broker",)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place, "gateway", ["headwater_gateway", str(place.folder / "gateway.toml")])
@@ -107,8 +107,8 @@ class Gateway(Program):
 
 class Sink(Program):
     slow_s = 90.0
-    # It ends the batch that it has begun. One that takes longer is killed, which a sink survives: the next start
-    # takes the batch up again.
+    # It ends the batch that it has begun. One that takes longer is killed, which a sink survives: the next
+    # start takes the batch up again.
     patience_s = 10.0
 
     def __init__(self, place: Place) -> None:
@@ -128,7 +128,7 @@ class Sink(Program):
 class Board:
     """A virtual board of the site."""
 
-    needs = ("gateway",)
+    needs: tuple[str, ...] = ("gateway",)
     slow_s = 60.0
 
     def __init__(self, place: Place, name: str) -> None:
@@ -173,4 +173,3 @@ def local_landing(place: Place) -> None:
     """The sink wants a landing zone that is there; the gateway makes it with its first segment."""
     if "://" not in place.landing:
         Path(place.landing).mkdir(parents=True, exist_ok=True)
-

@@ -4,9 +4,9 @@ No clock, process or terminal is known here: parts are objects with five methods
 is given. The rules:
 
 - A part is started when the parts that it needs are up.
-- A part that ends before it was up once ends everything: what is wrong at a start is not put right by waiting.
-- Later, it is reported with the last lines of its log and started again: after 1 s, and after twice as long each
-  time it ends within a minute of its start, at most 30 s.
+- A part that ends before it was up once ends everything: waiting does not put right what is wrong at a start.
+- Later, it is reported with the last lines of its log and started again: after 1 s, and after twice as long
+  each time it ends within a minute of its start, at most 30 s.
 - The fifth end in a row within a minute of its start ends everything.
 - Parts are stopped in the order that `stop` is given, each before the next one.
 """

@@ -1,8 +1,8 @@
 """`hw up SITE`: broker, gateway, sink and virtual boards in one terminal, until Ctrl-C.
 
 What comes first is what takes longest: Spark starts while everything else does. Boards wait for the gateway,
-which knows which of them are real. Ctrl-C stops boards, gateway, sink and broker, in this order, so that what a
-board has sent is durable at the gateway, and nothing waits for a part that is gone.
+which knows which of them are real. Ctrl-C stops boards, gateway, sink and broker, in this order, so that no
+part waits for one that is gone.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ QUIET = ("start", "deploy")
 
 
 class Up:
-    def __init__(self, place: Place, boards: list[str] | None, sink: bool, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, place: Place, boards: list[str] | None, sink: bool, say: Callable[[str], None]
+    ) -> None:
         """`boards`: None for all that no real board has claimed."""
         self.place = place
         self.wanted = boards
