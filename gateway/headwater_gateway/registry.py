@@ -74,8 +74,7 @@ def remove(db: Database, name: str) -> int:
 
 
 def renamed(config: Config, name: str, new: str) -> Path:
-    """Rename a board in the registry, its folder and at the broker, which has to read its passwords again; the
-    new folder."""
+    """Rename a board in the registry, its folder and for the broker, which has to be told; the new folder."""
     home = config.folder / "boards" / new
     if home.exists():
         raise Trouble("%s is there already: move it away first; nothing was changed" % home)

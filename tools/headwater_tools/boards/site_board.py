@@ -24,7 +24,7 @@ PROGRAM = ("board_site",)
 LOCAL = ("localhost", "127.0.0.1", "::1")
 # A board that is there sends its status every 5 s; a gateway that has just started takes each for present.
 LIVE_S = 6.0
-FULL_MV, EMPTY_MV = 4150, 3300
+FULL_MV, EMPTY_MV = 4150, 3000
 
 
 def make(
@@ -32,9 +32,11 @@ def make(
     name: str,
     recordings: Mapping[str, Path],
     once: bool = False,
+    battery_s: float | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> VirtualBoard:
-    """The board, without power yet. Trouble where a file does not fit its source."""
+    """The board, without power yet. Trouble where a file does not fit its source. With a battery that ends after
+    `battery_s` it reports so often that its end can be seen coming."""
     home = place.known(name)
     folder = place.virtual(name)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,6 +44,8 @@ def make(
     (folder / "ca.der").write_bytes((home / "ca.der").read_bytes())
     config["broker"] = broker(place, config["broker"])
     config["sensors"] = _sensors(place, name, folder, recordings, once)
+    if battery_s is not None:
+        config["status_s"] = max(1, min(config.get("status_s", 5), int(battery_s / 20)))
     began = folder / "began"
     if not began.exists():
         began.write_text(str(time.time_ns() // 1000))

@@ -110,7 +110,7 @@ def _run(args: argparse.Namespace, place: Place) -> tuple[int, dict[str, Any]]:
         def say(line: str) -> None:
             print(line, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-        board = site_board.make(place, args.name, recordings, args.once, say)
+        board = site_board.make(place, args.name, recordings, args.once, battery_s, say)
         return _powered(board, battery_s, say)
 
 
