@@ -24,7 +24,7 @@ PROGRAM = ("board_site",)
 LOCAL = ("localhost", "127.0.0.1", "::1")
 # A board that is there sends its status every 5 s; a gateway that has just started takes each for present.
 LIVE_S = 6.0
-FULL_MV, EMPTY_MV = 4150, 3000
+FULL_MV, EMPTY_MV = 4150, 2800
 
 
 def make(
@@ -35,8 +35,8 @@ def make(
     battery_s: float | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> VirtualBoard:
-    """The board, without power yet. Trouble where a file does not fit its source. With a battery that ends after
-    `battery_s` it reports so often that its end can be seen coming."""
+    """The board, without power yet. Trouble where a file does not fit its source. `battery_s`: it reports so
+    often that the end of its battery can be seen coming."""
     home = place.known(name)
     folder = place.virtual(name)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
