@@ -27,7 +27,7 @@ CACHE = ROOT / ".hw"
 if not REPOSITORY:
     CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 # The commands that need no repository.
-INSTALLED = ("broker", "check", "deploy", "gateway", "provision", "sim", "undeploy")
+INSTALLED = ("board", "broker", "check", "deploy", "gateway", "new", "provision", "sim", "undeploy")
 VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 
 # Groups of packages, each with its lock file. `base` is made at first use, the others when a
@@ -43,8 +43,8 @@ LOCKS = {
 # Commands that need one group alone, and neither MicroPython nor the tools of a developer: those of a site,
 # which may be a Raspberry Pi, and those of a lake.
 LEAN = {
-    "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
-    "provision": "gateway", "undeploy": "gateway",
+    "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
+    "new": "gateway", "provision": "gateway", "undeploy": "gateway", "up": "gateway",
     "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",
 }  # fmt: skip
 

@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         boards = []
     if boards is not None and len(set(boards)) < len(boards):
         raise Trouble("--boards %s: a board is named twice" % args.boards)
-    house.ensure("base")
+    if boards != []:
+        house.ensure("base")
     if not args.no_sink:
         house.ensure("lake")
         house.jars(place.landing, place.lake)
