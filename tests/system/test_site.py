@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -60,6 +61,10 @@ def test_a_new_site_brings_rows_to_the_lake_and_ends_in_order(
     assert made.returncode == 0 and "next: hw up home" in made.stdout, made.stdout + made.stderr
     again = hw(tmp_path, "new", "home")
     assert again.returncode == 2 and "home exists already" in again.stderr
+    port = int(re.findall(r"\nport = (\d+)", (tmp_path / "home" / "gateway.toml").read_text())[-1])
+    with socket.create_server(("127.0.0.1", port)):
+        refused = hw(tmp_path, "up", "home")
+    assert refused.returncode == 2 and "port %d of the status page is taken" % port in refused.stderr
     one = command("up", "home")
     one.until(lambda: rows(tmp_path / "home" / "lake", "greenhouse/air"))
     one.until(lambda: "hw lake show home greenhouse/" in one.said())
@@ -81,6 +86,12 @@ def test_a_new_site_brings_rows_to_the_lake_and_ends_in_order(
         assert refused.returncode == 2 and answer in refused.stderr, refused.stderr
         assert len(refused.stderr.splitlines()) == 1
 
+    # A part that dies is reported and started again.
+    (gateway,) = [pid for pid, line in one.left().items() if "-m headwater_gateway /" in line]
+    os.kill(gateway, signal.SIGKILL)
+    one.until(lambda: "gateway   up again: status page http://" in one.said())
+    assert "gateway   ended; it starts again in 1 s (home/logs/gateway.log):" in one.said()
+
     assert one.interrupt() == 0, one.said()
     one.nothing_left()
     said = one.said()
@@ -89,6 +100,16 @@ def test_a_new_site_brings_rows_to_the_lake_and_ends_in_order(
     assert "Traceback" not in said and "Exception" not in said, said
     # Broker, gateway and boards are gone, so the ports are free and the locks as well.
     assert hw(tmp_path, "board", "list", "home").returncode == 2
+
+
+@pytest.mark.spark
+def test_ctrl_c_while_a_site_starts_leaves_nothing(tmp_path: Path, command: Callable[..., Command]) -> None:
+    assert hw(tmp_path, "new", "home").returncode == 0
+    one = command("up", "home")
+    one.until(lambda: "broker    Mosquitto on port" in one.said())
+    assert one.interrupt() == 0, one.said()
+    one.nothing_left()
+    assert "everything has stopped" in one.said() and "Traceback" not in one.said(), one.said()
 
 
 def write_csv(path: Path, count: int) -> None:

@@ -220,6 +220,34 @@ def test_a_folder_that_is_no_site_is_one_sentence(tmp_path: Path) -> None:
     assert len(ports) == 2 and other
 
 
+def test_a_board_that_is_real_does_not_run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.ensure("gateway")
+    from headwater_tools.site import make
+    from headwater_tools.site.place import Place
+    from headwater_tools.site.up import Up
+
+    make.make(tmp_path / "home")
+    place = Place(tmp_path / "home")
+    seen = {"vent": 0, "door": 0}
+    monkeypatch.setattr(
+        place, "ask", lambda what: {"boards": {name: {"seen_us": at} for name, at in seen.items()}}
+    )
+    said: list[str] = []
+
+    def chosen() -> list[str]:
+        up = Up(place, None, False, said.append)
+        with up.held:
+            return up._chosen()
+
+    assert chosen() == ["door", "vent"] and not said
+    seen["vent"] = 5  # the gateway has heard of it, and it never ran here
+    assert chosen() == ["door"] and "vent      left out, since a real board of this name" in said[-1]
+    (place.virtual("vent") / "flash.bin").write_bytes(b"")
+    assert chosen() == ["door", "vent"]
+    with place.held(place.virtual("door") / "lock", "%d"):
+        assert chosen() == ["vent"] and "door      left out: it runs already, as process" in said[-1]
+
+
 def test_a_virtual_board_reaches_the_broker_of_its_site_by_loopback(tmp_path: Path) -> None:
     house.ensure("gateway")
     from headwater_tools.site import make
