@@ -107,6 +107,21 @@ wall[0] = 9000000
 at = play("once", 1000000, 2)
 for us in (9002000, 9003500, 9004000, 9009000):
     at(us)
+wall[0] = 20000000
+import os
+os.unlink("again" + ".began")
+at = play("again", 0, 1)  # of a source without a rate
+for us in (20500000, 21000000, 22000000):
+    at(us)
+for text, rate in (("mV:i16 rh:u8", 100000), ("pressed:u8", 0)):
+    a = Alphabet(text)
+    s = board_site.synthetic({"t0_us": 20000000}, a, rate, 4)
+    s._wall = lambda: wall[0]
+    s.i = 0
+    b = Batch(a, 8)
+    wall[0] = 22040000
+    s.take(b, 0)
+    print(text, b.n, b.dt, all(0 <= x <= 90 for x in b.cols[-1][:b.n]))
 """
 
 
@@ -131,6 +146,11 @@ def test_a_recording_is_played_at_its_rate_from_its_first_row(tmp_path: Path) ->
         "said accel: the recording has ended",
         "9004000 None",
         "9009000 None",
+        "20500000 None",
+        "21000000 20000000 [0] -1 False",
+        "22000000 21000000 [1] -1 False",
+        "mV:i16 rh:u8 4 10000 True",
+        "pressed:u8 3 -1 True",
     ], done.stdout + done.stderr
 
 
