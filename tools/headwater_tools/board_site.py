@@ -1,4 +1,4 @@
-# Runs on MicroPython: a virtual board of somebody's site (`hw board run`). It is the program of a board
+# Runs on MicroPython: a virtual board of a site (`hw board run`). It is the program of a board
 # (`board_node.py`) with two more drivers, and with a sensor for every source of whatever process comes.
 #
 #   recording    plays a file that `boards/recording.py` made of a CSV: one row a sample

@@ -1,4 +1,4 @@
-"""A virtual board of somebody's site: `hw board run`, and the boards of `hw up`.
+"""A virtual board of a site: `hw board run`, and the boards of `hw up`.
 
 It is the program of a board with the image that every virtual board has, and its folder is `virtual/NAME` in
 the site: the flash in a file, so that a board that is started again goes on where its power went.

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from .. import Failed
 
-STEADY_S = 60.0  # a part that was up for so long has no history
+STEADY_S = 60.0  # a part that ends later than this after its start has no history
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
 ENDS_MAX = 5

@@ -23,7 +23,7 @@ from .supervisor import Supervisor
 TICK_S = 0.1
 LOOK_S = 1.0  # between two looks at the gateway's state
 LOCK = "up.lock"
-# Events that are told by other lines here.
+# Kinds of events for which other lines are printed here.
 QUIET = ("start", "deploy")
 
 
@@ -44,7 +44,7 @@ class Up:
         self.held = contextlib.ExitStack()
         self.look_s = 0.0
         self.event = 0  # the last one that was told
-        self.runs: set[str] = set()  # processes that were told to run
+        self.runs: set[str] = set()  # processes of which a line said that they run
         self.landed = False
 
     def say(self, part: str, text: str) -> None:
@@ -53,7 +53,7 @@ class Up:
     # ---- from start to stop
 
     def run(self) -> None:
-        """Trouble where it cannot start, Failed where a part ends for good; returns after a signal."""
+        """Trouble where it cannot start, Failed where a part is not started again; returns after a signal."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._signal)
         sentence = "%s is up already, by process %%d: end that with Ctrl-C first" % self.place.shown
