@@ -217,6 +217,10 @@ class Slip:
         while data:
             data = data[os.write(self.fd, data) :]
 
+    def swallow(self) -> None:
+        """Take what comes, as a wire with nothing at its end."""
+        self._more()
+
     def _more(self) -> bytes:
         ready, _, _ = select.select([self.fd, self.stop], [], [])
         if self.stop in ready:
@@ -269,9 +273,14 @@ def plugged(kind: str, flash: Flash, adapter: bool = False) -> Iterator[str]:
     gone = threading.Event()
 
     def run() -> None:
+        line = Slip(master, stopped)
         with contextlib.suppress(PowerCut, OSError):
-            serve(Chip(KINDS[kind], flash), Slip(master, stopped))
-        if not adapter:
+            serve(Chip(KINDS[kind], flash), line)
+        if adapter:
+            with contextlib.suppress(PowerCut, OSError):
+                while True:
+                    line.swallow()
+        else:
             gone.set()
             os.close(master)
 

@@ -30,6 +30,7 @@ BAUD = 460800
 ERASED = b"\xff"
 _PROGRESS = re.compile(r"^Writing at 0x[0-9a-f]+\D.*?([\d.]+)%")
 _LINES_KEPT = 30
+_TOLD_MAX = 160
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,13 @@ def explain(lines: Sequence[str], board: Profile, port: str) -> Trouble:
         )
     if "Connected to" not in text:
         return _no_contact(text, port)
-    last = next(
-        (line for line in reversed(lines) if line and "rror" in line), lines[-1] if lines else "nothing"
+    told = next(
+        (line for line in lines if line.startswith("ERROR: ")), lines[-1] if lines else "it is silent"
     )
+    told = told.removeprefix("ERROR: ").partition(" This can have many causes")[0].rstrip(". ")
     return Failed(
         "flashing the board at %s broke off (esptool: %s): leave it plugged in and run this again; it writes "
-        "everything from the start" % (port, last.strip()[:160])
+        "everything from the start" % (port, told[:_TOLD_MAX])
     )
 
 
