@@ -38,12 +38,13 @@ def firmware(
     *,
     version: bytes = b"1.25.0",
     romfs: bool = True,
+    banner: bytes = BANNER,
     size: int = 20_000,
     table: tuple[partitions.Partition, ...] = STOCK_TABLE,
 ) -> bytes:
     """The flash from the bootloader on, as MicroPython's build writes it."""
     chance = random.Random(chip.number)
-    words = BANNER % version + b"VfsLfs2\0" + (b"VfsRom\0" if romfs else b"")
+    words = banner % version + b"VfsLfs2\0" + (b"VfsRom\0" if romfs else b"")
     out = bytearray(b"\xff" * (0x10000 - chip.bootloader_at))
     boot = image(chip, chance.randbytes(1000), chance.randbytes(333))
     out[: len(boot)] = boot

@@ -118,8 +118,11 @@ def test_what_was_flashed_is_a_board_with_romfs(
     board = profiles.profile(name)
     flash, given = flash_of(tmp_path, board), firmware(tmp_path, board)
     kept = [place(board, "log"), place(board, "vfs")]
-    for partition in kept:  # what a board knew before
-        flash.program(partition.offset, b"what only this board has" * 100)
+    flash.program(kept[0].offset, b"what only this board has" * 100)
+    files = LittleFS(block_size=4096, block_count=kept[1].size // 4096)
+    with files.open("config.json", "w") as file:
+        file.write("what only this board has")
+    flash.program(kept[1].offset, bytes(files.context.buffer))
     before = [flash.read(p.offset, p.size) for p in kept]
     with chip.plugged(board.chip, flash) as port:
         code, answer, err = hw(capsys, name, "--port", port, "--firmware", str(given))
@@ -128,6 +131,22 @@ def test_what_was_flashed_is_a_board_with_romfs(
     check_start(board, flash, given)
     check_romfs(board, flash)
     assert [flash.read(p.offset, p.size) for p in kept] == before
+
+
+def test_what_another_layout_left_behind_does_not_stop_micropython(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = profiles.profile("esp32")
+    flash, given = flash_of(tmp_path, board), firmware(tmp_path, board)
+    where = place(board, "vfs")
+    flash.program(where.offset, b"blocks of a file system that began elsewhere" * 200)
+    flash.program(where.offset + 0x3000, b"behind")
+    with chip.plugged(board.chip, flash) as port:
+        code, answer, _ = hw(capsys, "esp32", "--port", port, "--firmware", str(given))
+    assert code == 0 and [part["at"] for part in answer["parts"]] == [0x1000, where.offset]
+    # MicroPython makes a file system where the first block is erased (its inisetup.py).
+    assert flash.read(where.offset, 0x2000) == b"\xff" * 0x2000
+    assert flash.read(where.offset + 0x3000, 6) == b"behind"
 
 
 @pytest.mark.parametrize("name", BOARDS)

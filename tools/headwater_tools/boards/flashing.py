@@ -110,27 +110,45 @@ def write(command: Sequence[str], board: Profile, port: str, on_percent: Callabl
         raise explain(lines, board, port)
 
 
+def foreign_files(chip: Chip, port: str, board: Profile) -> list[Part]:
+    """What erases the beginning of the partition `vfs` where it holds neither nothing nor a file system of
+    its size: MicroPython makes a file system where it finds nothing, and stops at anything else."""
+    where = _partition(board, "vfs")
+    found = _read(chip, port, board, where.offset, 2 * partitions.BLOCK)
+    blocks = where.size // partitions.BLOCK
+    for at in (0, partitions.BLOCK):
+        head = found[at + 8 : at + 32]
+        if head[:8] == b"littlefs" and int.from_bytes(head[20:24], "little") == blocks:
+            return []
+    return [Part(where.offset, ERASED * len(found))] if found.strip(ERASED) else []
+
+
 def check_table(chip: Chip, port: str, board: Profile) -> None:
     """Refuse a board whose partition table is not that of its profile."""
-    with tempfile.TemporaryDirectory(prefix="hw-flash-") as folder:
-        path = Path(folder) / "table"
-        words = [*_esptool(chip, port), "--after", "no-reset", "read-flash"]
-        words += ["0x%x" % partitions.TABLE_AT, "0x%x" % partitions.TABLE_SIZE, str(path)]
-        code, lines = _run(words, lambda percent: None)
-        if code:
-            raise explain(lines, board, port)
-        try:
-            found = partitions.from_bytes(path.read_bytes(), board.flash_kib * 1024)
-        except Trouble as trouble:
-            told = str(trouble)
-        else:
-            if found == board.table:
-                return
-            told = "its partition table is another one"
+    data = _read(chip, port, board, partitions.TABLE_AT, partitions.TABLE_SIZE)
+    try:
+        found = partitions.from_bytes(data, board.flash_kib * 1024)
+    except Trouble as trouble:
+        told = str(trouble)
+    else:
+        if found == board.table:
+            return
+        told = "its partition table is another one"
     raise Trouble(
         "the board at %s cannot take an image alone (%s): give --firmware FILE, which writes the firmware "
         "and the partition table of firmware/profiles/%s too" % (port, told, board.name)
     )
+
+
+def _read(chip: Chip, port: str, board: Profile, at: int, size: int) -> bytes:
+    """Bytes of the board's flash."""
+    with tempfile.TemporaryDirectory(prefix="hw-flash-") as folder:
+        path = Path(folder) / "found"
+        words = [*_esptool(chip, port), "--after", "no-reset", "read-flash"]
+        code, lines = _run([*words, "0x%x" % at, "0x%x" % size, str(path)], lambda percent: None)
+        if code:
+            raise explain(lines, board, port)
+        return path.read_bytes()
 
 
 def explain(lines: Sequence[str], board: Profile, port: str) -> Trouble:

@@ -60,6 +60,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             )
     port = args.port or "PORT" if args.dry_run else ports.choose(args.port)
     found = flashing.parts(board, args.kind, firmware)
+    if firmware is None and not args.dry_run:
+        flashing.check_table(chip, port, board)
+    elif args.kind == "romfs" and not args.erase and not args.dry_run:
+        found += flashing.foreign_files(chip, port, board)
     pieces = flashing.files(board, args.kind, found, house.CACHE / "flash")
     command = flashing.write_command(chip, port, board, pieces, args.erase)
     answer: dict[str, Any] = {
@@ -73,8 +77,6 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.dry_run:
         print(flashing.shown(command))
         return 0, answer
-    if firmware is None:
-        flashing.check_table(chip, port, board)
     print("flashing %s at %s: %d bytes" % (board.chip, port, sum(len(part.data) for part in found)))
     progress = _Progress()
     try:
