@@ -10,7 +10,7 @@ from typing import Any
 import chip
 import firmware_files
 import pytest
-from headwater_tools import cli, micropython
+from headwater_tools import cli, micropython, virtual_board
 from headwater_tools.boards import firmware_file
 from headwater_tools.image import builder, partitions, profiles
 from littlefs import LittleFS
@@ -86,27 +86,31 @@ def check_start(board: profiles.Profile, flash: chip.Flash, given: Path) -> None
     assert flash.read(place(board, "factory").offset, len(app)) == app
 
 
+def mounted(path: Path, offset: int, size: int) -> dict[str, str]:
+    """The files of a ROMFS in these bytes of a file, as MicroPython mounts it, by their digests."""
+    done = micropython.run(MOUNTED, [str(path), str(offset), str(size)], heap="1m")
+    assert done.returncode == 0, done.stderr
+    return dict(line.split() for line in done.stdout.splitlines())
+
+
 def check_romfs(board: profiles.Profile, flash: chip.Flash) -> None:
     """The partition `romfs`, mounted by MicroPython, has every file of the image and no other."""
-    where = place(board, "romfs")
     size = builder.romfs_image(board).stat().st_size
-    done = micropython.run(MOUNTED, [str(flash.path), str(where.offset), str(size)], heap="1m")
-    assert done.returncode == 0, done.stderr
     wanted = {inside: hashlib.sha256(data).hexdigest() for inside, data in builder.contents(board).items()}
-    assert dict(line.split() for line in done.stdout.splitlines()) == wanted
+    assert mounted(flash.path, place(board, "romfs").offset, size) == wanted
 
 
 def check_littlefs(board: profiles.Profile, flash: chip.Flash) -> None:
     """The partition `vfs`, mounted by littlefs itself, has every file and no other."""
     where = place(board, "vfs")
-    mounted = LittleFS(block_size=4096, block_count=where.size // 4096, mount=False)
-    mounted.context.buffer[:] = flash.read(where.offset, where.size)
-    mounted.mount()
+    files = LittleFS(block_size=4096, block_count=where.size // 4096, mount=False)
+    files.context.buffer[:] = flash.read(where.offset, where.size)
+    files.mount()
     found = {}
-    for folder, _, names in mounted.walk("/"):
+    for folder, _, names in files.walk("/"):
         for name in names:
             path = folder.rstrip("/") + "/" + name
-            with mounted.open(path, "rb") as file:
+            with files.open(path, "rb") as file:
                 found[path[1:]] = file.read()
     assert found == builder.file_system(board)
 
@@ -255,3 +259,22 @@ def test_the_line_of_a_dry_run_flashes_the_same(tmp_path: Path, capsys: pytest.C
         assert done.returncode == 0, done.stdout
     check_start(board, flash, given)
     check_romfs(board, flash)
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_a_virtual_board_runs_the_code_that_is_flashed_onto_a_real_one(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Byte for byte, in the images themselves: a virtual board's is the one that it starts with."""
+    board = profiles.profile(name)
+    flash, given = flash_of(tmp_path, board), firmware(tmp_path, board)
+    with chip.plugged(board.chip, flash) as port:
+        assert hw(capsys, name, "--port", port, "--firmware", str(given))[0] == 0
+    where = place(board, "romfs")
+    real = mounted(flash.path, where.offset, where.size)
+    started, _ = virtual_board._images(("board_node",))
+    virtual = mounted(started, 0, started.stat().st_size)
+    assert len(virtual) > 30 and "headwater/core.mpy" in virtual and "headwater/node.mpy" in virtual
+    assert real.items() >= virtual.items()
+    # What a real board has beside it touches its hardware.
+    assert set(real) - set(virtual) == {name.replace(".py", ".mpy") for name in board.firmware}

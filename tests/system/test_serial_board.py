@@ -6,7 +6,9 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import select
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -149,6 +151,23 @@ def test_something_that_is_no_micropython_is_one_sentence(monkeypatch: pytest.Mo
     monkeypatch.setattr(serial_board, "ANSWER_S", 3)
     with chip.silent() as port, pytest.raises(Failed, match="not answer within 3 s: it may have no MicroPy"):
         SerialBoard(port).about()
+
+
+def test_mip_installs_every_module_from_the_package(tmp_path: Path) -> None:
+    shutil.copy(house.ROOT / "firmware" / "package.json", tmp_path / "package.json")
+    builder.write_folder(BOARD, tmp_path / "image", house.version())
+    with UsbBoard(BOARD, tmp_path / "flash.bin", romfs=False) as board:
+        command = [str(house.VENV / "bin" / "mpremote"), "connect", board.port, "mip", "install"]
+        command += ["--target", "/lib", str(tmp_path / "package.json")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        files = {"lib/" + name: data for name, data in builder.contents(BOARD).items()}
+        words = ["fs", "sha256sum", *(":" + name for name in files)]
+        done = subprocess.run([*command[:3], *words], capture_output=True, text=True, timeout=60)
+        found = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
+        assert found == [hashlib.sha256(data).hexdigest() for data in files.values()]
+        about = SerialBoard(board.port).about()
+    assert (about["code"], about["romfs"]) == ("/lib", False)
 
 
 def scanned(*words: str) -> tuple[int, dict[str, Any]]:
