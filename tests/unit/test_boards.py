@@ -239,7 +239,7 @@ def test_the_only_board_is_chosen_and_of_several_none(monkeypatch: pytest.Monkey
     with chip.silent() as port:
         found.append(ports.Port("/dev/mouse", "046d:c52b", "", ""))
         found.append(ports.Port(port, "10c4:ea60", "CP210x", "ESP32"))
-        assert ports.choose(None) == port
+        assert ports.choose(None) == ports.choose("auto") == port
         found.append(ports.Port("/dev/ttyACM9", "303a:1001", "", "ESP32-S3"))
         with pytest.raises(Trouble, match="there are several boards: name the port of one with --port: "):
             ports.choose(None)

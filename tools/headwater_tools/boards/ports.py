@@ -21,6 +21,7 @@ _KNOWN: dict[tuple[int, int | None], tuple[str, str]] = {
     (0x1A86, 0x55D4): ("CH9102", "ESP32, or another on a development board"),
     (0x0403, None): ("FTDI", "ESP32, or another on a development board"),
 }
+AUTO = "auto"
 NO_PORT = (
     "no board is connected: plug it in with a USB cable that carries data, or name its port with --port; "
     "`hw board scan` lists ports"
@@ -57,8 +58,9 @@ def guess(vendor: int, product: int) -> tuple[str, str]:
 
 
 def choose(given: str | None) -> str:
-    """The port to use: the one that was named, else the only one with a known adapter; it can be opened."""
-    if given is not None:
+    """The port to use: the one that was named, else (or `auto`) the only one with a known adapter. It can be
+    opened."""
+    if given is not None and given != AUTO:
         check(given)
         return given
     found = [port.device for port in ports() if port.chip]

@@ -21,7 +21,7 @@ KNOWN = {
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", help="look at the board at this port (default: the only one there is)")
+    parser.add_argument("--port", help="look at the board at this port; `auto`: the only one there is")
     parser.add_argument("--scl", type=int, metavar="PIN", help="clock pin of the I2C bus, like 22")
     parser.add_argument("--sda", type=int, metavar="PIN", help="data pin of the I2C bus, like 21")
 
@@ -33,14 +33,15 @@ def scan(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from . import ports
 
     found = ports.ports()
-    answer: dict[str, Any] = {"ports": [port.as_json() for port in found]}
-    for port in found:
-        behind = "; probably %s" % port.chip if port.chip else ""
-        print("%s  %s  %s%s" % (port.device, port.usb, port.adapter, behind))
+    answer: dict[str, Any] = {"ports": [each.as_json() for each in found]}
+    for each in found:
+        behind = "; probably %s" % each.chip if each.chip else ""
+        print("%s  %s  %s%s" % (each.device, each.usb, each.adapter, behind))
     if not found and not args.port:
         print(ports.NO_PORT)
     if args.port or args.scl is not None:
-        answer["board"] = _board(ports.choose(args.port), args.scl, args.sda)
+        port = ports.choose(args.port)
+        answer["board"] = _board(port, args.scl, args.sda)
     return int(not found and not args.port), answer
 
 

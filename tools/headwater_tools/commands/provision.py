@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     house.ensure("gateway")
     from ..boards import ports, provisioning
 
-    port = ports.choose(None if args.port == "auto" else args.port)
+    port = ports.choose(args.port)
     home = _home(args)
     if args.renew or not (home / provisioning.CONFIG).exists():
         answer = _register(args, told=False)
