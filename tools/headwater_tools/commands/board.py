@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import Trouble, house
+from ..boards import scan
 
 if TYPE_CHECKING:
     from ..site.place import Place
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "the boards of a site: list shows them, run starts a virtual one, logs shows what one reported, rename, "
-    "remove"
+    "remove; scan looks for boards at USB"
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_subparsers(dest="do", metavar="list|run|rename|remove|logs", required=True)
+    which = parser.add_subparsers(dest="do", metavar="list|run|rename|remove|logs|scan", required=True)
     about = "state, versions, link, battery and last word of each board, as the gateway knows them"
     found = [_verb(which, "list", about)]
     run_about = (
@@ -58,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     found[-1].add_argument("name", metavar="NAME", help="its name")
     found[-1].add_argument("--lines", type=int, default=20, metavar="N", help="of events and console (20)")
+    scan.arguments(_verb(which, "scan", scan.ABOUT))
     for one in found:
         one.add_argument("site", metavar="SITE", nargs="?", default=".", help="folder of the site (here)")
 
@@ -74,6 +76,8 @@ def _verb(which: Any, name: str, about: str) -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
+    if args.do == "scan":
+        return scan.scan(args)
     house.ensure("gateway")
     from ..site.place import Place
 
