@@ -80,6 +80,12 @@ class ArrowLake:
                 query += " AND ts %s %s" % (sign, DATAFUSION.moment(when))
         return self._query(query + " ORDER BY incarnation, xi", "elements")
 
+    def last(self, name: str, n: int) -> pa.Table:
+        """The newest `n` rows of a stream by ts, oldest first. Takes memory for these rows alone."""
+        query = views.view_sql(self._from("elements"), name, self._version(name, None), DATAFUSION)
+        newest = query + " ORDER BY ts DESC, incarnation DESC, xi DESC LIMIT %d" % n
+        return self._query("SELECT * FROM (%s) ORDER BY ts, incarnation, xi" % newest, "elements")
+
     def gaps(self) -> pa.Table:
         """Holes and declared gaps, without rows that arrived later, and what was erased: stream, incarnation,
         first, last, missing, kind (hole, gap, erased), reason, from_ts, to_ts, process, landed. A time that

@@ -161,6 +161,16 @@ class Boards:
             self.all[name] = self._board(number, name, 0, False, None)
         return self.all[name]
 
+    def rename(self, name: str, new: str) -> None:
+        """The board has another name; what it reports under the former one is no longer taken."""
+        board = self.all.pop(name)
+        board.name = new
+        self.all[new] = board
+
+    def remove(self, name: str) -> None:
+        """The board is unknown: its frames are refused."""
+        del self.all[name]
+
     def known_as(self, name: str, number: int) -> None:
         """A board reports this number of another one, which is registered if it is not yet."""
         self.db.number_taken(number)

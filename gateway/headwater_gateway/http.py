@@ -122,6 +122,8 @@ class Web:
                 web.post("/undeploy", self._told(self._undeploy)),
                 web.post("/rollback", self._told(self._rollback)),
                 web.post("/boards", self._told(self._boards)),
+                web.post("/boards/rename", self._told(self._rename)),
+                web.post("/boards/remove", self._told(self._remove)),
                 web.post("/alarms", self._told(self._alarms)),
             ]
         )
@@ -329,6 +331,14 @@ class Web:
         rebuild.may_register(self.service.config, name, known, renew)
         board = self.service.boards.add(name)
         return {"name": board.name, "number": board.number}
+
+    async def _rename(self, body: dict[str, Any]) -> dict[str, Any]:
+        await self.service.db.flushed()  # the registry is asked what is committed
+        return self.service.rename_board(str(body["name"]), str(body["new"]))
+
+    async def _remove(self, body: dict[str, Any]) -> dict[str, Any]:
+        await self.service.db.flushed()
+        return self.service.remove_board(str(body["name"]))
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
         """Acknowledge or mute alarms; without either, the present ones."""

@@ -393,6 +393,37 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
     return home
 
 
+def rename(folder: Path, name: str, new: str) -> Path:
+    """The folder of a board that has another name now, in it as well; its password stays."""
+    home = folder / "boards" / new
+    with turn(folder):
+        passwords = folder / "mosquitto" / "passwords"
+        (folder / "boards" / name).rename(home)
+        settings = _former(home / "config.json")
+        settings["name"] = new
+        broker = settings.get("broker")
+        if isinstance(broker, dict):
+            broker["user"] = new
+            if passwords.exists() and isinstance(broker.get("password"), str):
+                _user(passwords, new, broker["password"])
+                _no_user(passwords, name)
+        _swap(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
+    return home
+
+
+def forget(folder: Path, name: str) -> None:
+    """The broker knows this board no more, once it has read its passwords again."""
+    with turn(folder):
+        passwords = folder / "mosquitto" / "passwords"
+        if passwords.exists():
+            _no_user(passwords, name)
+
+
+def _no_user(path: Path, user: str) -> None:
+    lines = [line for line in path.read_text().splitlines() if not line.startswith(user + ":")]
+    _swap(path, ("\n".join(lines) + "\n").encode())
+
+
 def _former(path: Path) -> dict[str, Any]:
     """The present configuration of a board: what a person added stays."""
     try:

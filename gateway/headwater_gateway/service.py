@@ -26,7 +26,7 @@ from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
 from headwater.position import further
 from headwater.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS, STORED, WANTED
 
-from . import Trouble, link, parameters, progress, rebuild, refused
+from . import Trouble, link, parameters, progress, rebuild, refused, registry
 from .alarms import StreamFacts, headline
 from .boards import Board, Boards
 from .config import Config
@@ -417,6 +417,20 @@ class Service(Switching):
             waits = self._waits_for(process, vertex)
             found["open"] = [{**change, "waits": waits} for change in found["open"]]
         return found
+
+    def rename_board(self, name: str, new: str) -> dict[str, Any]:
+        """A board that no process names has another name from now on."""
+        number = registry.rename(self.db, name, new)
+        self.boards.rename(name, new)
+        self.event("board", "board %s is called %s now" % (name, new))
+        return {"name": new, "number": number}
+
+    def remove_board(self, name: str) -> dict[str, Any]:
+        """A board that no process names is unknown from now on."""
+        number = registry.remove(self.db, name)
+        self.boards.remove(name)
+        self.event("board", "board %s is removed: its key is refused" % name)
+        return {"name": name, "number": number}
 
     def _only(self) -> str:
         if len(self.processes) != 1:

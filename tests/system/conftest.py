@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from headwater_tools import house
 
 if TYPE_CHECKING:
     from gateway_site import Site
+    from hw_command import Command
     from pyspark.sql import SparkSession
 
 
@@ -57,3 +60,20 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
     with closing(Site(tmp_path / "site")) as made:
         yield made
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts commands of `hw` in the folder of the test; what is left of them at its end is killed."""
+    from hw_command import Command
+
+    made: list[Command] = []
+
+    def start(*words: str) -> Command:
+        made.append(Command(tmp_path, *words))
+        return made[-1]
+
+    yield start
+    for one in made:
+        for pid in one.left():
+            os.kill(pid, signal.SIGKILL)

@@ -27,7 +27,7 @@ CACHE = ROOT / ".hw"
 if not REPOSITORY:
     CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 # The commands that need no repository.
-INSTALLED = ("broker", "check", "deploy", "gateway", "provision", "sim", "undeploy")
+INSTALLED = ("board", "broker", "check", "deploy", "gateway", "new", "provision", "sim", "undeploy")
 VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 
 # Groups of packages, each with its lock file. `base` is made at first use, the others when a
@@ -35,21 +35,23 @@ VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 LOCKS = {
     "base": ROOT / "requirements.lock",
     "bench": ROOT / "requirements-bench.lock",
+    "board": ROOT / "requirements-board.lock",
     "gateway": ROOT / "requirements-gateway.lock",
     "judge": ROOT / "requirements-judge.lock",
     "lake": ROOT / "requirements-lake.lock",
 }
 
 # Commands that need one group alone, and neither MicroPython nor the tools of a developer: those of a site,
-# which may be a Raspberry Pi, and those of a lake.
+# which may be a Raspberry Pi, those of a lake, and those for a board at this machine's USB.
 LEAN = {
-    "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
-    "provision": "gateway", "undeploy": "gateway",
+    "flash": "board", "monitor": "board",
+    "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
+    "new": "gateway", "provision": "gateway", "undeploy": "gateway", "up": "gateway",
     "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",
 }  # fmt: skip
 
-# Published without a wheel; what pip builds of it is Python and jars, nothing compiled.
-SOURCE_ONLY = "pyspark"
+# Published without a wheel; what pip builds of them is Python and jars, nothing compiled.
+SOURCE_ONLY = "pyspark,esptool"
 
 # Delta's jars come with the group `lake`; those with which Spark reaches S3, of 690 MB, when a place on S3 is
 # named.

@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
 AGAIN = 42  # as in board_node.py: the board restarts by itself
 LINES_KEPT = 1000
+CONSOLE_MAX = 4_000_000  # bytes of console.log; the file before it is kept as well
 SECTORS = FLASH_KB * 1024 // 4096  # what a process assumes of a board
 
 
@@ -155,6 +156,11 @@ class VirtualBoard:
             new.write_text(str(mv))
             new.rename(path)
 
+    @property
+    def powered(self) -> bool:
+        """False before `start`, after `kill`, and where the interpreter ended by itself."""
+        return not self._off
+
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
@@ -195,32 +201,41 @@ class VirtualBoard:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            start_new_session=True,  # Ctrl-C is for the program that made it, and decides when a board ends
             preexec_fn=_die_with_parent,
         )
         self.starts += 1
 
     def _read(self) -> None:
-        with open(self.folder / "console.log", "a") as log:
-            while True:
-                process = self._process
-                assert process is not None and process.stdout is not None
-                with process.stdout:
-                    for line in process.stdout:
-                        line = builder.linked().told(line)
-                        self.lines.append(line.rstrip("\n"))
-                        log.write(line)
-                        log.flush()
-                        if self.on_line:
-                            self.on_line(line.rstrip("\n"))
-                code = process.wait()
-                with self._lock:
-                    if self._off:
-                        return
-                    if code != AGAIN:
-                        self._off = True
-                        self.lines.append("(ended with %d)" % code)
-                        return
-                    self._spawn()
+        log = self.folder / "console.log"
+        while True:
+            process = self._process
+            assert process is not None and process.stdout is not None
+            with process.stdout:
+                for line in process.stdout:
+                    line = builder.linked().told(line)
+                    self.lines.append(line.rstrip("\n"))
+                    _append(log, line)
+                    if self.on_line:
+                        self.on_line(line.rstrip("\n"))
+            code = process.wait()
+            with self._lock:
+                if self._off:
+                    return
+                if code != AGAIN:
+                    self._off = True
+                    self.lines.append("(ended with %d)" % code)
+                    return
+                self._spawn()
+
+
+def _append(log: Path, line: str) -> None:
+    """Add a line to the console's file; what there was before the last `CONSOLE_MAX` bytes or so goes."""
+    with open(log, "a") as out:
+        out.write(line)
+        size = out.tell()
+    if size > CONSOLE_MAX:
+        log.replace(log.with_name("console.1.log"))
 
 
 @functools.cache

@@ -6,7 +6,7 @@ import argparse
 import getpass
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import Failed, Trouble, house, lake_rows
 from . import maintain
 from .sink import serve
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headwater_cloud.requeue import Entry
 
 SUMMARY = (
-    "a lake: quarantine lists what was refused, requeue brings it back, erase removes elements permanently, "
-    "register names it in a catalog, maintain compacts and cleans up"
+    "a lake: show prints rows of a stream, quarantine lists what was refused, requeue brings it back, erase "
+    "removes elements permanently, register names it in a catalog, maintain compacts and cleans up"
 )
 ERASE = """\
 Remove the elements of a stream that a filter selects, and keep them from landing later.
@@ -52,8 +52,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     from headwater_cloud.arguments import store
 
     which = parser.add_subparsers(
-        dest="do", metavar="quarantine|requeue|erase|register|maintain", required=True
+        dest="do", metavar="show|quarantine|requeue|erase|register|maintain", required=True
     )
+    rows = which.add_parser("show", help="print the last rows of a stream", description=lake_rows.DESCRIPTION)
+    lake_rows.arguments(rows)
     about = "list what is in quarantine: an id, its reason and its file"
     listing = which.add_parser("quarantine", help=about, description=about)
     listing.add_argument("lake", metavar="LAKE", help="folder or URL of the lake")
@@ -92,9 +94,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--drop-gone", action="store_true", help="drop views of this lake whose streams are gone"
     )
     named.add_argument("--master", default="local[*]", help="Spark's master, as in `hw sink`")
-    for one in (listing, back, named, erase):
+    for one in (rows, listing, back, named, erase):
         store(one)
-    for one in (listing, back, erase, named, keep):
+    for one in (rows, listing, back, erase, named, keep):
         one.add_argument(
             "--json",
             action="store_true",
@@ -142,6 +144,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     from headwater_cloud.errors import LakeError
 
     try:
+        if args.do == "show":
+            return lake_rows.run(args, service.location(args, args.lake).options)
         lake = service.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":

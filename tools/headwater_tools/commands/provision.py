@@ -1,13 +1,18 @@
-"""`hw provision NAME`: registers a board and makes its files: configuration, key, certificate."""
+"""`hw provision NAME`: registers a board and makes what goes onto it: configuration, key, certificate; with a
+port it puts them onto the board too."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from .. import Trouble, house
 
-SUMMARY = "register a board: makes its configuration, its key and the broker's certificate for it"
+SUMMARY = (
+    "register a board: makes its configuration, its key and the broker's certificate for it, and puts them "
+    "onto a board at USB"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,9 +24,57 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="a board that is registered: give it a new password; until its new files are on it, it cannot "
         "connect",
     )
+    parser.add_argument(
+        "--port",
+        metavar="PORT",
+        help="put the files onto the board at this serial port too, and compare them; `auto`: the only one "
+        "there is. A board that is registered already is put onto it as it is",
+    )
+    parser.add_argument(
+        "--board",
+        metavar="BOARD",
+        help="with --port: sensors and battery as in the example of this kind of board (`hw image` lists "
+        "them), where config.json has none",
+    )
+    parser.add_argument(
+        "--any-version", action="store_true", help="with --port: take another version of MicroPython too"
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if args.port is None:
+        if args.board or args.any_version:
+            raise Trouble(
+                "--board and --any-version belong to --port: `hw provision NAME FOLDER --port auto`"
+            )
+        return 0, _register(args)
+    if not house.REPOSITORY:
+        raise Trouble("--port needs the repository of Headwater, which has what starts a board's program")
+    house.ensure("board")
+    house.ensure("gateway")
+    from ..boards import ports, provisioning
+
+    port = ports.choose(args.port)
+    home = _home(args)
+    if args.renew or not (home / provisioning.CONFIG).exists():
+        answer = _register(args, told=False)
+    else:
+        answer = {"board": args.name, "folder": str(home), "renewed": False, "broker_told": False}
+    provisioning.complete(home, args.board)
+    found = provisioning.onto(home, port, args.any_version)
+    print("board %s is provisioned at %s: %s" % (args.name, port, ", ".join(found["files"])))
+    print("it starts now; `hw monitor --port %s` shows its console" % port)
+    return 0, {**answer, **found}
+
+
+def _home(args: argparse.Namespace) -> Path:
+    from headwater_gateway import command
+
+    return command.config_path(args.folder).resolve().parent / "boards" / str(args.name)
+
+
+def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
+    """Register the board; `told`: with what is to be done next."""
     house.ensure("gateway")
     import headwater_gateway
     from headwater_gateway import broker, command
@@ -34,12 +87,15 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         raise Trouble(str(trouble))
     if args.renew:
         print("made %s again, with a new password; its key is the same" % home)
-        print(
-            "put config.json and ca.der of that folder onto the board: from now on the broker refuses its "
-            "former password"
-        )
-    else:
+        if told:
+            print(
+                "put config.json and ca.der of that folder onto the board: from now on the broker refuses "
+                "its former password"
+            )
+    elif told:
         print("made %s: say in config.json which sensors it has, then put all of it onto the board" % home)
+    else:
+        print("made %s" % home)
     if reloaded:
         print("the broker (process %d) has been told to read its passwords again" % reloaded)
     else:
@@ -47,4 +103,4 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             "a broker that runs must be told to read its passwords again: `systemctl reload "
             "headwater-broker`, or a SIGHUP to Mosquitto"
         )
-    return 0, {"board": args.name, "folder": str(home), "renewed": args.renew, "broker_told": bool(reloaded)}
+    return {"board": args.name, "folder": str(home), "renewed": args.renew, "broker_told": bool(reloaded)}

@@ -32,6 +32,7 @@ S3_TESTS = ROOT / "tests" / "s3"
 
 # What tests import of each group of packages.
 PACKAGES = {
+    "board": {"esptool", "littlefs", "serial"},
     "judge": {"neurokit2"},
     "gateway": {"aiohttp", "cryptography", "headwater_gateway", "paho", "prometheus_client", "pyarrow"},
     "lake": {

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import csv
 import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 
 from .. import Trouble, house
+from .partitions import BLOCK, Table, read_csv
 
+__all__ = ["BLOCK", "Profile", "names", "profile"]
 FOLDER = house.ROOT / "firmware" / "profiles"
-BLOCK = 4096  # bytes that flash erases at once, and a block of littlefs
 ARCHITECTURES = ("x86", "xtensawin", "rv32imc")  # what mpy-cross calls them
 
 
@@ -28,6 +27,7 @@ class Profile:
     heap_grows: bool  # whether it takes more memory when that is full
     firmware: tuple[str, ...]  # files of firmware/ that lie beside the package as .mpy
     start: tuple[str, ...]  # files of firmware/ that MicroPython starts, in the root of its file system
+    table: Table
     partitions: dict[str, int]  # label -> bytes
 
 
@@ -43,6 +43,7 @@ def profile(name: str) -> Profile:
         given = tomllib.load(file)
     try:
         flash_kib = given.pop("flash_kib")
+        table = read_csv(folder / "partitions.csv", flash_kib * 1024)
         found = Profile(
             name=name,
             chip=given.pop("chip"),
@@ -53,7 +54,8 @@ def profile(name: str) -> Profile:
             heap_grows=given.pop("heap_grows"),
             firmware=tuple(given.pop("firmware")),
             start=tuple(given.pop("start")),
-            partitions=_partitions(folder / "partitions.csv", flash_kib * 1024),
+            table=table,
+            partitions={p.label: p.size for p in table},
         )
     except KeyError as missing:
         raise Trouble("%s/profile.toml has no %s" % (folder, missing))
@@ -62,23 +64,4 @@ def profile(name: str) -> Profile:
     if found.arch not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise Trouble("%s/profile.toml: arch '%s', use one of %s" % (folder, found.arch, known))
-    return found
-
-
-def _partitions(path: Path, flash: int) -> dict[str, int]:
-    """The partitions of a table in the form of ESP-IDF, by label: whole blocks, in order, in a flash of so
-    many bytes."""
-    end = 0
-    found = {}
-    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    for row in csv.reader(lines):
-        label, _, _, offset, size = (cell.strip() for cell in row[:5])
-        at, length = int(offset, 0), int(size, 0)
-        if at < end or at % BLOCK or length % BLOCK or at + length > flash:
-            raise Trouble(
-                "%s: partition %s overlaps another, is not whole blocks of 4096, or ends behind the flash"
-                % (path, label)
-            )
-        found[label] = length
-        end = at + length
     return found

@@ -1,0 +1,113 @@
+"""Boards that get another name, and boards that go: what that means in the database.
+
+A board's number, and with it its key, never changes and is never given again. So a renamed board keeps its
+key, and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
+refused. Neither is possible while a process names the board, since plans name boards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from headwater import plan as plans
+
+from . import Trouble, control, provision, rebuild
+from .config import Config
+from .store import Database
+
+
+def users(db: Database, name: str) -> list[str]:
+    """The processes whose plan names this board, or one that is on its way."""
+    found = []
+    for process, plan, coming in db.query("SELECT name, plan, next FROM processes ORDER BY name"):
+        if any(data and name in plans.loads(data).hosts[1:] for data in (plan, coming)):
+            found.append(process)
+    return found
+
+
+def number_of(db: Database, name: str) -> int:
+    """The registry number of a board. Trouble where there is none of that name."""
+    rows = db.query("SELECT number FROM boards WHERE name = ?", name)
+    if not rows:
+        names = ", ".join(row[0] for row in db.query("SELECT name FROM boards ORDER BY name"))
+        raise Trouble("board %s is not registered: there are %s" % (name, names or "none"))
+    return int(rows[0][0])
+
+
+def may_change(db: Database, name: str) -> int:
+    """The number of a board that no process needs. Trouble where one does."""
+    number = number_of(db, name)
+    using = users(db, name)
+    if using:
+        raise Trouble(
+            "board %s belongs to process %s: leave it out of the process file and deploy that, or "
+            "`hw undeploy %s`; nothing was changed" % (name, using[0], using[0])
+        )
+    if db.query("SELECT 1 FROM leaving WHERE board = ?", number):
+        raise Trouble(
+            "board %s has to stop its former process first: switch it on, and try again when `hw board list` "
+            "shows that it is free; nothing was changed" % name
+        )
+    return number
+
+
+def rename(db: Database, name: str, new: str) -> int:
+    """Give a board another name; its number."""
+    provision.check_name(new)
+    number = may_change(db, name)
+    if db.query("SELECT 1 FROM boards WHERE name = ?", new):
+        raise Trouble("board %s is there already; nothing was changed" % new)
+    db.execute("UPDATE boards SET name = ? WHERE number = ?", new, number)
+    return number
+
+
+def remove(db: Database, name: str) -> int:
+    """Forget a board; its number, which is never given again."""
+    number = may_change(db, name)
+    db.execute("DELETE FROM boards WHERE number = ?", number)
+    return number
+
+
+# ---- for a site whose gateway runs or not
+
+
+def renamed(config: Config, name: str, new: str) -> Path:
+    """Rename a board in the registry, its folder and for the broker, which has to be told; the new folder."""
+    home = config.folder / "boards" / new
+    if home.exists():
+        raise Trouble("%s is there already: move it away first; nothing was changed" % home)
+    _ask(config, "/boards/rename", {"name": name, "new": new})
+    return provision.rename(config.folder, name, new)
+
+
+def removed(config: Config, name: str) -> None:
+    """Remove a board from the registry; its folder goes, and its password at the broker."""
+    _ask(config, "/boards/remove", {"name": name})
+    provision.forget(config.folder, name)
+    shutil.rmtree(config.folder / "boards" / name, ignore_errors=True)
+
+
+def _ask(config: Config, what: str, body: dict[str, str]) -> None:
+    """Have it done by the gateway that runs, or else in the database."""
+    with contextlib.suppress(control.NotRunning):
+        control.ask(config, what, body)
+        return
+    rebuild.check(config)
+    provision.not_as_root(config.folder)
+    path = rebuild.database(config)
+    if not path.exists():
+        raise Trouble("board %s is not registered: there are none" % body["name"])
+    db = Database(path, lambda: 0)
+    try:
+        change(db, what, body)
+    finally:
+        db.close()
+
+
+def change(db: Database, what: str, body: dict[str, str]) -> int:
+    """The change of the registry that a request means; the board's number."""
+    if what == "/boards/rename":
+        return rename(db, body["name"], body["new"])
+    return remove(db, body["name"])
