@@ -44,10 +44,10 @@ LOCKS = {
 # Commands that need one group alone, and neither MicroPython nor the tools of a developer: those of a site,
 # which may be a Raspberry Pi, those of a lake, and those for a board at this machine's USB.
 LEAN = {
-    "flash": "board", "monitor": "board",
     "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
     "new": "gateway", "provision": "gateway", "undeploy": "gateway", "up": "gateway",
     "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",
+    "flash": "board", "monitor": "board",
 }  # fmt: skip
 
 # Published without a wheel; what pip builds of them is Python and jars, nothing compiled.
