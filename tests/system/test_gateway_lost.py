@@ -76,7 +76,7 @@ def lose(site: Site) -> None:
     """The gateway dies, and its database with it."""
     site.kill_gateway(signal.SIGKILL)
     for path in (site.folder / "data").glob("gateway.db*"):
-        # Its cutter ends a moment later, and as the last one to close the database deletes these files itself.
+        # Its cutter ends a moment later. As the last one to close the database, it deletes these files itself.
         path.unlink(missing_ok=True)
 
 

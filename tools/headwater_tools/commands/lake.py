@@ -6,7 +6,7 @@ import argparse
 import getpass
 from typing import TYPE_CHECKING, Any
 
-from .. import Failed, Trouble, house, lake_rows
+from .. import Trouble, house, lake_rows
 from . import maintain
 from .sink import serve
 
