@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from headwater_cloud import arguments, service
+from headwater_cloud import arguments, cli
 from headwater_cloud.errors import LakeError, LakeFailed
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     arguments.arguments(parser)
     args = parser.parse_args()
     try:
-        code, _ = service.sink(args, "", (), lambda text: print(text, flush=True))
+        code, _ = cli.sink(args, "", (), lambda text: print(text, flush=True))
     except LakeError as error:
         print("headwater_sink.py: %s" % error, file=sys.stderr)
         return 1 if isinstance(error, LakeFailed) else 2

@@ -1,4 +1,4 @@
-# An ESP32 as headwater/node.py needs it: flash partition, Wi-Fi, battery, watchdog, sensors.
+# An ESP32 as headwater/board/program.py needs it: flash partition, Wi-Fi, battery, watchdog, sensors.
 
 import asyncio
 import os

@@ -1,5 +1,5 @@
-# Drivers of sensors, as headwater/node.py describes them. What touches hardware is given: `read`, a bus,
-# a pin. Interrupts allocate nothing; counters wrap as small integers do.
+# Drivers of sensors, as headwater/board/program.py describes them. What touches hardware is given: `read`, a
+# bus, a pin. Interrupts allocate nothing; counters wrap as small integers do.
 
 import time
 from array import array

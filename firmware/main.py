@@ -1,11 +1,11 @@
-# What a board runs: the program of headwater/node.py with this board's hardware.
+# What a board runs: the program of headwater/board/program.py with this board's hardware.
 
 import time
 
 import machine
 from board import Board, set_clock
-from headwater import node, settings
-from headwater.once import let_go
+from headwater.board import program, settings
+from headwater.board.unload import unload
 
 
 def main():
@@ -15,9 +15,9 @@ def main():
         print(e)
         time.sleep(10)  # so that it can be read
         machine.reset()
-    let_go("settings")
+    unload("board.settings")
     set_clock(config["issued"])
-    node.live(node.Node(config, Board(config)))
+    program.live(program.Node(config, Board(config)))
 
 
 main()

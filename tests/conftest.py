@@ -1,6 +1,6 @@
 """How the tests run.
 
-`tests/micropython/test_*.py` hold plain functions that run twice: once here, and once each on 32-bit
+`tests/board/test_*.py` hold plain functions that run twice: once here, and once each on 32-bit
 MicroPython with a 64 KiB heap (a first line `# heap: 256k` asks for more; `-k board` chooses these).
 All tests run in the root of the repository, so `open("tests/data/...")` works under both.
 """
@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headwater_tools import Trouble, micropython
-from headwater_tools.house import ROOT
+from headwater_tools.boards import micropython
+from headwater_tools.environment import ROOT
+from headwater_tools.errors import UserError
 from headwater_tools.image import builder
 from hypothesis import settings
 
-BOARD = Path(__file__).parent / "micropython"
+BOARD = Path(__file__).parent / "board"
 
 settings.register_profile("headwater", derandomize=True, deadline=None, max_examples=60, database=None)
 settings.load_profile("headwater")
@@ -42,7 +43,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """What a board carries, beside the result of every run."""
     try:
         sizes = builder.module_sizes()
-    except Trouble as trouble:
+    except UserError as trouble:
         terminalreporter.write_line(str(trouble))
         return
     operators = sum(size for inside, size in sizes.items() if "/operators/" in inside)

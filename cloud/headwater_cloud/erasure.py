@@ -32,7 +32,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from . import commits, meant, points, ranges, recovery, scan, segment, settled, tables, views
+from . import commits, crash_points, meant, ranges, recovery, scan, segment, settled, tables, views
 from .apart import reading
 from .checksum import Span
 from .errors import LakeError, sentence
@@ -227,7 +227,7 @@ class Erasures:
         )
         self._save()
         self._say("erasure %s of %s is declared by %s" % (_id(name), asked.stream, asked.by))
-        points.reach("declared")
+        crash_points.reach("declared")
 
     def _delete(
         self, spark: SparkSession, rule: meant.Rule, progress: Progress, save: Callable[[], None]
@@ -247,34 +247,34 @@ class Erasures:
             rule.taken += [(incarnation, span) for span in spans]
         self._save()
         self.apply(progress)
-        points.reach("deleting")
+        crash_points.reach("deleting")
         sql = meant.condition(spark, self._lake, rule.stream, rule.where)
         elements = "delta.`%s`" % (self._lake / "elements").spark
-        with points.during("erasing", self._lake / "elements"), _configured(spark, rule.id):
+        with crash_points.during("erasing", self._lake / "elements"), _configured(spark, rule.id):
             spark.sql("DELETE FROM %s WHERE %s" % (elements, sql))
-        points.reach("erased")
+        crash_points.reach("erased")
         commits.sync(
             self._lake / "elements", commits.since(self._files, self._lake / "elements", progress.elements)
         )
         self.settle(progress, save)
-        points.reach("settled")
+        crash_points.reach("settled")
 
     def _sweep(
         self, spark: SparkSession, rule: meant.Rule, progress: Progress, save: Callable[[], None]
     ) -> None:
         """Clean the quarantine, and remove old versions of the tables."""
         self._empty_quarantine(rule)
-        points.reach("emptied")
+        crash_points.reach("emptied")
         if meant.follow(spark, self._lake, rule.stream, progress):
             save()
         elements = "delta.`%s`" % (self._lake / "elements").spark
-        with points.during("sweeping", self._lake / "elements"), _configured(spark):
+        with crash_points.during("sweeping", self._lake / "elements"), _configured(spark):
             if "deletionVectors" in _features(self._lake):
                 spark.sql("REORG TABLE %s APPLY (PURGE)" % elements)
             spark.sql("VACUUM %s RETAIN 0 HOURS" % elements)
         if recovery.advance(self._files, self._lake, progress):
             save()
-        points.reach("swept")
+        crash_points.reach("swept")
         jvm: Any = spark._jvm
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         log.forTable(spark._jsparkSession, (self._lake / "elements").spark).checkpoint()
@@ -288,7 +288,7 @@ class Erasures:
                 self._forget(name)
         finally:
             progress.reopen(self._lake)  # its commits are our own
-        points.reach("forgotten")
+        crash_points.reach("forgotten")
 
     def _forget(self, name: str) -> None:
         """Remove what a table's log has before its newest checkpoint."""

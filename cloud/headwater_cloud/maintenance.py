@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from . import comments, points, tables
+from . import comments, crash_points, tables
 from .errors import LakeError, sentence
 from .files import Files
 from .location import Location
@@ -34,9 +34,9 @@ def maintain(spark: SparkSession, lake: Location, keep_hours: float = KEEP_HOURS
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     comments.put(spark, lake)
-    with points.during("optimizing", lake / "elements"):
+    with crash_points.during("optimizing", lake / "elements"):
         spark.sql("OPTIMIZE %s" % elements)
-    with points.during("vacuuming", lake / "elements"):
+    with crash_points.during("vacuuming", lake / "elements"):
         spark.sql("VACUUM %s RETAIN %s HOURS" % (elements, ("%f" % keep_hours).rstrip("0").rstrip(".")))
     for name in tables.SCHEMAS:
         table = tables.open_table(lake / name)

@@ -29,7 +29,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from . import points, ranges, tables
+from . import crash_points, ranges, tables
 from .errors import Fenced
 from .location import Location
 from .progress import ELEMENTS, SETTLED, Key, Numbering, Progress, numbering_of, row_of
@@ -165,12 +165,12 @@ def settle(
 ) -> None:
     """Move incarnations out of progress, in the order above. `sync` flushes a commit of a table to disk."""
     sync(NAME, settled.put(progress, keys))
-    points.reach("settled")
+    crash_points.reach("settled")
     acks.settle(settled.told())
     progress.forget(keys)
     progress.settled = settled.number
     sync("progress", progress.save())
-    points.reach("forgotten")
+    crash_points.reach("forgotten")
     acks.write(progress, [])
 
 

@@ -50,12 +50,12 @@ from . import (
     apart,
     commits,
     compare,
+    crash_points,
     erasure,
     landing_zone,
     lock,
     log_retention,
     maintenance,
-    points,
     proof,
     quarantine,
     recovery,
@@ -141,7 +141,7 @@ class Sink:
         self._ending = False  # whether the query is being ended: no batch begins
         self._elements = lake / "elements"
         jvm: Any = spark._jvm
-        points.arm(int(jvm.java.lang.ProcessHandle.current().pid()))
+        crash_points.arm(int(jvm.java.lang.ProcessHandle.current().pid()))
 
     def open(self) -> None:
         """Open the lake: lock, tables, progress. LakeLocked if another sink has it."""
@@ -484,7 +484,7 @@ class Sink:
 
     def _do(self, frame: DataFrame, batch: int) -> None:
         began = time.monotonic()
-        points.reach("received")
+        crash_points.reach("received")
         self._lock.check()
         spark = frame.sparkSession
         landed_us = time.time_ns() // 1000
@@ -504,7 +504,7 @@ class Sink:
             self._absorb(behind)
         added = self._append(spark, good, batch, files, landed_us)
         decision, behind, stamp = added.decision, added.behind, added.stamp
-        points.reach("appended")
+        crash_points.reach("appended")
         commits.sync(self._elements, behind)
         if decision.within:
             added.divergent, added.came = self._compare(spark, good, decision, decision.overlaps)
@@ -517,18 +517,18 @@ class Sink:
         if added.divergent is not None:
             with self._synced("quarantine"):
                 quarantine.append(spark, self.lake, added.divergent, landed_us)
-        points.reach("quarantined")
+        crash_points.reach("quarantined")
         self._record(decision, good.values(), stamp, landed_us)
-        points.reach("recorded")
+        crash_points.reach("recorded")
         self.progress.change(decision.changed, landed_us)
         self.progress.batch = batch
         self.progress.files = files
         if behind:
             self.progress.elements = behind[-1].version
         self._save()
-        points.reach("progressed")
+        crash_points.reach("progressed")
         self._acks.write(self.progress, bad)
-        points.reach("acknowledged")
+        crash_points.reach("acknowledged")
         self._tell(batch, decision, len(good), len(bad), time.monotonic() - began)
 
     def _validate(self, frame: DataFrame, batch: int) -> tuple[dict[str, Segment], list[Unreadable], int]:
@@ -615,7 +615,7 @@ class Sink:
             stamp = Stamp(self.progress.generation, batch, files)
             there = any(commit.stamp == stamp for commit in self._behind())  # then Delta skips the append
             decision = decide(good.values(), self.progress.numberings)
-            points.reach("appending")
+            crash_points.reach("appending")
             rows = None
             with ThreadPoolExecutor(2) as beside:
                 comparing = summing = None
@@ -631,7 +631,7 @@ class Sink:
                 append = bool(decision.rows_kept) or self._lock.fenced
                 if append:
                     rows = Rows(spark, good, decision, landed_us)
-                    with points.during("writing", self._elements):
+                    with crash_points.during("writing", self._elements):
                         self._write(rows.frame, stamp)
                 divergent, came = comparing.result() if comparing else (None, {})
                 added = Appended(decision, divergent, came, summing.result() if summing else {}, stamp)

@@ -5,5 +5,5 @@ entry on its disk until the lake has acknowledged it.
 """
 
 
-class Trouble(Exception):
+class UserError(Exception):
     """A problem that a person can solve: one sentence that says what, where, and what to do."""

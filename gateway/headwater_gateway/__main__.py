@@ -8,7 +8,7 @@ import logging
 import sys
 import time
 
-from . import Trouble
+from . import UserError
 from .config import read
 
 
@@ -40,7 +40,7 @@ def set_up_log(form: str, level: str) -> None:
 
 
 def run(path: str, rebuild: bool = False) -> int:
-    """Run the gateway of a configuration file; the exit code. Trouble if it cannot start.
+    """Run the gateway of a configuration file; the exit code. UserError if it cannot start.
 
     With `rebuild` a lost database is rebuilt from what boards and lake know."""
     config = read(path)
@@ -59,7 +59,7 @@ def main() -> None:
         sys.exit("usage: python -m headwater_gateway CONFIG [--rebuild]")
     try:
         code = run(words[0], "--rebuild" in sys.argv)
-    except Trouble as trouble:
+    except UserError as trouble:
         print("headwater-gateway: %s" % trouble, file=sys.stderr)
         code = 2
     sys.exit(code)

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
-from headwater import pack, wire
-from headwater import plan as plans
-from headwater.seal import OPENED, TAKEN, Peer
-from headwater.site_link import (
+from headwater.data import msgpack
+from headwater.plan import model as plans
+from headwater.protocol import frames
+from headwater.protocol.sessions import OPENED, TAKEN, Peer
+from headwater.protocol.site_link import (
     AGAIN,
     BYTES_MAX,
     DRAIN,
@@ -33,10 +34,10 @@ from headwater.site_link import (
     WANTED,
 )
 
-from . import Trouble, refused
+from . import UserError, refused
 from . import status as statuses
+from .database.engine import Database
 from .keys import Keys
-from .store import Database
 
 _log = logging.getLogger("headwater.boards")
 
@@ -60,7 +61,7 @@ class Deployment:
             for i, name in enumerate(hosts)
             if i and name != board
         ]
-        self.data: bytes = pack.dumps([1, plan, shared])
+        self.data: bytes = msgpack.dumps([1, plan, shared])
         self.id = sha256(self.data).digest()[:8]
         self.content = plan
         self.plan = sha256(plan).digest()[:8]  # the same with other keys, too
@@ -132,7 +133,7 @@ class Boards:
         self.nonce = nonce
         self.log = log
         self.boot = boot
-        self.writer = wire.Writer(FRAME_MAX)
+        self.writer = frames.Writer(FRAME_MAX)
         self.dropped: dict[str, int] = {}
         self.all: dict[str, Board] = {}
         self.on_status: list[Callable[[Board], None]] = []
@@ -176,14 +177,14 @@ class Boards:
         self.db.number_taken(number)
         if name in self.all:
             if self.all[name].number != number:
-                raise Trouble(
+                raise UserError(
                     "board %s has number %d there and %d here: provision it again, and deploy to it again"
                     % (name, number, self.all[name].number)
                 )
             return
         for board in self.all.values():
             if board.number == number:
-                raise Trouble("number %d is board %s there, and %s here" % (number, name, board.name))
+                raise UserError("number %d is board %s there, and %s here" % (number, name, board.name))
         sql = "INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 1, x'')"
         self.db.execute(sql, number, name, self.site_us())
         self.all[name] = self._board(number, name, 0, True, b"")
@@ -221,16 +222,16 @@ class Boards:
             board.link_lost = False
             if peer.live and board.life != (peer.log, peer.boot):
                 self._new_life(board)
-            for m in wire.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
-                if m[0] == wire.PLANNED:
+            for m in frames.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
+                if m[0] == frames.PLANNED:
                     self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
-                elif m[0] == wire.STATUS:
+                elif m[0] == frames.STATUS:
                     self._status(board, bytes(m[1]))
-                elif m[0] == wire.PLAN:
+                elif m[0] == frames.PLAN:
                     self._piece(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 else:
                     self._count(refused.NOT_SITE)
-        except wire.FrameError:
+        except frames.FrameError:
             self._count(refused.FRAME)
 
     def _new_life(self, board: Board) -> None:
@@ -279,7 +280,7 @@ class Boards:
         if board.learn or board.fetch is not None or board.fetched or board.wanted is None:
             return
         if isinstance(waiting, bytes) and len(waiting) == len(board.wanted.id) and waiting != board.wanted.id:
-            self._send(board, wire.SWITCH, waiting, FORGET)
+            self._send(board, frames.SWITCH, waiting, FORGET)
 
     # ---- a deployment that a board has, and the gateway not
 
@@ -311,7 +312,7 @@ class Boards:
 
     def _want_piece(self, board: Board, fetch: Fetch) -> None:
         fetch.due = self.monotonic() + RETRY_S
-        self._send(board, wire.PLANNED, fetch.id, WANTED, len(fetch.data), b"")
+        self._send(board, frames.PLANNED, fetch.id, WANTED, len(fetch.data), b"")
 
     # ---- a deployment that the gateway has, and the board not
 
@@ -398,17 +399,17 @@ class Boards:
 
     def _say(self, board: Board, wanted: Deployment) -> None:
         if board.step == FORGET and board.state != WANTED:
-            self._send(board, wire.SWITCH, wanted.id, FORGET)
+            self._send(board, frames.SWITCH, wanted.id, FORGET)
         elif board.state in (None, WANTED):
             piece = wanted.data[board.offset : board.offset + PIECE_BYTES]
             # A board that requests what it ran has lost its flash.
             again = AGAIN if board.ran in (b"", wanted.plan) else 0
-            self._send(board, wire.PLAN, wanted.id, len(wanted.data) + again, board.offset, piece)
+            self._send(board, frames.PLAN, wanted.id, len(wanted.data) + again, board.offset, piece)
         elif board.step is not None and board.state in (STORED, DRAINING, DRAINED):
             if board.step != DRAIN or board.state != DRAINED:
-                self._send(board, wire.SWITCH, wanted.id, board.step)
+                self._send(board, frames.SWITCH, wanted.id, board.step)
             elif board.told != board.round:
-                self._send(board, wire.SWITCH, wanted.id, board.round)
+                self._send(board, frames.SWITCH, wanted.id, board.round)
 
     def _send(self, board: Board, kind: int, *values: Any) -> None:
         board.peer.begin(self.writer)

@@ -15,26 +15,26 @@ import socket
 import time
 from pathlib import Path
 
-from . import Trouble
+from . import UserError
 
 PID = "broker.pid"
 READY_S = 5.0  # a Mosquitto that has just been started does not listen to signals yet
 
 
 def configuration(folder: Path) -> Path:
-    """Mosquitto's configuration. Trouble if this is not the folder of a site."""
+    """Mosquitto's configuration. UserError if this is not the folder of a site."""
     path = folder.resolve() / "mosquitto" / "mosquitto.conf"
     if not path.is_file():
-        raise Trouble("%s is missing: `hw gateway init %s` makes it" % (path, folder))
+        raise UserError("%s is missing: `hw gateway init %s` makes it" % (path, folder))
     return path
 
 
 def prepare(folder: Path) -> Path:
-    """Trouble if the broker could not run; else this process is noted as the broker. The configuration."""
+    """UserError if the broker could not run; else this process is noted as the broker. The configuration."""
     conf = configuration(folder)
     process = running(folder)
     if process:
-        raise Trouble("the broker of %s runs already, as process %d" % (folder, process))
+        raise UserError("the broker of %s runs already, as process %d" % (folder, process))
     said = settings(conf)
     _may_read(conf, said)
     port = said.get("listener", "").split()
@@ -58,7 +58,8 @@ def settings(conf: Path) -> dict[str, str]:
 
 
 def _may_read(conf: Path, said: dict[str, str]) -> None:
-    """Started by root, Mosquitto becomes the user that its configuration names, or else `mosquitto`. Trouble
+    """Started by root, Mosquitto becomes the user that its configuration names, or else `mosquitto`.
+    UserError
     if that user may not read its files."""
     if os.geteuid():
         return
@@ -70,10 +71,10 @@ def _may_read(conf: Path, said: dict[str, str]) -> None:
     try:
         fitting = pwd.getpwuid(owner).pw_name
     except KeyError:
-        raise Trouble(
+        raise UserError(
             "%s belongs to user %d, who has no name here: chown it to a user" % (conf.parent, owner)
         )
-    raise Trouble(
+    raise UserError(
         "%s: started by root, Mosquitto runs as user %s, who may not read %s: write `user %s` into it"
         % (conf, name, conf.parent, fitting)
     )
@@ -88,7 +89,7 @@ def _free(conf: Path, port: int, address: str) -> None:
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 return  # Mosquitto itself reports what is wrong
-            raise Trouble(
+            raise UserError(
                 "port %d is taken by another program, perhaps another broker (`systemctl stop mosquitto`): "
                 "stop that, or change the port in %s, in gateway.toml and in config.json of each board"
                 % (port, conf)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import Trouble, site_alarms, units
+from . import UserError, units
+from .monitoring import site_alarms
 
 SUMMARY = (
     "the gateway: init makes its folder, run starts it, check validates its configuration, state and alarms "
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = parser.parse_args(argv)
     try:
         code, answer = run(args)
-    except Trouble as trouble:
+    except UserError as trouble:
         print("headwater-gateway: %s" % trouble, file=sys.stderr)
         code, answer = 2, {"error": str(trouble)}
     if args.json:
@@ -83,11 +84,11 @@ def run(
 ) -> tuple[int, dict[str, Any] | None]:
     """`root`: the repository, if this is its `hw gateway`; `prepare` makes what its services cannot."""
     if args.rebuild and args.do != "run":
-        raise Trouble("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
+        raise UserError("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
     site_alarms.check(args)
     if args.do != "units" and (args.other is None) == (args.do in ("backup", "restore")):
         what = "an argument is missing" if args.other is None else "one argument is too many, %s" % args.other
-        raise Trouble("%s: `hw gateway backup FOLDER FILE`, `hw gateway restore FILE FOLDER`" % what)
+        raise UserError("%s: `hw gateway backup FOLDER FILE`, `hw gateway restore FILE FOLDER`" % what)
     if args.do == "units":
         return _units(args, root, prepare)
     return _DO[args.do](args)
@@ -96,8 +97,9 @@ def run(
 def register(path: Path, name: str, renew: bool = False) -> Path:
     """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
     is registered already, and gets a new password."""
-    from . import keys, provision, rebuild
+    from . import keys, provision
     from .config import read
+    from .deployments import rebuild
 
     provision.check_name(name)
     config = read(path)
@@ -115,7 +117,7 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from . import provision
 
     if args.port is not None and not 1 <= args.port <= 65535:
-        raise Trouble("--port %d: give 1 to 65535" % args.port)
+        raise UserError("--port %d: give 1 to 65535" % args.port)
     folder = Path(args.folder)
     if not args.new_authority:
         differs = provision.differences(folder, args.host, args.port)
@@ -163,12 +165,12 @@ def _run(args: argparse.Namespace) -> tuple[int, None]:
 
 
 def _check(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from .config import ConfigTrouble, read
+    from .config import ConfigError, read
 
     path = config_path(args.folder)
     try:
         read(path)
-    except ConfigTrouble as trouble:
+    except ConfigError as trouble:
         print(trouble)
         return 1, {"file": str(path), "ok": False, "problems": trouble.problems}
     print("%s: nothing is wrong" % path)
@@ -247,7 +249,7 @@ def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from . import backup
+    from .database import backup
 
     archive = Path(args.other)
     summary = backup.make(config_path(args.folder), archive)
@@ -257,7 +259,7 @@ def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _restore(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from . import backup
+    from .database import backup
 
     folder = Path(args.other)
     summary = backup.restore(Path(args.folder), folder)

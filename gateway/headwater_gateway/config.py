@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import Trouble
+from . import UserError
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ _HEAD = """\
 """
 
 
-class ConfigTrouble(Trouble):
+class ConfigError(UserError):
     def __init__(self, path: Path, problems: list[str]) -> None:
         super().__init__("%s:\n  %s" % (path, "\n  ".join(problems)))
         self.problems = problems
@@ -237,18 +237,18 @@ def read(path: str | Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         folder = path.parent if path.suffix == ".toml" else path
-        raise Trouble("%s: %s; `hw gateway init %s` makes one" % (path, error.strerror, folder))
+        raise UserError("%s: %s; `hw gateway init %s` makes one" % (path, error.strerror, folder))
     except UnicodeDecodeError:
-        raise Trouble(
+        raise UserError(
             "%s is not text in UTF-8: `hw gateway init FOLDER` shows what it should look like" % path
         )
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigTrouble(path, ["invalid TOML: %s. %s" % (error, _hint(str(error)))])
+        raise ConfigError(path, ["invalid TOML: %s. %s" % (error, _hint(str(error)))])
     values, problems = _judge(given)
     if problems:
-        raise ConfigTrouble(path, problems)
+        raise ConfigError(path, problems)
     return Config(path.resolve().parent, values)
 
 

@@ -8,13 +8,13 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from . import Trouble
+from . import UserError
 from .config import Config
 
 TIMEOUT_S = 30.0
 
 
-class NotRunning(Trouble):
+class NotRunning(UserError):
     """No gateway listens there."""
 
 
@@ -30,7 +30,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def ask(config: Config, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The answer of the gateway. NotRunning, or Trouble with its error."""
+    """The answer of the gateway. NotRunning, or UserError with its error."""
     path = config.path(config.gateway.socket)
     connection = _Connection(path)
     try:
@@ -43,9 +43,9 @@ def ask(config: Config, what: str, body: dict[str, Any] | None = None) -> dict[s
         text = "no gateway listens on %s: start it with `hw gateway run %s`"
         raise NotRunning(text % (path, config.folder))
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise Trouble("the gateway at %s does not answer: %s" % (path, error))
+        raise UserError("the gateway at %s does not answer: %s" % (path, error))
     finally:
         connection.close()
     if "error" in answer:
-        raise Trouble(str(answer["error"]))
+        raise UserError(str(answer["error"]))
     return answer

@@ -9,9 +9,9 @@ import os
 import secrets
 from pathlib import Path
 
-from headwater.seal import hmac, pair_key
+from headwater.protocol.sessions import hmac, pair_key
 
-from . import Trouble
+from . import UserError
 
 KEY_BYTES = 32
 
@@ -58,14 +58,14 @@ def load(path: Path) -> Keys:
     try:
         master = path.read_bytes()
     except OSError as error:
-        raise Trouble(
+        raise UserError(
             "%s: %s: the master key of this gateway. Restore it from a backup (`hw gateway restore FILE "
             "NEWFOLDER`); where there has never been one, `hw gateway init` makes it" % (path, error.strerror)
         )
     if len(master) != KEY_BYTES:
-        raise Trouble(
+        raise UserError(
             "%s has %d bytes and a master key %d: restore it from a copy" % (path, len(master), KEY_BYTES)
         )
     if path.stat().st_mode & 0o077:
-        raise Trouble("%s can be read by others: chmod 600 it" % path)
+        raise UserError("%s can be read by others: chmod 600 it" % path)
     return Keys(master)

@@ -29,9 +29,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headwater.alphabet import is_name
+from headwater.data.alphabet import is_name
 
-from . import Trouble, config
+from . import UserError, config
 from .keys import Keys, make, write_secret
 
 NAME_MAX = 16
@@ -92,7 +92,7 @@ def site(folder: Path, host: str, port: int, new_authority: bool = False) -> lis
             cure = "make room on that disk, then run it again"
         else:
             cure = "no folder can be made there; choose another place"
-        raise Trouble("%s: %s: %s" % (error.filename, error.strerror, cure))
+        raise UserError("%s: %s: %s" % (error.filename, error.strerror, cure))
     return made
 
 
@@ -109,10 +109,10 @@ def turn(folder: Path) -> Iterator[None]:
 
 
 def not_as_root(folder: Path) -> None:
-    """Trouble if root would leave files in the site of another user, whose services could not read
+    """UserError if root would leave files in the site of another user, whose services could not read
     them."""
     if os.geteuid() == 0 and folder.stat().st_uid != 0:
-        raise Trouble(
+        raise UserError(
             "%s belongs to user %s, and its services could not read what root writes there: run this as that "
             "user, with `sudo -u %s hw ...`" % (folder, owner(folder), owner(folder))
         )
@@ -193,7 +193,7 @@ def _master_key(folder: Path, made: list[str]) -> None:
     boards = boards_of(folder)
     if not path.exists():
         if boards or (folder / "data" / "gateway.db").exists():
-            raise Trouble(
+            raise UserError(
                 "%s is missing, and the keys of the boards (%s) follow from it: a new one fits none of "
                 "them. Restore it from a backup (`hw gateway restore FILE NEWFOLDER`), or make a new site "
                 "in another folder and provision every board again"
@@ -265,7 +265,7 @@ def _tls(folder: Path, host: str, new_authority: bool, made: list[str]) -> None:
         if missing == files[:1] and _authority_of_boards(folder, boards):
             made.append(str(files[0]))
             return
-        raise Trouble(
+        raise UserError(
             "%s: missing. Boards check the broker by the authority of this site, and its own key was never "
             "kept: it cannot sign again. Choices: restore the folder tls from a backup (`hw gateway "
             "restore FILE NEWFOLDER`), which changes nothing for the boards; or make a new authority with "
@@ -349,7 +349,7 @@ def _authority(folder: Path, host: str, made: list[str]) -> None:
 
 def check_name(name: str) -> None:
     if not is_name(name) or len(name) > NAME_MAX or name in RESERVED:
-        raise Trouble(
+        raise UserError(
             "'%s' cannot be a board's name: a letter, then letters, digits or _, at most %d, and not %s"
             % (name, NAME_MAX, " or ".join(RESERVED))
         )
@@ -431,5 +431,5 @@ def _former(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Trouble("%s is not JSON (%s): correct it, or remove it" % (path, error))
+        raise UserError("%s is not JSON (%s): correct it, or remove it" % (path, error))
     return found if isinstance(found, dict) else {}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headwater import reasons, refusals
-from headwater.seal import OPENED, TAKEN
+from headwater.offboard import reasons
+from headwater.protocol import refusals
+from headwater.protocol.sessions import OPENED, TAKEN
 
 UNKNOWN_BOARD = "unknown board"
 NO_PROCESS = "of a board without a process"

@@ -11,11 +11,12 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from headwater import plan as plans
+from headwater.plan import model as plans
 
-from . import Trouble, control, provision, rebuild
+from . import UserError, control, provision
 from .config import Config
-from .store import Database
+from .database.engine import Database
+from .deployments import rebuild
 
 
 def users(db: Database, name: str) -> list[str]:
@@ -28,25 +29,25 @@ def users(db: Database, name: str) -> list[str]:
 
 
 def number_of(db: Database, name: str) -> int:
-    """The registry number of a board. Trouble where there is none of that name."""
+    """The registry number of a board. UserError where there is none of that name."""
     rows = db.query("SELECT number FROM boards WHERE name = ?", name)
     if not rows:
         names = ", ".join(row[0] for row in db.query("SELECT name FROM boards ORDER BY name"))
-        raise Trouble("board %s is not registered: there are %s" % (name, names or "none"))
+        raise UserError("board %s is not registered: there are %s" % (name, names or "none"))
     return int(rows[0][0])
 
 
 def may_change(db: Database, name: str) -> int:
-    """The number of a board that no process needs. Trouble where one does."""
+    """The number of a board that no process needs. UserError where one does."""
     number = number_of(db, name)
     using = users(db, name)
     if using:
-        raise Trouble(
+        raise UserError(
             "board %s belongs to process %s: leave it out of the process file and deploy that, or "
             "`hw undeploy %s`; nothing was changed" % (name, using[0], using[0])
         )
     if db.query("SELECT 1 FROM leaving WHERE board = ?", number):
-        raise Trouble(
+        raise UserError(
             "board %s has to stop its former process first: switch it on, and try again when `hw board list` "
             "shows that it is free; nothing was changed" % name
         )
@@ -58,7 +59,7 @@ def rename(db: Database, name: str, new: str) -> int:
     provision.check_name(new)
     number = may_change(db, name)
     if db.query("SELECT 1 FROM boards WHERE name = ?", new):
-        raise Trouble("board %s is there already; nothing was changed" % new)
+        raise UserError("board %s is there already; nothing was changed" % new)
     db.execute("UPDATE boards SET name = ? WHERE number = ?", new, number)
     return number
 
@@ -77,7 +78,7 @@ def renamed(config: Config, name: str, new: str) -> Path:
     """Rename a board in the registry, its folder and for the broker, which has to be told; the new folder."""
     home = config.folder / "boards" / new
     if home.exists():
-        raise Trouble("%s is there already: move it away first; nothing was changed" % home)
+        raise UserError("%s is there already: move it away first; nothing was changed" % home)
     _ask(config, "/boards/rename", {"name": name, "new": new})
     return provision.rename(config.folder, name, new)
 
@@ -98,7 +99,7 @@ def _ask(config: Config, what: str, body: dict[str, str]) -> None:
     provision.not_as_root(config.folder)
     path = rebuild.database(config)
     if not path.exists():
-        raise Trouble("board %s is not registered: there are none" % body["name"])
+        raise UserError("board %s is not registered: there are none" % body["name"])
     db = Database(path, lambda: 0)
     try:
         change(db, what, body)

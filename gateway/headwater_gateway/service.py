@@ -17,30 +17,33 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from headwater import block, checkpoint_file
-from headwater import plan as plans
-from headwater.batch import Batch
-from headwater.keyspace import F_FLOOR, HELD, PERMANENT, checkpoint_key, stream_key
-from headwater.plan import OUTSIDE, UNSAFE, Plan, Vertex
-from headwater.planread import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
-from headwater.position import further
-from headwater.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS, STORED, WANTED
+from headwater.data import block
+from headwater.data.batch import Batch
+from headwater.plan import model as plans
+from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
+from headwater.plan.reader import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
+from headwater.protocol.position import further
+from headwater.protocol.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS, STORED, WANTED
+from headwater.storage import checkpoint_file
+from headwater.storage.keyspace import F_FLOOR, HELD, PERMANENT, checkpoint_key, stream_key
 
-from . import Trouble, link, parameters, progress, rebuild, refused, registry
-from .alarms import StreamFacts, headline
+from . import UserError, board_link, refused, registry
+from .board_link import Link
 from .boards import Board, Boards
 from .config import Config
-from .history import History
+from .database.engine import READ_ERRORS, Database, damaged, signed, unsigned
+from .database.outbox import OutboxStream, OutboxStreams
+from .deployments import parameters, progress, rebuild
+from .deployments.history import History
+from .deployments.numbers import Numbers
+from .deployments.rebuild import Learning
+from .deployments.switching import Process, Switching, being_changed, named
+from .hosted import HostedProcess
 from .keys import load
-from .link import Link
-from .numbers import Numbers
-from .observer import Observer, host_of
-from .rebuild import Learning
-from .seat import Seat
-from .segments import CutterGone, CutterProcess, Segments
+from .monitoring.alarms import StreamFacts, headline
+from .monitoring.observer import Observer, host_of
+from .segments.planner import CutterGone, CutterProcess, Segments
 from .site_clock import Machine, SiteClock, mono_us
-from .store import READ_ERRORS, Database, End, Ends, damaged, signed, unsigned
-from .switching import Process, Switching, being_changed, named
 
 _log = logging.getLogger("headwater")
 
@@ -62,13 +65,13 @@ class Service(Switching):
         self.strange: dict[str, int] = {}  # reason -> frames that belong to no known board
         self._tasks: list[asyncio.Task[None]] = []
 
-        link.check(config)
+        board_link.check(config)
         self.keys = load(config.path(config.gateway.secrets) / "master.key")
         data = config.path(config.gateway.data)
         try:
             data.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise Trouble("gateway.data = %s: %s" % (data, error.strerror))
+            raise UserError("gateway.data = %s: %s" % (data, error.strerror))
         if not again:
             rebuild.check(config)
         self.db = Database(rebuild.database(config), self.site_us, config.store.max_bytes)
@@ -87,7 +90,7 @@ class Service(Switching):
         config = self.config
         self._begin_time()
         rebuild.agree(self.db, config.folder, self.keys, again, self.site_us())
-        self.ends = Ends(self.db)
+        self.ends = OutboxStreams(self.db)
         self.cutter = CutterProcess(
             self.db.path, _place(config, config.lake.landing), _place(config, config.lake.acks),
             config.lake.compression_level,
@@ -143,7 +146,7 @@ class Service(Switching):
     # ---- start and end
 
     async def start(self) -> None:
-        """Everything that can fail at the start fails here. Trouble says what, and what to do."""
+        """Everything that can fail at the start fails here. UserError says what, and what to do."""
         self.db.commit()
         try:
             try:
@@ -153,7 +156,7 @@ class Service(Switching):
                 self.db.commit()
             except READ_ERRORS as error:
                 raise damaged(self.db.path, error)
-            from . import http
+            from .web import http
 
             topics = [self._from_site + "+", self._from_host + "+"]
             self.link = Link(self.config, topics, self._take, self._drained)
@@ -207,9 +210,9 @@ class Service(Switching):
             if self.clock.tick(mono_us()):
                 self.db.keep()
             for process in list(self.processes.values()):
-                if process.seat:
-                    process.seat.tick()
-                    self._hear(process.seat)
+                if process.hosted:
+                    process.hosted.tick()
+                    self._hear(process.hosted)
                 self._advance(process)
             self.boards.tick()
             self.observer.tick()
@@ -232,16 +235,16 @@ class Service(Switching):
     def _pump_all(self) -> None:
         self._pump_due = False
         for process in self.processes.values():
-            if process.seat:
-                process.seat.pump()
+            if process.hosted:
+                process.hosted.pump()
 
     # ---- frames
 
     def _take(self, topic: str, frame: bytes) -> None:
         if topic.startswith(self._from_host):
             process = self.by_board.get(topic[len(self._from_host) :])
-            if process is not None and process.seat is not None:
-                process.seat.receive(frame)
+            if process is not None and process.hosted is not None:
+                process.hosted.receive(frame)
             else:
                 self._strange(refused.NO_PROCESS)
         elif topic.startswith(self._from_site):
@@ -254,8 +257,8 @@ class Service(Switching):
 
     def _drained(self) -> None:
         for process in self.processes.values():
-            if process.seat is not None:
-                process.seat.settle()
+            if process.hosted is not None:
+                process.hosted.settle()
 
     def _topic(self, board: str, kind: str) -> str:
         key = (board, kind)
@@ -279,7 +282,7 @@ class Service(Switching):
     def _seat(self, process: Process) -> None:
         """Run the present plan of a process here, and want it on its boards."""
         plan = plans.loads(process.plan)
-        process.seat = Seat(
+        process.hosted = HostedProcess(
             self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.clock,
             self.segments.high, process.learn == plan.deployment,
         )  # fmt: skip
@@ -288,18 +291,18 @@ class Service(Switching):
         self._want(process)
 
     async def deploy(self, data: bytes) -> dict[str, Any]:
-        """Accept a plan, or raise Trouble."""
+        """Accept a plan, or raise UserError."""
         try:
             plan = plans.loads(data)
         except plans.PlanError as error:
-            raise Trouble("this is not a plan: %s" % error)
+            raise UserError("this is not a plan: %s" % error)
         if not plan.vertices:
-            raise Trouble("nothing runs in this plan: to stop a process, `hw undeploy %s`" % plan.name)
+            raise UserError("nothing runs in this plan: to stop a process, `hw undeploy %s`" % plan.name)
         self._acceptable(plan)
         try:
             await self.segments.look(plan.name)
-        except (Trouble, CutterGone) as error:
-            raise Trouble(
+        except (UserError, CutterGone) as error:
+            raise UserError(
                 "%s. What the lake knows of %s cannot be read, and without it a deployment could get a "
                 "number that was used before: see lake.acks, then deploy again" % (error, plan.name)
             )
@@ -322,22 +325,22 @@ class Service(Switching):
     def _acceptable(self, plan: Plan) -> None:
         for name in plan.hosts[1:]:
             if name not in self.boards.all:
-                raise Trouble("board %s is not registered: `hw provision %s` makes it" % (name, name))
+                raise UserError("board %s is not registered: `hw provision %s` makes it" % (name, name))
         self._settled(self.processes.get(plan.name), list(plan.hosts))
         self.check_free(plan)
 
     def _settled(self, process: Process | None, hosts: list[str]) -> None:
-        """Trouble while it is not known yet what runs there."""
+        """UserError while it is not known yet what runs there."""
         why = self.learning.waits(process, hosts)
         if why:
-            raise Trouble(why)
+            raise UserError(why)
 
     def check_free(self, plan: Plan) -> None:
-        """Trouble if a board or a stream belongs to another process."""
+        """UserError if a board or a stream belongs to another process."""
         for name in plan.hosts[1:]:
             other = self.by_board.get(name)
             if other is not None and other.name != plan.name:
-                raise Trouble(
+                raise UserError(
                     "board %s runs process %s already, and a board runs one: put both into one process file"
                     % (name, other.name)
                 )
@@ -345,7 +348,7 @@ class Service(Switching):
         for end in self.ends.all.values():
             # An undeployed process frees its names: another process writes other incarnations.
             if end.lake in streams and end.process != plan.name and end.process in self.processes:
-                raise Trouble(LAKE_NAME_TAKEN % (end.lake, end.process))
+                raise UserError(LAKE_NAME_TAKEN % (end.lake, end.process))
 
     def adopt(self, plan: Plan, data: bytes, process: Process | None) -> None:
         """Adopt a plan that boards run, or wait to switch to, and that a lost database knew."""
@@ -377,42 +380,42 @@ class Service(Switching):
         name = process or self._only()
         found = self._process(name)
         self._settled(found, [])
-        seat = found.seat
-        assert seat is not None
+        hosted = found.hosted
+        assert hosted is not None
         try:
-            vertex = seat.operator(operator)
+            vertex = hosted.operator(operator)
         except KeyError:
-            known = ", ".join(v.name for v in seat.plan.vertices if v.kind)
-            raise Trouble("process %s has no operator %s; it has %s" % (name, operator, known))
+            known = ", ".join(v.name for v in hosted.plan.vertices if v.kind)
+            raise UserError("process %s has no operator %s; it has %s" % (name, operator, known))
         if found.coming is not None:
             # It would end with the deployment that is drained: the next one begins with its plan's values.
-            raise Trouble(being_changed(found))
+            raise UserError(being_changed(found))
         try:
-            change = parameters.translated(seat.host, vertex, values)
-            parameters.judge(seat.host, vertex, change)
-            number = seat.configure(operator, change)
+            change = parameters.translated(hosted.host, vertex, values)
+            parameters.judge(hosted.host, vertex, change)
+            number = hosted.configure(operator, change)
         except (ValueError, KeyError, TypeError) as error:
             text = error.args[0] if error.args else type(error).__name__
-            raise Trouble("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
+            raise UserError("operator %s (%s): %s" % (vertex.name, vertex.kind, text))
         self.event("config", "%s.%s: %s" % (name, operator, ", ".join("%s=%r" % kv for kv in values.items())))
         waits = self._waits_for(found, vertex)
         return {"process": name, "operator": operator, "number": number, "values": change, "waits": waits}
 
     def _waits_for(self, process: Process, vertex: Vertex) -> str:
         """The board for which a change of an operator waits, in a sentence; empty if none is away."""
-        seat = process.seat
-        assert seat is not None
-        for number in parameters.around(seat.plan, seat.host.where, vertex.index):
+        hosted = process.hosted
+        assert hosted is not None
+        for number in parameters.around(hosted.plan, hosted.host.where, vertex.index):
             if number:
-                standing = self.standing(self.boards.all[seat.plan.hosts[number]])
+                standing = self.standing(self.boards.all[hosted.plan.hosts[number]])
                 if standing.word not in (progress.RUNNING, progress.IS_DRAINED):
                     return standing.text
         return ""
 
     def _parameters(self, process: Process, vertex: Vertex) -> dict[str, Any]:
         """Parameters of an operator: those in force, and changes that wait, each with what it waits for."""
-        assert process.seat is not None
-        found = parameters.shown(process.seat.host, vertex)
+        assert process.hosted is not None
+        found = parameters.shown(process.hosted.host, vertex)
         if found["open"]:
             waits = self._waits_for(process, vertex)
             found["open"] = [{**change, "waits": waits} for change in found["open"]]
@@ -434,7 +437,7 @@ class Service(Switching):
 
     def _only(self) -> str:
         if len(self.processes) != 1:
-            raise Trouble(
+            raise UserError(
                 "name the process with --process: there are %s" % (", ".join(self.processes) or "none")
             )
         return next(iter(self.processes))
@@ -451,9 +454,9 @@ class Service(Switching):
         self.observer.on_status(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
-    def _hear(self, seat: Seat) -> None:
+    def _hear(self, hosted: HostedProcess) -> None:
         """Frames of the process show too that a board is alive."""
-        for name, taken in seat.heard():
+        for name, taken in hosted.heard():
             board = self.boards.all[name]
             if taken != board.frames:
                 board.frames = taken
@@ -556,8 +559,8 @@ class Service(Switching):
 
     def dropped(self) -> dict[str, int]:
         """Frames that were refused, by reason."""
-        seats = [p.seat.dropped() for p in self.processes.values() if p.seat]
-        return refused.summed([self.strange, self.boards.dropped, *seats])
+        hosted = [p.hosted.dropped() for p in self.processes.values() if p.hosted]
+        return refused.summed([self.strange, self.boards.dropped, *hosted])
 
     def _board(self, board: Board) -> dict[str, Any]:
         process = self.by_board.get(board.name)
@@ -576,9 +579,9 @@ class Service(Switching):
         }
 
     def _state(self, process: Process) -> dict[str, Any]:
-        seat = process.seat
-        assert seat is not None
-        plan, host = seat.plan, seat.host
+        hosted = process.hosted
+        assert hosted is not None
+        plan, host = hosted.plan, hosted.host
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         standings = {board.name: self.standing(board) for board in self._of(process.name)}
         step, waits = progress.of_process(process, standings)
@@ -625,7 +628,7 @@ class Service(Switching):
     def _streams(self) -> list[dict[str, Any]]:
         """Of every stream its newest incarnations, and what else still waits for the lake."""
         facts = {fact.stream: fact for fact in self.observer.streams()}
-        by_stream: dict[str, list[End]] = {}
+        by_stream: dict[str, list[OutboxStream]] = {}
         for end in self.ends.all.values():
             by_stream.setdefault(end.lake, []).append(end)
         rows = []
@@ -638,7 +641,7 @@ class Service(Switching):
             rows += [self._stream(end, fact, end is ends[-1]) for end in waiting + new]
         return rows
 
-    def _stream(self, end: End, fact: StreamFacts, newest: bool) -> dict[str, Any]:
+    def _stream(self, end: OutboxStream, fact: StreamFacts, newest: bool) -> dict[str, Any]:
         ts, values = last_of(end)
         arrived = self.observer.lags.arrived_us(end)
         return {
@@ -693,15 +696,15 @@ _STATES = {
 }
 
 
-def last_of(end: End) -> tuple[int | None, dict[str, Any] | None]:
+def last_of(end: OutboxStream) -> tuple[int | None, dict[str, Any] | None]:
     """Time and payload of the newest element that arrived since this start."""
     rows = decoded(end, end.last_block) if end.last_block else []
     return (rows[-1][0], rows[-1][1]) if rows else (None, None)
 
 
-def decoded(end: End, data: bytes) -> list[tuple[int, dict[str, Any]]]:
+def decoded(end: OutboxStream, data: bytes) -> list[tuple[int, dict[str, Any]]]:
     """The elements of a block, for plots: time and fields. A hole, or what cannot be read, has none."""
-    from headwater.alphabet import Alphabet
+    from headwater.data.alphabet import Alphabet
 
     alphabet = Alphabet(end.alphabet)
     try:

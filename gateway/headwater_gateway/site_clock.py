@@ -2,8 +2,8 @@
 
 The gateway is a host like any other: its time is a line over a monotone clock, which exchanges correct. Its
 neighbour in these exchanges is the clock of its machine, and the error is what the kernel guarantees. So the
-rules of `headwater.clock` hold here too: the site's time never falls, small deviations are slewed away at
-500 ppm, one of more than a step forward is a step. What is added:
+rules of `headwater.protocol.clock` hold here too: the site's time never falls, small deviations are slewed
+away at 500 ppm, one of more than a step forward is a step. What is added:
 
 - The machine's clock counts only while the kernel reports that it is synchronised: systemd-timesyncd, chrony
   (with `rtcsync`) and ntpd clear the flag STA_UNSYNC, and `date -s` sets it. A Pi without a battery-backed
@@ -27,9 +27,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater.clock import UNKNOWN_US, Clock
+from headwater.protocol.clock import UNKNOWN_US, Clock
 
-from .alarms import span
+from .monitoring.alarms import span
 
 SECOND_US = 1_000_000
 EARLIEST_US = 1_577_836_800 * SECOND_US  # 2020

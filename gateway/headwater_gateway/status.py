@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater import pack
+from headwater.data import msgpack
 
 BACKLOG_MAX = 128  # streams of one board
 TEXT_MAX = 200  # characters
@@ -69,8 +69,8 @@ KEYS: dict[str, Callable[[Any], Any]] = {
 def read(content: bytes) -> dict[str, Any] | None:
     """The status in these bytes; None if there is none."""
     try:
-        status = pack.loads(content)
-    except pack.PackError:
+        status = msgpack.loads(content)
+    except msgpack.PackError:
         return None
     if not isinstance(status, dict):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import Trouble
+from . import UserError
 
 WHEEL = Path(__file__).with_name("systemd")  # where the wheel has the templates
 TEMPLATES = sorted((WHEEL if WHEEL.is_dir() else Path(__file__).parents[1]).glob("headwater-*.*"))
@@ -23,7 +23,7 @@ def filled(text: str, root: Path, site: Path, user: str) -> str:
     """A template for this repository, site and user."""
     for path in (root, site):
         if any(c.isspace() or c in "%\"'\\" for c in str(path)):
-            raise Trouble("%s: a unit of systemd needs a path without spaces, quotes or %%" % path)
+            raise UserError("%s: a unit of systemd needs a path without spaces, quotes or %%" % path)
     lines = []
     for line in text.splitlines():
         if line.startswith("# Template:") or line.startswith("# is in /opt/headwater"):
@@ -46,12 +46,12 @@ def write(target: Path, site: Path, user: str, root: Path | None, program: Path 
     """The units of a site in `target`; units that are there already stay. `root`: the repository; without
     one, the unit of the gateway alone, for `program`."""
     if not target.is_dir():
-        raise Trouble("%s is not a folder: make it, or name one, like /etc/systemd/system" % target)
+        raise UserError("%s is not a folder: make it, or name one, like /etc/systemd/system" % target)
     site = site.resolve()
     wanted = [path for path in TEMPLATES if root or path.name == GATEWAY]
     there = [path.name for path in wanted if (target / path.name).exists()]
     if there:
-        raise Trouble("%s has %s already, and nothing is overwritten" % (target, ", ".join(there)))
+        raise UserError("%s has %s already, and nothing is overwritten" % (target, ", ".join(there)))
     made = []
     for path in wanted:
         text = path.read_text()

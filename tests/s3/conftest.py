@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from headwater_tools import house
+from headwater_tools import environment
 
-house.ensure("lake")
+environment.ensure("lake")
 
-from headwater_tools.crash import Life  # noqa: E402
-from headwater_tools.ledger import Ledger  # noqa: E402
-from headwater_tools.s3 import Server  # noqa: E402
+from headwater_tools.environment.s3 import Server  # noqa: E402
+from headwater_tools.proof.ledger import Ledger  # noqa: E402
+from headwater_tools.proof.sink_kills import Life  # noqa: E402
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from headwater_cloud import access, logstore, store
-from headwater_tools import house
-from headwater_tools.s3 import BUCKET, Server
+from headwater_tools import environment
+from headwater_tools.environment.s3 import BUCKET, Server
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
@@ -28,7 +28,7 @@ def jvms(server: Server) -> Iterator[list[JavaGateway]]:
     """Two JVMs as those of two drivers."""
     jars = Path(pyspark.__file__).parent / "jars"
     (py4j,) = jars.glob("py4j-*.jar")
-    path = ":".join([str(jars / "*"), *map(str, house.jars("s3a://%s" % BUCKET))])
+    path = ":".join([str(jars / "*"), *map(str, environment.jars("s3a://%s" % BUCKET))])
     made = []
     for _ in range(2):
         port = launch_gateway(

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 from headwater_cloud import store
-from headwater_tools import house
-from headwater_tools.crash import Crash, Life
-from headwater_tools.lanes import wait
-from headwater_tools.ledger import Ledger
-from headwater_tools.s3 import Server
+from headwater_tools import environment
+from headwater_tools.bench.support.ingest_paths import wait
+from headwater_tools.environment.s3 import Server
+from headwater_tools.proof.ledger import Ledger
+from headwater_tools.proof.sink_kills import Crash, Life
 
 WAIT_S = 400
 STEPS = ("writing", "appended", "progressed", "optimizing")
@@ -38,7 +38,7 @@ def newest(ledger: Ledger) -> int:
 
 def hw(server: Server, *words: str, code: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "headwater_tools", *words], env={**house.environment(), **server.storage},
+        [sys.executable, "-m", "headwater_tools", *words], env={**environment.variables(), **server.storage},
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT_S,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
@@ -120,7 +120,7 @@ def test_a_store_that_does_not_let_a_sink_in_is_told_in_one_sentence(server: Ser
     done = subprocess.run(
         [sys.executable, "-m", "headwater_tools", "sink", "s3a://no-such-bucket/a", "s3a://no-such-bucket/b",
          "--once", "--master", "local[1]"],
-        env={**house.environment(), **server.storage}, capture_output=True, text=True, timeout=WAIT_S,
+        env={**environment.variables(), **server.storage}, capture_output=True, text=True, timeout=WAIT_S,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert "s3a://no-such-bucket/a cannot be reached: " in done.stderr

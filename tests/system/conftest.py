@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from headwater_tools import house
+from headwater_tools import environment
 
 if TYPE_CHECKING:
     from gateway_site import Site
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    house.ensure("lake")
+    environment.ensure("lake")
     from headwater_cloud.session import start
 
     # Little data: compiling well would take longer than computing.
@@ -48,7 +48,7 @@ def spark() -> Iterator[SparkSession]:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        session = start("local[2]", house.jars(), quick, "tests", "OFF")
+        session = start("local[2]", environment.jars(), quick, "tests", "OFF")
     yield session
     session.stop()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater_tools import bench, cli, house
+from headwater_tools import bench, cli, environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 
@@ -62,7 +62,7 @@ HOLDS = (
 
 def measured(name: str, words: list[str], *, timeout_s: float = 300) -> dict[str, Any]:
     """What `hw bench NAME` says with --json; it ends with 1 where a bar is missed."""
-    command = [sys.executable, str(house.ROOT / "hw"), "bench", name, *words, "--json"]
+    command = [sys.executable, str(environment.ROOT / "hw"), "bench", name, *words, "--json"]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **QUICK_JVM}
     )

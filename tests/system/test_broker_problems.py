@@ -19,10 +19,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from headwater_gateway.board_link import Link
 from headwater_gateway.config import read
-from headwater_gateway.link import Link
-from headwater_tools import house
-from headwater_tools.virtual_board import VirtualBoard
+from headwater_tools import environment
+from headwater_tools.boards.virtual import VirtualBoard
 from site_gateway import free_port, until
 
 pytestmark = pytest.mark.broker
@@ -84,7 +84,7 @@ class Broker:
         conf.write_text("\n".join(lines) + "\n")
         with open(folder / "mosquitto.log", "wb") as log:
             self.process = subprocess.Popen(
-                [*house.mosquitto(), "-c", str(conf)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*environment.mosquitto(), "-c", str(conf)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         until(lambda: "running" in (folder / "mosquitto.log").read_text(), 30, "Mosquitto does not start")
 

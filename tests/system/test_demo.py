@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from headwater_tools import house
+from headwater_tools import environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 
@@ -39,7 +39,7 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
     folder = tmp_path / "demo"
     done = subprocess.run(
         [*DEMO, "--seconds", "24", "--json", "--folder", str(folder)],
-        env=house.environment(), capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
+        env=environment.variables(), capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -69,7 +69,7 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     demo = subprocess.Popen(
         [*DEMO, "--folder", str(folder)],
-        env=house.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=environment.variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert demo.stdout is not None
     with demo.stdout:

@@ -50,5 +50,5 @@ def test_what_a_command_prints_that_fails_is_not_written(
 
 def test_a_command_about_the_mistakes_that_finds_none_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(documents.first_process())
-    with pytest.raises(documents.Trouble, match="ended with status 0, not 1"):
+    with pytest.raises(documents.UserError, match="ended with status 0, not 1"):
         documents._hw("check wrong.py", tmp_path)

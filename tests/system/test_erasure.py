@@ -44,14 +44,14 @@ def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
 
 
 def die_at(monkeypatch: pytest.MonkeyPatch, site: Site, point: str) -> None:
-    from headwater_cloud import points
+    from headwater_cloud import crash_points
 
     def reach(name: str) -> None:
         if name == point:
             raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(points, "reach", reach)
+        patch.setattr(crash_points, "reach", reach)
         # Housekeeping goes on after an error: here it ends the sink, as a kill does.
         patch.setattr("headwater_cloud.sink.Exception", LakeError, raising=False)
         with pytest.raises(Died):

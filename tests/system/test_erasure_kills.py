@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headwater_tools import cli, house
+from headwater_tools import cli, environment
 
-house.ensure("lake")
+environment.ensure("lake")
 
-from headwater_tools.crash import SPARK, Life  # noqa: E402
+from headwater_tools.proof.sink_kills import SPARK, Life  # noqa: E402
 from site_erasure import ask, at, between, judged, rows_on_disk  # noqa: E402
 from site_lake import Site, plain  # noqa: E402
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 240
-ENVIRONMENT = {**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 # One life each: data files without the rows are written and not committed; old files are being removed.
 STEPS = ("erasing", "sweeping")

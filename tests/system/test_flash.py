@@ -10,8 +10,9 @@ from typing import Any
 import chip
 import firmware_files
 import pytest
-from headwater_tools import cli, micropython, virtual_board
-from headwater_tools.boards import firmware_file
+from headwater_tools import cli
+from headwater_tools.boards import firmware_file, micropython
+from headwater_tools.boards import virtual as virtual_board
 from headwater_tools.image import builder, partitions, profiles
 from littlefs import LittleFS
 

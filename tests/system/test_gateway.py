@@ -18,12 +18,12 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pyarrow.parquet as pq
 from gateway_site import Site, alive, until
-from headwater import wire
-from headwater.seal import Peer
+from headwater.protocol import frames as wire
+from headwater.protocol.sessions import Peer
 from headwater_gateway.command import register as provision
-from headwater_gateway.names import split
-from headwater_tools.board_sensors import wave
-from headwater_tools.virtual_board import VirtualBoard
+from headwater_gateway.segments.names import split
+from headwater_tools.boards.on_board.board_sensors import wave
+from headwater_tools.boards.virtual import VirtualBoard
 
 PROCESS = """
 from headwater.process import Affine, Average, Process

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from gateway_site import Site, until
-from headwater_gateway.names import split
+from headwater_gateway.segments.names import split
 
 PROCESS = """
 from headwater.process import Process

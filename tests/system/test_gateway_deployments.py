@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway_site import Site, until
-from headwater_tools.board_sensors import wave
+from headwater_tools.boards.on_board.board_sensors import wave
 
 PROCESS = """
 from headwater.process import Affine, Process

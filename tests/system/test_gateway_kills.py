@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from headwater_tools import gateway_crash, house
+from headwater_tools import environment
+from headwater_tools.proof import gateway_kills
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
@@ -19,7 +20,7 @@ NONE = ("lost", "twice", "divergent", "lost_results", "out_of_order", "files_ref
 def test_nothing_is_lost_or_twice_wherever_the_gateway_is_killed() -> None:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "headwater_tools", "crash", "gateway", "--kills", "3", "--json"],
-        env=house.environment(), capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL,
+        env=environment.variables(), capture_output=True, text=True, timeout=900, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -33,7 +34,8 @@ def test_nothing_is_lost_or_twice_wherever_the_gateway_is_killed() -> None:
 # A gateway that calls an element durable before it is.
 HASTY = """
 from headwater_gateway import __main__ as gateway
-from headwater_gateway.store import Database, Outbox
+from headwater_gateway.database.engine import Database
+from headwater_gateway.database.outbox import Outbox
 Database.after_commit = lambda self, action: action()
 Outbox.durable = lambda self, edge, inc: self.end(edge, inc).taken if self._begun(edge, inc) else 0
 gateway.main()
@@ -43,9 +45,9 @@ gateway.main()
 def test_a_gateway_that_acknowledges_too_early_is_found_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house.ensure("lake")
-    monkeypatch.setattr(gateway_crash, "SETTLE_S", 60.0)
-    crash = gateway_crash.GatewayCrash(tmp_path / "site", 3, print)
+    environment.ensure("lake")
+    monkeypatch.setattr(gateway_kills, "SETTLE_S", 60.0)
+    crash = gateway_kills.GatewayCrash(tmp_path / "site", 3, print)
     (tmp_path / "hasty.py").write_text(HASTY)
     crash.site.file.write_text(crash.site.file.read_text() + "[store]\ncommit_ms = 1000\n")
     crash.site.gateway.command = [sys.executable, str(tmp_path / "hasty.py"), str(crash.site.file)]

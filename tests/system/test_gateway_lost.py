@@ -18,8 +18,8 @@ from headwater_cloud import segment as sink
 from headwater_cloud.decide import decide
 from headwater_gateway import keys
 from headwater_gateway.command import register as provision
-from headwater_gateway.names import split
-from headwater_tools.board_sensors import wave
+from headwater_gateway.segments.names import split
+from headwater_tools.boards.on_board.board_sensors import wave
 
 ONE = """
 from headwater.process import Affine, Process
@@ -76,7 +76,8 @@ def lose(site: Site) -> None:
     """The gateway dies, and its database with it."""
     site.kill_gateway(signal.SIGKILL)
     for path in (site.folder / "data").glob("gateway.db*"):
-        # Its cutter ends a moment later. As the last one to close the database, it deletes these files itself.
+        # Its cutter ends a moment later. As the last one to close the database, it deletes these files
+        # itself.
         path.unlink(missing_ok=True)
 
 

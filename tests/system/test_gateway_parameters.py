@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gateway_site import Site, until
-from headwater_tools.board_sensors import wave
+from headwater_tools.boards.on_board.board_sensors import wave
 
 PROCESS = """
 from headwater.process import Affine, Process, Threshold

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from gateway_site import Site, until
-from headwater.clock import STEP_US
+from headwater.protocol.clock import STEP_US
 from headwater_gateway.site_clock import kernel_error_us
 
 KILLS = 10

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from gateway_site import Site, until
-from headwater_tools.board_sensors import wave
-from headwater_tools.virtual_board import VirtualBoard
+from headwater_tools.boards.on_board.board_sensors import wave
+from headwater_tools.boards.virtual import VirtualBoard
 
 WAIT = "120"
 PROCESS = """

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from headwater_tools import house
+from headwater_tools import environment
 
 pytestmark = pytest.mark.slow
 
@@ -34,8 +34,8 @@ def test_a_site_sets_itself_up_without_micropython_and_test_tools(tmp_path: Path
     root = tmp_path / "headwater"
     root.mkdir()
     for name in ("edge", "gateway", "cloud", "tools"):
-        shutil.copytree(house.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for path in (house.ROOT / "hw", *house.ROOT.glob("requirements*")):
+        shutil.copytree(environment.ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (environment.ROOT / "hw", *environment.ROOT.glob("requirements*")):
         shutil.copy(path, root)
     (tmp_path / "fake").mkdir()
     (tmp_path / "fake" / "sitecustomize.py").write_text(FAKE)

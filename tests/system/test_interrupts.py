@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from headwater_tools.demo.parts import free_port
+from headwater_tools.demo.subprocesses import free_port
 from hw_command import PATIENCE_S, Command
 from lakes import healthy
 
@@ -79,7 +79,7 @@ def test_a_gateway(tmp_path: Path, command: Callable[..., Command]) -> None:
     config = tmp_path / "site" / "gateway.toml"
     config.write_text(config.read_text().replace("#port = 8010", "port = 0"))
     one = command("gateway", "run", "site")
-    one.until(lambda: one.runs("headwater_gateway.cutter"))
+    one.until(lambda: one.runs("headwater_gateway.segments.cutter"))
     assert one.interrupt() in (0, 130), one.said()
     one.nothing_left()
     one = command("gateway", "run", "site")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from headwater_cloud import Lake
 from headwater_cloud.errors import LakeError
-from headwater_tools import house
-from headwater_tools.house import ROOT
+from headwater_tools import environment
+from headwater_tools.environment import ROOT
 from lakes import healthy
 from pyspark.sql import SparkSession
 
@@ -24,12 +24,12 @@ from pathlib import Path
 from headwater_cloud import Lake, session
 from headwater_cloud.catalog import metastore
 from headwater_cloud.errors import LakeError
-from headwater_tools import house
+from headwater_tools import environment
 from lakes import LakeOf
 
 path, folder, other = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 quick = dict(pair.split("=", 1) for pair in sys.argv[4:])
-spark = session.start("local[2]", house.jars(), metastore(folder) | quick, brief=True)
+spark = session.start("local[2]", environment.jars(), metastore(folder) | quick, brief=True)
 
 def rows(query):
     return [list(row) for row in spark.sql(query).collect()]
@@ -99,12 +99,12 @@ QUICK = (
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two processes said: one that registered, one that came afterwards."""
-    house.ensure("lake")
+    environment.ensure("lake")
     folder = tmp_path_factory.mktemp("catalog")
     path, kept, other = folder / "lake", folder / "catalog", folder / "other"
     healthy(path).write()
     healthy(other).write()
-    env = {**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    env = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     command = [sys.executable, "-P", "-m", "headwater_tools", "lake", "register", str(path), "--json"]
     command += ["--metastore", str(kept), "--schema", "site"]
     command += [word for setting in QUICK for word in ("--conf", setting)]

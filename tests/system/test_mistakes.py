@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 from gateway_site import Site
-from headwater_tools import cli, house
+from headwater_tools import cli, environment
 from lakes import healthy
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -346,11 +346,11 @@ def test_a_refusal_reasons_with_the_values_in_force(site: Site) -> None:
     assert refused.returncode == 2
 
 
-def hw(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def hw(folder: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "headwater_tools", *words],
         cwd=folder,
-        env={**house.environment(), **environment},
+        env={**environment.variables(), **more},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

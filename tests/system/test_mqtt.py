@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater_tools import house
-from headwater_tools.virtual_board import VirtualBoard
+from headwater_tools import environment
+from headwater_tools.boards.virtual import VirtualBoard
 from site_gateway import Authority, Broker, Gateway, until
 
 
@@ -40,7 +40,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     site = Site(tmp_path)
     yield site
     site.close()

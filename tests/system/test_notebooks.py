@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater_tools import house
-from headwater_tools.house import ROOT
+from headwater_tools import environment
+from headwater_tools.environment import ROOT
 from lakes import belt
 
 pytestmark = pytest.mark.spark
@@ -30,7 +30,7 @@ nbformat.write(notebook, sys.argv[3])
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    house.ensure("lake")
+    environment.ensure("lake")
     return belt(tmp_path_factory.mktemp("belt")).path
 
 

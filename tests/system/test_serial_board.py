@@ -18,9 +18,10 @@ from typing import Any
 import chip
 import firmware_files
 import pytest
-from headwater_tools import Failed, Trouble, cli, house
+from headwater_tools import cli, environment
 from headwater_tools.boards import firmware_file, provisioning, scan, serial_board
 from headwater_tools.boards.serial_board import SerialBoard
+from headwater_tools.errors import Failed, UserError
 from headwater_tools.image import builder, profiles
 from usb_board import UsbBoard
 
@@ -64,7 +65,7 @@ def hw(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, 
 
 def on_board(port: str, name: str) -> str:
     """SHA-256 of a file on the board, by mpremote as a person uses it."""
-    command = [str(house.VENV / "bin" / "mpremote"), "connect", port, "fs", "sha256sum", ":" + name]
+    command = [str(environment.VENV / "bin" / "mpremote"), "connect", port, "fs", "sha256sum", ":" + name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()[-1]
@@ -92,7 +93,7 @@ def test_a_flashed_board_is_provisioned_and_has_every_file(
         assert PASSWORD not in json.dumps(answer)
         until(lambda: board.starts == 2)  # it was reset
         for name in answer["files"]:
-            source = home / name if (home / name).exists() else house.ROOT / "firmware" / name
+            source = home / name if (home / name).exists() else environment.ROOT / "firmware" / name
             assert on_board(board.port, name) == hashlib.sha256(source.read_bytes()).hexdigest(), name
     assert json.loads((home / "config.json").read_text())["sensors"]["ecg"]["driver"] == "adc"
 
@@ -135,15 +136,15 @@ def test_a_board_that_cannot_run_it_is_refused_before_anything_is_copied(home: P
     empty = tmp_path / "empty.bin"
     for romfs, said in ((True, "has no Headwater: first `hw flash BOARD"), (False, "--kind littlefs")):
         with UsbBoard(BOARD, empty, romfs=romfs) as board:
-            with pytest.raises(Trouble, match=said):
+            with pytest.raises(UserError, match=said):
                 provisioning.onto(home, board.port)
             with pytest.raises(Failed, match="fs failed"):
                 SerialBoard(board.port).different({"config.json": home / "config.json"})
     about = {"version": [1, 20, 0], "code": "/rom", "log": True, "romfs": True}
-    with pytest.raises(Trouble, match="runs MicroPython 1.20.0, and Headwater is tested with 1.25: flash"):
+    with pytest.raises(UserError, match="runs MicroPython 1.20.0, and Headwater is tested with 1.25: flash"):
         provisioning.check(about, "/dev/ttyUSB0")
     provisioning.check(about, "/dev/ttyUSB0", any_version=True)
-    with pytest.raises(Trouble, match="has no partition `log`: flash it"):
+    with pytest.raises(UserError, match="has no partition `log`: flash it"):
         provisioning.check({**about, "version": [1, 25, 0], "log": False}, "/dev/ttyUSB0")
 
 
@@ -154,10 +155,10 @@ def test_something_that_is_no_micropython_is_one_sentence(monkeypatch: pytest.Mo
 
 
 def test_mip_installs_every_module_from_the_package(tmp_path: Path) -> None:
-    shutil.copy(house.ROOT / "firmware" / "package.json", tmp_path / "package.json")
-    builder.write_folder(BOARD, tmp_path / "image", house.version())
+    shutil.copy(environment.ROOT / "firmware" / "package.json", tmp_path / "package.json")
+    builder.write_folder(BOARD, tmp_path / "image", environment.version())
     with UsbBoard(BOARD, tmp_path / "flash.bin", romfs=False) as board:
-        command = [str(house.VENV / "bin" / "mpremote"), "connect", board.port, "mip", "install"]
+        command = [str(environment.VENV / "bin" / "mpremote"), "connect", board.port, "mip", "install"]
         command += ["--target", "/lib", str(tmp_path / "package.json")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -187,7 +188,7 @@ def test_scan_asks_a_board_what_it_is_and_what_answers_on_its_i2c_bus(
         assert "I2C 0x68  MPU6050" in out and "I2C 0x20  unknown here" in out
         with pytest.raises(Failed, match="the bus is stuck or has no pull-ups"):
             scanned("--port", board.port, "--scl", "1", "--sda", "2")
-    with pytest.raises(Trouble, match="an I2C bus has two pins"):
+    with pytest.raises(UserError, match="an I2C bus has two pins"):
         scanned("--scl", "22")
 
 
@@ -212,7 +213,7 @@ class Terminal:
 
     def __init__(self, *words: str) -> None:
         self.fd, slave = os.openpty()
-        command = [str(house.ROOT / "hw"), "monitor", *words]
+        command = [str(environment.ROOT / "hw"), "monitor", *words]
         self.process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, close_fds=True)
         os.close(slave)
         self.shown = b""
@@ -272,7 +273,7 @@ def test_monitor_goes_on_when_the_board_resets_or_is_replugged(
 
 def test_monitor_leaves_after_a_time_where_standard_input_is_no_terminal(tmp_path: Path) -> None:
     with UsbBoard(BOARD, tmp_path / "flash.bin", main=ECHO) as board:
-        command = [str(house.ROOT / "hw"), "monitor", "--port", board.port, "--seconds", "4", "--json"]
+        command = [str(environment.ROOT / "hw"), "monitor", "--port", board.port, "--seconds", "4", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=30)
     assert done.returncode == 0, done.stderr
     assert "ready" in done.stdout

@@ -287,7 +287,7 @@ def test_rows_whose_files_are_gone_when_the_batch_is_replayed_are_known(
 def test_a_file_that_goes_after_it_was_listed_costs_another_try_at_most(
     site: Site, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    from headwater_cloud import points
+    from headwater_cloud import crash_points
 
     site.put(1, 20)
     gone = site.put(21, 40)
@@ -297,7 +297,7 @@ def test_a_file_that_goes_after_it_was_listed_costs_another_try_at_most(
             gone.unlink()
             site.put(21, 40, cut=1)
 
-    monkeypatch.setattr(points, "reach", reach)
+    monkeypatch.setattr(crash_points, "reach", reach)
     site.run()
     assert bool([line for line in site.said if "retrying" in line]) == (point == "appending")
     site.run()
@@ -498,7 +498,7 @@ def test_a_sink_that_serves_begins_a_new_checkpoint_when_it_has_grown(
 
 def test_a_sink_gives_signs_of_life_that_a_gateway_understands(site: Site) -> None:
     from headwater_cloud.sink import Settings
-    from headwater_gateway.sink_watch import Sign
+    from headwater_gateway.monitoring.sink_watch import Sign
 
     places = [site.lake / "acks" / "_sink.json", site.landing / "_sink.json"]
     site.put(1, 20)

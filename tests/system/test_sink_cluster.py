@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from deltalake import DeltaTable
-from headwater_tools import house
-from headwater_tools.demo.parts import free_port
-from headwater_tools.house import ROOT
+from headwater_tools import environment
+from headwater_tools.demo.subprocesses import free_port
+from headwater_tools.environment import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ class Cluster:
         self.folder = folder
         self.started: list[subprocess.Popen[bytes]] = []
         self.env = {
-            **house.environment(),
+            **environment.variables(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOG_DIR": str(folder),
             "PYSPARK_PYTHON": sys.executable,
@@ -73,7 +73,7 @@ class Cluster:
     def submit(self, *words: str) -> subprocess.Popen[bytes]:
         return self.start(
             "sink", str(spark_home() / "bin" / "spark-submit"), "--master", self.url,
-            "--jars", ",".join(map(str, house.jars())),
+            "--jars", ",".join(map(str, environment.jars())),
             "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m",
             # A driver that waits for both executors uses both.
             "--conf", "spark.scheduler.minRegisteredResourcesRatio=1.0",
@@ -91,7 +91,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    house.ensure("lake")
+    environment.ensure("lake")
     made = Cluster(tmp_path)
     yield made
     made.stop()
@@ -100,8 +100,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_worker_that_dies_in_the_middle_of_a_batch_loses_nothing_and_doubles_nothing(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    from headwater_tools.lanes import wait
-    from headwater_tools.supply import Supply
+    from headwater_tools.bench.support.ingest_paths import wait
+    from headwater_tools.proof.segment_source import Supply
 
     cluster.master()
     workers = [cluster.worker("worker%d" % i) for i in range(2)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater_tools import house
+from headwater_tools import environment
 from site_lake import Site, plain
 
 pytestmark = pytest.mark.spark
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 LARGEST_FILE = 400_000  # bytes: what a full disk is stood in for by
 
 
-ENVIRONMENT = {**house.environment(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def hw(*words: str, full: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -185,7 +185,7 @@ def test_files_that_spark_cannot_read_or_that_lie_are_taken_out_and_the_rest_lan
 def test_a_kill_after_a_file_was_taken_out_loses_and_doubles_nothing(
     site: Site, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
-    from headwater_cloud import points
+    from headwater_cloud import crash_points
 
     class Died(Exception):
         pass
@@ -197,7 +197,7 @@ def test_a_kill_after_a_file_was_taken_out_loses_and_doubles_nothing(
             armed[0] = False
             raise Died
 
-    monkeypatch.setattr(points, "reach", reach)
+    monkeypatch.setattr(crash_points, "reach", reach)
     foreign.put(site.landing, 1, 20)
     torn = foreign.put(site.landing, 21, 40, alphabet="n:i32", damage=damaged_page, use_dictionary=False)
     foreign.put(site.landing, 41, 60)

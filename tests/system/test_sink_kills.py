@@ -6,13 +6,13 @@ import signal
 from pathlib import Path
 
 import pytest
-from headwater_tools import cli, house
+from headwater_tools import cli, environment
 
-house.ensure("lake")
+environment.ensure("lake")
 
-from headwater_tools.crash import Crash, Life  # noqa: E402
-from headwater_tools.lanes import wait  # noqa: E402
-from headwater_tools.ledger import Ledger  # noqa: E402
+from headwater_tools.bench.support.ingest_paths import wait  # noqa: E402
+from headwater_tools.proof.ledger import Ledger  # noqa: E402
+from headwater_tools.proof.sink_kills import Crash, Life  # noqa: E402
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

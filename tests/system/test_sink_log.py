@@ -91,7 +91,7 @@ def test_a_lake_with_a_short_log_is_read_as_it_was_and_progress_is_made_again_fr
 def test_a_sink_goes_on_over_a_short_log_after_a_kill_a_restore_and_maintenance(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwater_cloud import maintenance, points
+    from headwater_cloud import crash_points, maintenance
     from headwater_cloud.files import Files
     from headwater_cloud.location import Location
 
@@ -101,7 +101,7 @@ def test_a_sink_goes_on_over_a_short_log_after_a_kill_a_restore_and_maintenance(
 
     site.put(91, 100)
     with monkeypatch.context() as patch:
-        patch.setattr(points, "reach", die)
+        patch.setattr(crash_points, "reach", die)
         with pytest.raises(Died):
             site.run()
     site.run()

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headwater_tools import house
+from headwater_tools import environment
 
-house.ensure("lake")
+environment.ensure("lake")
 
-from headwater_cloud import points, proof, ranges, segment  # noqa: E402
+from headwater_cloud import crash_points, proof, ranges, segment  # noqa: E402
 from headwater_cloud.commits import Stamp  # noqa: E402
 from headwater_cloud.decide import decide  # noqa: E402
 from headwater_cloud.location import Location  # noqa: E402
 from headwater_cloud.segment import Gap, Segment  # noqa: E402
 from headwater_cloud.sink import Settings, Sink  # noqa: E402
-from headwater_tools.crash import LOSSES  # noqa: E402
-from headwater_tools.ledger import Ledger, Verdict  # noqa: E402
+from headwater_tools.proof.ledger import Ledger, Verdict  # noqa: E402
+from headwater_tools.proof.sink_kills import LOSSES  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ class World:
     def live(self, crash_at: str = "") -> None:
         """Take all that waits, or die at this point; then the lake is judged."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(points, "reach", lambda point: _die(point == crash_at))
+            patch.setattr(crash_points, "reach", lambda point: _die(point == crash_at))
             settings = Settings(maintain_s=0)
             places = Location.of(self.landing), Location.of(self.lake)
             try:

@@ -33,14 +33,14 @@ def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
 
 
 def dies(site: Site, monkeypatch: pytest.MonkeyPatch, point: str, settle_s: float) -> None:
-    from headwater_cloud import points
+    from headwater_cloud import crash_points
 
     def reach(name: str) -> None:
         if name == point:
             raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(points, "reach", reach)
+        patch.setattr(crash_points, "reach", reach)
         with pytest.raises(Died):
             site.run(settle_s=settle_s)
 

@@ -20,7 +20,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from gateway_site import Site
-from headwater_tools import house, landed
+from headwater_tools import environment
+from headwater_tools.proof import landed
 from hw_command import Command
 from site_gateway import until
 
@@ -47,7 +48,7 @@ def rows(lake: Path, stream: str) -> int:
 def hw(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "headwater_tools", *words],
-        env=house.environment(), cwd=folder, capture_output=True, text=True, timeout=120,
+        env=environment.variables(), cwd=folder, capture_output=True, text=True, timeout=120,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
 
@@ -122,7 +123,7 @@ def write_csv(path: Path, count: int) -> None:
 def start(site: Site, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "headwater_tools", "board", "run", "counter", str(site.folder), *words],
-        env=house.environment(), cwd=site.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        env=environment.variables(), cwd=site.folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
 

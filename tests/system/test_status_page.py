@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headwater.check import check
-from headwater_tools import house
-from headwater_tools.processes import load
-from headwater_tools.virtual_board import ECG
+from headwater.process.check import check
+from headwater_tools import environment
+from headwater_tools.boards.virtual import ECG
+from headwater_tools.process_file import load
 
-house.ensure("gateway")
+environment.ensure("gateway")
 from browser import Browser  # noqa: E402
 from gateway_site import Site, until  # noqa: E402
-from headwater_gateway.names import split, words  # noqa: E402
+from headwater_gateway.segments.names import split, words  # noqa: E402
 
-CARDIO = house.ROOT / "tools" / "headwater_tools" / "examples" / "cardio.py"
+CARDIO = environment.ROOT / "tools" / "headwater_tools" / "examples" / "cardio.py"
 XI = (
     "Number((document.querySelector('[data-node=%s] .check') || {textContent: ''})"
     ".textContent.replace(/[^0-9]/g, ''))"

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater.operators import trial
 from headwater.process import Fir, Process, Qrs
-from headwater_tools import board_sensors, house
-from headwater_tools.virtual_board import ECG, VirtualBoard
+from headwater.testing import trial
+from headwater_tools import environment
+from headwater_tools.boards.on_board import board_sensors
+from headwater_tools.boards.virtual import ECG, VirtualBoard
 from site_gateway import Broker, Gateway, until
 
 HEAP = "96k"
@@ -61,7 +62,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     site = Site(tmp_path)
     yield site
     site.close()

@@ -6,8 +6,8 @@ A command is a module in `headwater_tools.commands`:
     run(args) -> (code, object or None)
                               0: its promise holds, 1: it does not; the object is what --json prints
     REST = True               optional: all words but --json (and --help alone) reach run as args.rest
-Bad use and bad input (`Trouble`, files that cannot be read) end with one message and exit 2, failures of what
-a command needs (`Failed`) with one message and exit 1.
+Bad use and bad input (`UserError`, files that cannot be read) end with one message and exit 2, failures of
+what a command needs (`Failed`) with one message and exit 1.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
-from . import Trouble, commands, house, interrupts
+from . import commands, environment, interrupts
+from .errors import UserError
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse whose errors are `Trouble`, so that --json answers them too."""
+    """argparse whose errors are `UserError`, so that --json answers them too."""
 
     def error(self, message: str) -> NoReturn:
-        raise Trouble("%s (see `%s --help`)" % (message, self.prog))
+        raise UserError("%s (see `%s --help`)" % (message, self.prog))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """As argparse does it, with the word that was probably meant."""
@@ -75,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         interrupts.as_exception()
         code, answer = _command(words)
-    except Trouble as trouble:
+    except UserError as trouble:
         code, answer = trouble.code, {"error": str(trouble)}
         print("hw: %s" % trouble, file=sys.stderr)
     except BrokenPipeError:
@@ -110,7 +111,7 @@ def _interrupted() -> NoReturn:
 
 
 def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
-    known = names(commands) if house.REPOSITORY else list(house.INSTALLED)
+    known = names(commands) if environment.REPOSITORY else list(environment.INSTALLED)
     if not words or words[0] in ("-h", "--help", "help"):
         _print_help(known)
         return (0, None) if words else (2, {"error": "no command given"})
@@ -118,9 +119,9 @@ def _command(words: list[str]) -> tuple[int, dict[str, Any] | None]:
     if name == "--json" or name not in known:
         if name in names(commands):
             text = "hw %s needs the repository of Headwater; where its wheel is installed, hw has %s"
-            raise Trouble(text % (name, ", ".join(known)))
+            raise UserError(text % (name, ", ".join(known)))
         text = "no command '%s'%s hw has %s"
-        raise Trouble(text % (name, near(name, known) or ":", ", ".join(known)))
+        raise UserError(text % (name, near(name, known) or ":", ", ".join(known)))
     module = load(commands, name)
     parser = Parser(prog="hw " + name, description=module.SUMMARY, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")

@@ -18,8 +18,8 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from . import Trouble
-from .house import ROOT, environment
+from .environment import ROOT, variables
+from .errors import UserError
 
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
@@ -76,7 +76,7 @@ def _hw(words: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, "-P", "-m", "headwater_tools", *words.split()],
         cwd=folder,
-        env=environment(),
+        env=variables(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,
@@ -85,7 +85,7 @@ def _hw(words: str, folder: Path) -> str:
     expected = int("wrong.py" in words.split())
     if done.returncode != expected:
         text = "`./hw %s` ended with status %d, not %d:\n%s"
-        raise Trouble(text % (words, done.returncode, expected, done.stdout))
+        raise UserError(text % (words, done.returncode, expected, done.stdout))
     return "\n".join(line.rstrip() for line in done.stdout.splitlines()) + "\n"
 
 
@@ -122,7 +122,7 @@ def main() -> None:
                 path.write_text(text)
             return
         found = difference()
-    except Trouble as trouble:
+    except UserError as trouble:
         sys.exit(str(trouble))
     if found:
         sys.exit(found + "\n`python -m headwater_tools.documents --update` writes what is true")

@@ -7,7 +7,8 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from . import Trouble, house
+from . import environment
+from .errors import UserError
 
 DESCRIPTION = (
     "the last rows of a stream, by time; without STREAM the streams that the lake has. Reads with delta-rs: "
@@ -23,13 +24,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, storage: dict[str, str]) -> tuple[int, dict[str, Any]]:
     if not 1 <= args.last <= 100_000:
-        raise Trouble("--last %d: give 1 to 100000" % args.last)
+        raise UserError("--last %d: give 1 to 100000" % args.last)
     place = of_site(args.lake)
     from headwater_cloud import ArrowLake
 
     lake = ArrowLake(place, storage=storage)
     if place != args.lake and not (Path(place) / "streams").is_dir():
-        raise Trouble("%s has no rows yet: %s is made when the sink has started" % (args.lake, place))
+        raise UserError("%s has no rows yet: %s is made when the sink has started" % (args.lake, place))
     if args.stream is None:
         return _streams(lake)
     rows = lake.last(args.stream, args.last).to_pylist()
@@ -49,7 +50,7 @@ def of_site(where: str) -> str:
     """The lake itself, where the folder of a site is named."""
     if "://" in where or not (Path(where) / "gateway.toml").is_file():
         return where
-    house.ensure("gateway")
+    environment.ensure("gateway")
     from .site.place import Place
 
     return Place(where).lake

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headwater import alphabet, plan, planread, wire
-from headwater.check import INTS_MAX, TEXT_MAX
+from headwater.data import alphabet
+from headwater.plan import model, reader
+from headwater.process.rules import INTS_MAX, TEXT_MAX
+from headwater.protocol import frames
 
-from . import recorded
+from .bench.support import recorded
 
 HEAD = """# Limits and figures
 
@@ -147,10 +149,10 @@ CODED = (
     (
         "process",
         "%s vertices, %s edges, %s hosts, a plan of %s bytes"
-        % (planread.VERTICES_MAX, planread.EDGES_MAX, planread.HOSTS_MAX, f"{planread.BYTES_MAX:,}"),
+        % (reader.VERTICES_MAX, reader.EDGES_MAX, reader.HOSTS_MAX, f"{reader.BYTES_MAX:,}"),
         "`hw check`",
     ),
-    ("operator", "%d inputs, %d outputs" % (planread.PORTS_MAX, planread.OUT_PORTS_MAX), "`hw check`"),
+    ("operator", "%d inputs, %d outputs" % (reader.PORTS_MAX, reader.OUT_PORTS_MAX), "`hw check`"),
     (
         "parameter",
         "a text of %d characters, a list of %s integers" % (TEXT_MAX, f"{INTS_MAX:,}"),
@@ -159,18 +161,18 @@ CODED = (
     ("alphabet", "%d fields; names of %d letters" % (alphabet.FIELDS_MAX, alphabet.NAME_MAX), "`hw check`"),
     (
         "batch, checkpoint interval, buffer",
-        f"{planread.BATCH_MAX:,}, {planread.EVERY_MAX:,}, {planread.CAP_MAX:,} elements",
+        f"{reader.BATCH_MAX:,}, {reader.EVERY_MAX:,}, {reader.CAP_MAX:,} elements",
         "`hw check`",
     ),
-    ("name of a stream in the lake", "%d letters" % planread.LAKE_NAME_MAX, "`hw check`"),
+    ("name of a stream in the lake", "%d letters" % reader.LAKE_NAME_MAX, "`hw check`"),
     (
         "frame",
-        f"{wire.FRAME_MAX:,} bytes, {wire.MESSAGES_MAX} messages; to a board 512 bytes",
+        f"{frames.FRAME_MAX:,} bytes, {frames.MESSAGES_MAX} messages; to a board 512 bytes",
         "refused",
     ),
     (
         "parameter changes of one operator that no checkpoint covers yet",
-        "%d, each of %d bytes; the next one is refused with a sentence" % (plan.OPEN_MAX, plan.CONTENT_MAX),
+        "%d, each of %d bytes; the next one is refused with a sentence" % (model.OPEN_MAX, model.CONTENT_MAX),
         "`hw deploy --set`",
     ),
 )

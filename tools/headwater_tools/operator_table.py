@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 
 from headwater import operators
-from headwater.operator import Operator, fields
+from headwater.runtime.operator import Operator, fields
 
 HEAD = """# Operators
 

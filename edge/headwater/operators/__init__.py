@@ -1,8 +1,8 @@
 # The library of operator types, one family a module. A board imports only what its plan needs:
 # `find` loads the module of a kind when it is first asked for.
 
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -63,7 +63,9 @@ def kinds() -> "list[str]":
 def register(cls: "type[T]") -> "type[T]":
     kind = cls.__name__
     if not (isinstance(cls, type) and issubclass(cls, Operator)):
-        raise OperatorError("register(%s): give a class derived from headwater.operator.Operator" % kind)
+        raise OperatorError(
+            "register(%s): give a class derived from headwater.runtime.operator.Operator" % kind
+        )
     if kind in _MODULES or _own.get(kind, cls) is not cls:
         raise OperatorError("operator type '%s' exists already: choose another name" % kind)
     _own[kind] = cls

@@ -1,15 +1,15 @@
 # Events: Threshold, Debounce, Rate, Counter.
 
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 class Threshold(Operator):

@@ -3,19 +3,18 @@
 # `names` and `values` are the author's own parameters of the expressions, like limit in
 # "rate > limit"; each can be changed at run time by its name. Holes pass.
 
-from .. import expr
-from ..alphabet import TYPES, Alphabet, AlphabetError, is_name
-from ..compat import TYPE_CHECKING
-from ..machine import BOARD, machine
-from ..operator import Operator, OperatorError
-from . import fields
+from ..board.native import BOARD, native
+from ..data.alphabet import TYPES, Alphabet, AlphabetError, is_name
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
+from . import expr, fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 class _Expression(Operator):
@@ -133,7 +132,7 @@ class Where(_Expression):
             column, value = fields.column(a.types[self.field], "a", True)
             if column and expr.narrow(self.test, {used[0]: fields.limits(a, self.field)}):
                 text = expr.source(self.test, {used[0]: "v"})
-                self.choose = machine(_CHOOSE % (column, value, text))
+                self.choose = native(_CHOOSE % (column, value, text))
                 self.pick: "list[Any]" = [fields.picker(TYPES[t][1]) for t in a.types]
 
     def run(self, x: "Batch", n: int) -> int:

@@ -3,17 +3,17 @@
 # Generic types take streams of any integer alphabet: they work on every field, or on the one named
 # by their parameter `field`, which may stay empty if the stream has only one.
 
-from ..alphabet import TYPES, Alphabet
-from ..compat import TYPE_CHECKING
-from ..machine import machine
-from ..operator import OperatorError
+from ..board.native import native
+from ..data.alphabet import TYPES, Alphabet
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import OperatorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..interfaces import Port
-    from ..operator import Operator
+    from ..offboard.interfaces import Port
+    from ..runtime.operator import Operator
 
 
 def alphabet(a: Alphabet | str) -> Alphabet:
@@ -76,7 +76,7 @@ def index(kind: str, a: Alphabet, field: str, port: int = 0, bits: int = 64) -> 
     return i
 
 
-# For source of a loop in machine code (machine.py): how a column of this type is declared, and how its
+# For source of a loop in machine code (board/native.py): how a column of this type is declared, and how its
 # element i is read. None where 32 bits are not enough to compute with its values, or, with `same`, to
 # look at them.
 def column(t: str, name: str, same: bool = False) -> tuple[str, str] | tuple[None, None]:
@@ -92,7 +92,7 @@ def column(t: str, name: str, same: bool = False) -> tuple[str, str] | tuple[Non
 # In machine code: element j of o becomes element at[j] of a, for j below m. width: bytes of an element.
 def picker(width: int) -> "Callable[..., Any] | None":
     text = "def run(a: ptr%d, o: ptr%d, at: ptr32, m: int):\n for j in range(m):\n  o[j] = a[at[j]]\n"
-    return machine(text % (8 * width, 8 * width))
+    return native(text % (8 * width, 8 * width))
 
 
 # (smallest, largest) of field i.

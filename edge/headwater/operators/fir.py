@@ -10,17 +10,17 @@
 
 import sys
 
-from ..alphabet import TYPES
-from ..compat import TYPE_CHECKING
-from ..operator import Operator
+from ..data.alphabet import TYPES
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator
 from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 # Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first). native:

@@ -8,16 +8,16 @@
 # A hole changes nothing: an input that was outside stays so until its next value. New limits judge
 # the next value of each input.
 
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..alphabet import Alphabet
-    from ..interfaces import Params, Port, Ports
+    from ..data.alphabet import Alphabet
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 class HealthAnalyzer(Operator):

@@ -1,17 +1,17 @@
 # HeartRate and Variability: from the beats that Qrs finds, or any stream with a field rr_us, the time
 # from the beat before (0: unknown). Intervals are kept in units of 100 us, at most 6.5 s.
 
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from ..alphabet import Alphabet
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.alphabet import Alphabet
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 def _beats(kind: str, ins: "Sequence[Port]") -> "Alphabet":

@@ -3,15 +3,15 @@
 
 from array import array
 
-from ..alphabet import TYPES
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..data.alphabet import TYPES
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..interfaces import Merged, Params, Port, Ports
+    from ..offboard.interfaces import Merged, Params, Port, Ports
 
 
 class SumJoin(Operator):

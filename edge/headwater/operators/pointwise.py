@@ -1,18 +1,18 @@
 # Operators that look at one element, or at it and the one before: Affine, Magnitude, Difference,
 # Decimate, DeadBand. What they store saturates at the limits of the field's type.
 
-from ..alphabet import TYPES
-from ..compat import TYPE_CHECKING
-from ..machine import BOARD, machine
-from ..operator import Operator, OperatorError
+from ..board.native import BOARD, native
+from ..data.alphabet import TYPES
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 class Affine(Operator):
@@ -71,7 +71,7 @@ def _affine(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None
-    return machine(
+    return native(
         """def run(%s, o: ptr%d, n: int, num: int, shift: int, offset: int):
  for i in range(n):
   v = ((%s) * num >> shift) + offset
@@ -199,7 +199,7 @@ def _difference(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None
-    return machine(
+    return native(
         """def run(%s, o: ptr%d, n: int, last: int) -> int:
  for i in range(n):
   v = %s
@@ -323,7 +323,7 @@ def _dead_band(t: str) -> "Callable[..., Any] | None":
     column, value = fields.column(t, "a")
     if not column:
         return None
-    return machine(
+    return native(
         """def run(%s, o: ptr%d, at: ptr32, n: int, width: int, last: int) -> int:
  j = 0
  for i in range(n):

@@ -15,16 +15,16 @@
 
 from array import array
 
-from ..compat import TYPE_CHECKING
-from ..machine import machine
-from ..operator import Operator
+from ..board.native import native
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator
 from . import fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..batch import Batch
-    from ..interfaces import Column, Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Column, Params, Port, Ports
 
 _WINDOW = 16  # blocks
 _LEARN = 100  # blocks
@@ -141,7 +141,7 @@ class Qrs(Operator):
         fields.within("Qrs", "delay", self.delay, 0, self.hz)
         self.block = self.hz // 90
         self.blocks = array("i", bytes(12 * (self.size // self.block) + 28))
-        self.find = machine(_BLOCKS % fields.column(self.ins[0].types[0], "c")) or _blocks
+        self.find = native(_BLOCKS % fields.column(self.ins[0].types[0], "c")) or _blocks
 
     def start(self) -> None:
         self.learn = _LEARN

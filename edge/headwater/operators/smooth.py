@@ -1,16 +1,16 @@
 # Smoothing: ExpAverage, Median, Average. One element out for each one in, same alphabet. A mean lies
 # between its values, so nothing can overflow.
 
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
     from array import array
     from collections.abc import Sequence
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 
 def _same(kind: str, ins: "Sequence[Port]") -> "Ports":

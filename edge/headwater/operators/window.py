@@ -12,9 +12,9 @@
 # Holes: with holes=1 they are counted in the present window (field `holes`) and not passed on;
 # otherwise they pass. Neither ends a window.
 
-from ..alphabet import TYPES
-from ..compat import TYPE_CHECKING
-from ..operator import Operator, OperatorError
+from ..data.alphabet import TYPES
+from ..offboard.compat import TYPE_CHECKING
+from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..batch import Batch
-    from ..interfaces import Params, Port, Ports
+    from ..data.batch import Batch
+    from ..offboard.interfaces import Params, Port, Ports
 
 _WHAT = ("count", "sum", "mean", "min", "max", "variance")
 _PANES_MAX = 128

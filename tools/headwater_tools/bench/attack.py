@@ -25,7 +25,10 @@ from typing import Any
 
 from headwater.process import Process
 
-from .. import Trouble, board_sensors, house, landed
+from .. import environment
+from ..boards.on_board import board_sensors
+from ..errors import UserError
+from ..proof import landed
 from . import Measure, at_most, rss_mib
 
 SUMMARY = (
@@ -59,8 +62,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if args.frames < 1 or args.rounds < 2:
-        raise Trouble("--frames: at least 1; --rounds: at least 2, growth is measured between them")
-    house.ensure("gateway")
+        raise UserError("--frames: at least 1; --rounds: at least 2, growth is measured between them")
+    environment.ensure("gateway")
     with tempfile.TemporaryDirectory(prefix="hw-bench-") as folder:
         attack = Attack(Path(folder), args, say)
         try:
@@ -131,7 +134,7 @@ class Attack:
     # ---- parts
 
     def _begin(self) -> None:
-        from ..demo.parts import until
+        from ..demo.subprocesses import until
 
         site = self.site
         t0_us = time.time_ns() // 1000
@@ -163,7 +166,7 @@ class Attack:
         from paho.mqtt.client import Client
         from paho.mqtt.enums import CallbackAPIVersion
 
-        from ..demo.parts import until
+        from ..demo.subprocesses import until
 
         client = Client(CallbackAPIVersion.VERSION2)
         client.username_pw_set(user, password)
@@ -240,7 +243,7 @@ class Attack:
     # ---- what the gateway reports, and its cost
 
     def _state(self) -> dict[str, Any]:
-        from ..demo.parts import until
+        from ..demo.subprocesses import until
 
         state: dict[str, Any] = until(self.site.state, START_S, "the gateway does not answer")
         return state

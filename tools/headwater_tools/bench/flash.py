@@ -6,15 +6,15 @@ import argparse
 from array import array
 from collections.abc import Callable
 
-from headwater import block
-from headwater.alphabet import Alphabet
-from headwater.batch import Batch
-from headwater.cutflash import CutFlash
-from headwater.log import Log
+from headwater.data import block
+from headwater.data.alphabet import Alphabet
+from headwater.data.batch import Batch
+from headwater.storage.log import Log
+from headwater.testing.cut_flash import CutFlash
 
-from .. import Trouble
-from ..house import ROOT
-from ..sweep import sweep
+from ..environment import ROOT
+from ..errors import UserError
+from ..proof.flash_sweep import sweep
 from . import Measure, at_most
 
 SUMMARY = "flash programmed and erased for each byte logged, endurance, the power-cut sweep"
@@ -104,7 +104,7 @@ class Life:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if not 1 <= args.hours <= 24:
-        raise Trouble("--hours %d: 1 to 24" % args.hours)
+        raise UserError("--hours %d: 1 to 24" % args.hours)
     say("samples alone, until the log is full")
     logged = Life()
     fresh_ms = logged.mount_ms()

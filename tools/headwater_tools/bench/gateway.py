@@ -1,7 +1,8 @@
 """The gateway: frames from the broker to durable, beside a bare paho loop over the same; latency; memory.
 
 Real parts: Mosquitto, the gateway as a service with its database on disk and its cutter running. The boards
-are a fleet in this process (fleet.py) whose frames are sealed beforehand. Bare loop and gateway take turns.
+are a fleet in this process (boards/fleet.py) whose frames are sealed beforehand. Bare loop and gateway take
+turns.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headwater import planread
+from headwater.plan import reader
 
-from .. import Trouble, fleet, house
+from .. import environment
+from ..boards import fleet
+from ..errors import UserError
 from . import Measure, at_least, at_most
 
 SUMMARY = (
@@ -81,11 +84,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     if min(args.rounds, args.frames, args.large) < 1:
-        raise Trouble("--rounds, --frames and --large: at least 1")
+        raise UserError("--rounds, --frames and --large: at least 1")
     if not 2 <= args.boards <= BOARDS or args.latencies < 1:
-        raise Trouble("--boards: 2 to %d; --latencies: at least 1" % BOARDS)
+        raise UserError("--boards: 2 to %d; --latencies: at least 1" % BOARDS)
     with tempfile.TemporaryDirectory(prefix="hw-bench-") as folder, Bench(Path(folder), args.boards) as bench:
         say("%d boards have their sessions" % args.boards)
         idle = bench.memory_mib()
@@ -132,7 +135,7 @@ class Bench:
         from headwater_gateway import keys
         from headwater_gateway.boards import register
         from headwater_gateway.config import read
-        from headwater_gateway.store import Database
+        from headwater_gateway.database.engine import Database
 
         self.port, self.http_port = _free_port(), _free_port()
         conf = self.folder / "mosquitto.conf"
@@ -140,7 +143,7 @@ class Bench:
             "user root\nlistener %d 127.0.0.1\nallow_anonymous true\npersistence false\nlog_type error\n"
             "max_queued_messages 0\nmax_queued_bytes 0\nset_tcp_nodelay true\n" % self.port
         )
-        self._run([*house.mosquitto(), "-c", str(conf)])
+        self._run([*environment.mosquitto(), "-c", str(conf)])
         file = self.folder / "gateway.toml"
         file.write_text(CONFIG % (self.port, self.http_port))
         self.config = read(file)
@@ -163,13 +166,13 @@ class Bench:
         }
         for name, data in plans.items():
             answer = self._ask("/deploy", {"plan": base64.b64encode(data).decode()})
-            plans[name] = planread.numbered(data, answer["deployment"])
+            plans[name] = reader.numbered(data, answer["deployment"])
         self.fleet = fleet.Fleet(self.port, plans, lambda name: master.board(numbers[name]))
         self.fleet.open()
 
     def _run(self, command: list[str]) -> subprocess.Popen[Any]:
         process = subprocess.Popen(
-            command, env=house.environment(), stdin=subprocess.DEVNULL, stderr=sys.stderr
+            command, env=environment.variables(), stdin=subprocess.DEVNULL, stderr=sys.stderr
         )
         self.started.append(process)
         return process
@@ -235,7 +238,9 @@ class Bench:
 
     def _bare(self, data: bytes, count: int) -> float:
         command = [sys.executable, "-c", BARE, str(self.port), str(count)]
-        with subprocess.Popen(command, env=house.environment(), stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, env=environment.variables(), stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout is not None
             _expect(process.stdout.readline(), "ready")
             start = time.perf_counter()
@@ -251,7 +256,7 @@ class Bench:
         end = start + 120
         while self.durable() < target:
             if time.perf_counter() > end:
-                raise Trouble("the gateway has %d of %d entries after 120 s" % (self.durable(), target))
+                raise UserError("the gateway has %d of %d entries after 120 s" % (self.durable(), target))
             time.sleep(POLL_S)
         took = time.perf_counter() - start
         sender.join()
@@ -283,7 +288,7 @@ class Bench:
 
 def _expect(line: str, word: str) -> None:
     if line.strip() != word:
-        raise Trouble("the bare loop ended: %r" % line)
+        raise UserError("the bare loop ended: %r" % line)
 
 
 def _free_port() -> int:
@@ -305,5 +310,5 @@ def _wait(what: Callable[[], bool], why: str) -> None:
     end = time.monotonic() + 20
     while not what():
         if time.monotonic() > end:
-            raise Trouble(why)
+            raise UserError(why)
         time.sleep(0.05)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from .. import house
+from .. import environment
 from . import Measure, at_most
 
 SUMMARY = "CPU of progress and acknowledgements of a batch, in a lake that has seen many deployments"
@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
-    house.ensure("lake")
+    environment.ensure("lake")
     with tempfile.TemporaryDirectory(prefix="hw-bench-numberings-") as folder:
         return _measure(Path(folder), args.old, args.rounds, random.Random(args.seed), say)
 

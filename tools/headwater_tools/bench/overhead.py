@@ -19,17 +19,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater import wire
-from headwater.batch import Batch
-from headwater.check import check
-from headwater.plan import OUTSIDE, UNCOORDINATED, Plan
+from headwater.data.batch import Batch
+from headwater.plan.model import OUTSIDE, UNCOORDINATED, Plan
+from headwater.process.check import check
+from headwater.protocol import frames
 
-from .. import Trouble
+from ..environment import CACHE, ROOT
+from ..errors import UserError
 from ..examples import sp1, sp2, sp3, sp4
-from ..figure import Line, draw
-from ..house import CACHE, ROOT
-from ..sim.world import SECOND, World
+from ..simulator.world import SECOND, World
 from . import Measure, at_most
+from .support.figure import Line, draw
 
 SUMMARY = "checkpoint bytes beside data bytes, by process, strategy and interval; the thesis's tables"
 
@@ -122,9 +122,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     figure = Path(args.figure) if args.figure else CACHE / "overhead.svg"
     if not figure.parent.is_dir():
-        raise Trouble("--figure %s: the folder %s does not exist" % (figure, figure.parent))
+        raise UserError("--figure %s: the folder %s does not exist" % (figure, figure.parent))
     if args.rounds is not None and args.rounds < 1:
-        raise Trouble("--rounds %d: give at least 1" % args.rounds)
+        raise UserError("--rounds %d: give at least 1" % args.rounds)
     cases = [Case(p, s, every) for p, kinds in PROCESSES.items() for s in kinds for every in INTERVALS]
     cases.sort(key=lambda case: -case.every)
     say("%d runs without a fault, in simulated time" % len(cases))
@@ -160,12 +160,12 @@ def build(case: Case) -> Plan:
         host.flash_kb = FLASH_KB
     report = check(made)
     if report.decoded is None:
-        raise Trouble("%s, %s, every %d: %s" % (*case, "; ".join(map(str, report.errors()))))
+        raise UserError("%s, %s, every %d: %s" % (*case, "; ".join(map(str, report.errors()))))
     plan: Plan = report.decoded
     return plan
 
 
-class CountingWriter(wire.Writer):
+class CountingWriter(frames.Writer):
     """A writer that counts the bytes of the messages it puts into frames."""
 
     def __init__(self, mtu: int, plan: Plan) -> None:
@@ -178,9 +178,9 @@ class CountingWriter(wire.Writer):
     def put(self, kind: int, *values: Any) -> Any:
         before = self.pos
         done = super().put(kind, *values)
-        if done and kind == wire.CKPT:
+        if done and kind == frames.CKPT:
             self.checkpoint += self.pos - before
-        elif done and kind == wire.DATA and self.plan.edges[values[0]].dst != OUTSIDE:
+        elif done and kind == frames.DATA and self.plan.edges[values[0]].dst != OUTSIDE:
             self.data += self.pos - before
         return done
 
@@ -281,7 +281,7 @@ def measure(case: Case, rounds: int | None = None) -> Cost:
     del meter.pending_ms[:], meter.held[:]
     world.run(world.now + rounds * round_us)
     if world.errors or any(node.boots != 1 for node in world.nodes):
-        raise Trouble("%s, %s, every %d: %s" % (*case, (world.errors or ["a host restarted"])[0]))
+        raise UserError("%s, %s, every %d: %s" % (*case, (world.errors or ["a host restarted"])[0]))
     counts = [after - was for after, was in zip(meter.counts(), before, strict=True)]
     pending = statistics.median(meter.pending_ms or [0.0])
     elements, data, checkpoint, sent, taken, committed, extended, urgent = counts

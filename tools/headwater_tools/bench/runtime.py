@@ -24,28 +24,32 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from headwater import block
-from headwater.batch import Batch
-from headwater.clock import Clock
-from headwater.cutflash import CutFlash
-from headwater.host import Host
-from headwater.log import Log
+from headwater.data import block
+from headwater.data.batch import Batch
 from headwater.operators import fir
-from headwater.operators.coefficients import BANDPASS
 from headwater.operators.qrs import _WINDOW
-from headwater.plan import Plan
-from headwater.process import HEAP_KB, Affine, DeadBand, Difference, Process, Where
+from headwater.plan.model import Plan
+from headwater.process import Affine, DeadBand, Difference, Process, Where
+from headwater.process.builder import HEAP_KB
+from headwater.process.coefficients import BANDPASS
+from headwater.protocol.clock import Clock
+from headwater.runtime.host import Host
+from headwater.storage.log import Log
+from headwater.testing.cut_flash import CutFlash
 
-from .. import Trouble, house, micropython, whole_board
+from .. import environment
+from ..boards import micropython
+from ..errors import UserError
 from ..examples import sp1
 from ..image import builder
-from ..plain_qrs import PlainQrs
 from . import Measure, at_least, at_most
+from .support import whole_board
+from .support.plain_qrs import PlainQrs
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
 
-ECG = house.ROOT / "tests" / "data" / "ecg208-360hz.i16"
-SCRIPTS = Path(micropython.__file__).parent  # board_bench_*.py
+ECG = environment.ROOT / "tests" / "data" / "ecg208-360hz.i16"
+SCRIPTS = Path(__file__).parent / "on_board"
 PLAN, DATA = "PLAN", "DATA"
 KEY = b"\x5a" * 32
 ELEMENTS = 1_000_000
@@ -171,11 +175,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if args.elements < 1000:
-        raise Trouble("--elements %d: give at least 1000" % args.elements)
+        raise UserError("--elements %d: give at least 1000" % args.elements)
     if not 16 <= args.heap <= 4096:
-        raise Trouble("--heap %d: 16 to 4096 KiB" % args.heap)
+        raise UserError("--heap %d: 16 to 4096 KiB" % args.heap)
     if args.rounds < 1:
-        raise Trouble("--rounds %d: give at least 1" % args.rounds)
+        raise UserError("--rounds %d: give at least 1" % args.rounds)
     measures: list[Measure] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -221,15 +225,15 @@ def board(
     for name, source in (("board", "board"), ("script", script), ("board_bench_free", "free")):
         files = {**files, name + ".py": SCRIPTS / ("board_bench_%s.py" % source)}
     images = builder.board_images(files)
-    names = ",".join(os.path.relpath(image, house.ROOT) for image in images)
+    names = ",".join(os.path.relpath(image, environment.ROOT) for image in images)
     command = [
-        *house.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
+        *environment.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
         *[str(word) for word in args],
     ]  # fmt: skip
     errors = folder / "errors"
     with open(errors, "wb") as err:
         child = subprocess.Popen(
-            command, cwd=house.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
+            command, cwd=environment.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
         )
         try:
             if gateway:
@@ -315,7 +319,7 @@ def _least(works: Callable[[int, int], bool], low: int, most: int, elements: int
 
 def board_run(elements: int, search: bool, say: Callable[[str], None]) -> list[Measure]:
     """A whole board in the heap of its bar, in the smallest one that works, and in that of `speed`."""
-    house.ensure("gateway")
+    environment.ensure("gateway")
     process = process_of(60)
     lives: dict[int, whole_board.Life | str] = {}
 
@@ -431,7 +435,7 @@ def chain(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) 
 
 SP1_STAYS = ("core", "operators/__init__", "operators/fields", "operators/fir", "operators/qrs")
 # Unloaded when the host has started.
-SP1_STARTS = "planread packread mounting starting restoring checkpoint_file reserve wiring".split()
+SP1_STARTS = "reader msgpack_reader mounting startup restore checkpoint_file reserve routing".split()
 
 
 def code_size(say: Callable[[str], None]) -> list[Measure]:
@@ -531,7 +535,7 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
         batch.cols[0][: batch.n] = array("h", values)
         host.now = now + batch.n * 2778
         if host.sample(0, batch, now) != batch.n:
-            raise Trouble("the chain's source refused samples: its log is full")
+            raise UserError("the chain's source refused samples: its log is full")
         now = host.now
     host.tick(now)
     seconds = time.perf_counter() - begin
@@ -593,7 +597,7 @@ def py_difference(last: int | None, values: list[int]) -> tuple[int | None, list
 
 
 def beside_bytewax(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) -> list[Measure]:
-    house.ensure("bench")
+    environment.ensure("bench")
     samples = array("h", ECG.read_bytes())
     batches = [list(samples[k : k + BATCH]) for k in range(0, len(samples) - BATCH, BATCH)]
     count = max(1, min(elements, BYTEWAX_ELEMENTS) // BATCH)
@@ -605,7 +609,7 @@ def beside_bytewax(folder: Path, elements: int, rounds: int, say: Callable[[str]
         seconds, theirs = bytewax_chain(folder, batches)
         other = min(other, seconds)
         if mine != theirs:
-            raise Trouble(
+            raise UserError(
                 "the two chains give different results: %d and %d elements" % (len(mine), len(theirs))
             )
     n = len(batches) * BATCH

@@ -22,15 +22,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .. import Trouble, house
-from ..house import ROOT
+from .. import environment
+from ..environment import ROOT
+from ..errors import UserError
 from . import Measure, at_least, at_most
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ..lanes import Lane, Times
-    from ..supply import Supply
+    from ..proof.segment_source import Supply
+    from .support.ingest_paths import Lane, Times
 
 SUMMARY = "rows a second of the sink beside a plain append, MERGE and a watermark; flatness; latency"
 
@@ -72,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
-    house.ensure("lake")
+    environment.ensure("lake")
     size = LEAST if args.least else QUICK if args.quick else FULL
     chosen = [name for name in SECTIONS if not args.section or name in args.section]
     if size is not FULL:
@@ -100,12 +101,14 @@ class _Bench:
     def run(self, chosen: Sequence[str]) -> list[Measure]:
         from headwater_cloud import session
 
-        from ..lanes import SPARK, Times, python_workers
+        from .support.ingest_paths import SPARK, Times, python_workers
 
         settings = dict(SPARK)
         if self.size.partitions:
             settings["spark.sql.shuffle.partitions"] = str(self.size.partitions)
-        self.spark: SparkSession = session.start("local[2]", house.jars(), settings, "hw bench sink", "OFF")
+        self.spark: SparkSession = session.start(
+            "local[2]", environment.jars(), settings, "hw bench sink", "OFF"
+        )
         self.times: Times = Times()
         self.spark.streams.addListener(self.times)
         sections = {
@@ -127,7 +130,7 @@ class _Bench:
 
     def _rounds(self, lanes: dict[Lane, Callable[[], list[Path]]]) -> None:
         """Let each lane take its files, in rounds; the first ones only warm up."""
-        from ..lanes import opened
+        from .support.ingest_paths import opened
 
         with opened(lanes):
             for turn in range(self.size.warm_up + self.size.rounds):
@@ -186,8 +189,8 @@ class _Bench:
     # Sections
 
     def _beside(self, rows: int, bar: float) -> list[Measure]:
-        from ..lanes import Plain, SinkLane, append, append_without_txn, merge, within_watermark
-        from ..supply import Supply
+        from ..proof.segment_source import Supply
+        from .support.ingest_paths import Plain, SinkLane, append, append_without_txn, merge, within_watermark
 
         folder = self.folder / str(rows)
         files = self.size.files
@@ -253,8 +256,8 @@ class _Bench:
 
     def _flat(self) -> list[Measure]:
         """Batches into a table that has many rows, beside batches into one that has few."""
-        from ..lanes import SinkLane, opened
-        from ..supply import Supply
+        from ..proof.segment_source import Supply
+        from .support.ingest_paths import SinkLane, opened
 
         folder = self.folder / "flat"
         size = self.size
@@ -283,9 +286,9 @@ class _Bench:
         from headwater_cloud.arguments import TRIGGER_S as SERVING_S
         from headwater_cloud.progress import Numbering
 
-        from ..lanes import SinkLane, opened
-        from ..old_log import STREAM, OldLog
-        from ..supply import INCARNATION, Supply
+        from ..proof.segment_source import INCARNATION, Supply
+        from .support.ingest_paths import SinkLane, opened
+        from .support.old_log import STREAM, OldLog
 
         folder = self.folder / "commits"
         files, commits = self.size.files, self.size.commits
@@ -321,7 +324,7 @@ class _Bench:
 
     def _listing(self, folder: Path, times: int = 10) -> float:
         """CPU of one listing of a folder, as Delta's log store does it before a commit; milliseconds."""
-        from ..lanes import cpu_seconds
+        from .support.ingest_paths import cpu_seconds
 
         jvm: Any = self.spark._jvm
         path = jvm.org.apache.hadoop.fs.Path(str(folder))
@@ -338,8 +341,8 @@ class _Bench:
         from headwater_cloud.location import Location
         from headwater_cloud.sink import Settings, Sink
 
-        from ..lanes import wait
-        from ..supply import Supply
+        from ..proof.segment_source import Supply
+        from .support.ingest_paths import wait
 
         folder = self.folder / "latency"
         landing, lake = folder / "landing", folder / "lake"
@@ -430,8 +433,8 @@ def _acked(lake: Path, stream: str, last: int) -> bool:
 
 def _first(folder: Path, rows: int) -> list[Measure]:
     """`hw sink --once` as a user runs it: from the command to rows in the table."""
-    from ..lanes import wait
-    from ..supply import Supply
+    from ..proof.segment_source import Supply
+    from .support.ingest_paths import wait
 
     landing, lake = folder / "landing", folder / "lake"
     supply = Supply(landing, rows, streams=5)
@@ -451,7 +454,7 @@ def _first(folder: Path, rows: int) -> list[Measure]:
         ended = time.monotonic() - began
         if code or not _in_table(lake, stream, last):
             output.seek(0)
-            raise Trouble("`hw sink --once` ended with %d:\n%s" % (code, output.read()))
+            raise UserError("`hw sink --once` ended with %d:\n%s" % (code, output.read()))
     shutil.rmtree(folder)
     return [
         at_most("`hw sink --once`: command to rows in the table", round(landed, 2), "s", 20),

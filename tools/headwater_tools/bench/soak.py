@@ -20,11 +20,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from headwater.cutflash import KINDS
 from headwater.process import Average, Process
+from headwater.testing.cut_flash import KINDS
 
-from .. import Trouble, board_sensors, house, landed
-from ..light_board import LightBoard
+from .. import environment
+from ..boards.light import LightBoard
+from ..boards.on_board import board_sensors
+from ..errors import UserError
+from ..proof import landed
 from . import Measure, at_most, rss_mib
 
 SUMMARY = "fifty boards on one gateway for ten minutes, with power cuts: nothing lost, memory flat"
@@ -46,10 +49,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if not 1 <= args.boards <= 50:
-        raise Trouble("--boards %d: 1 to 50, each has two vertices of the hundred of a plan" % args.boards)
+        raise UserError("--boards %d: 1 to 50, each has two vertices of the hundred of a plan" % args.boards)
     if args.seconds < 5 or args.every <= 0:
-        raise Trouble("--seconds: at least 5; --every: more than 0")
-    house.ensure("gateway")
+        raise UserError("--seconds: at least 5; --every: more than 0")
+    environment.ensure("gateway")
     from ..demo.site import Site
 
     here = Path.cwd()
@@ -180,7 +183,7 @@ class Soak:
             self.rss.append(rss_mib(self.site.gateway._process.pid))
             for name, board in self.boards.items():
                 if board.failed:
-                    raise Trouble("board %s failed: %r" % (name, board.failed))
+                    raise UserError("board %s failed: %r" % (name, board.failed))
             if len(self.rss) % 30 == 0:
                 gone = time.monotonic() - begun
                 self.say("  %4d s: %d power cuts, gateway %.1f MiB" % (gone, self.cuts, self.rss[-1]))
@@ -189,7 +192,7 @@ class Soak:
         end = time.monotonic() + timeout_s
         while not what():
             if time.monotonic() > end:
-                raise Trouble(why)
+                raise UserError(why)
             await asyncio.sleep(0.1)
 
     def measures(self, rows: dict[str, list[landed.Row]]) -> list[Measure]:

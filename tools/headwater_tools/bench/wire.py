@@ -18,12 +18,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headwater import block, wire
-from headwater.alphabet import Alphabet
-from headwater.batch import Batch
+from headwater.data import block
+from headwater.data.alphabet import Alphabet
+from headwater.data.batch import Batch
+from headwater.protocol import frames
 
-from .. import Trouble, micropython
-from ..house import ROOT
+from ..boards import micropython
+from ..environment import ROOT
+from ..errors import UserError
 from . import Measure, at_most
 
 SUMMARY = "bytes on the air per sample of an electrocardiogram; speed of packing and unpacking"
@@ -37,7 +39,7 @@ TLS_BYTES = 22  # TLS 1.3: record header 5, content type 1, tag 16
 TCP_IP_BYTES = 52  # IPv4 20, TCP 20 and time stamps 12; one packet for each frame
 SPEED_FRAMES = 200  # batches of 36 for each speed, or as many samples in longer ones
 
-board: Any = importlib.import_module("headwater_tools.board_bench_wire")
+board: Any = importlib.import_module("headwater_tools.bench.on_board.board_bench_wire")
 
 
 class Cost(NamedTuple):
@@ -66,7 +68,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if args.frames < 10:
-        raise Trouble("--frames %d: give at least 10" % args.frames)
+        raise UserError("--frames %d: give at least 10" % args.frames)
     samples = array("h", ECG.read_bytes())
     measures: list[Measure] = []
     say("bytes per sample, %d samples; TLS 1.3 and TCP/IP apart" % len(samples))
@@ -118,7 +120,7 @@ def air_bytes(samples: array[int], n: int) -> Cost:
         batch.ts = board.TS + k * n * 2778
         frame = bytes(board.pack(peer, writer, batch))
         first, end = gateway.open(frame)
-        body = wire.messages(frame, first, end, gateway.log, gateway.my_log)[0][4]
+        body = frames.messages(frame, first, end, gateway.log, gateway.my_log)[0][4]
         head = block_head(body)
         packet = 2 + TOPIC_BYTES + len(frame)
         for at, part in enumerate(
@@ -127,7 +129,7 @@ def air_bytes(samples: array[int], n: int) -> Cost:
                 head,
                 end - first - len(body),
                 first,
-                wire.TAG,
+                frames.TAG,
                 1 + (1 if packet < 128 else 2) + packet - len(frame),
                 TLS_BYTES,
                 TCP_IP_BYTES,
@@ -173,11 +175,11 @@ def on_host(frames: int) -> dict[int, list[float]]:
 
 
 def on_board(frames: int) -> dict[int, list[float]]:
-    script = Path(__file__).parents[1] / "board_bench_wire.py"
+    script = Path(__file__).parent / "on_board" / "board_bench_wire.py"
     args = [os.path.relpath(ECG, ROOT), str(frames), *map(str, BATCHES)]
     done = micropython.run(script, args, tests=False)
     if done.returncode:
-        raise Trouble("the bench failed on MicroPython:\n" + (done.stdout + done.stderr).strip())
+        raise UserError("the bench failed on MicroPython:\n" + (done.stdout + done.stderr).strip())
     out = {}
     for line in done.stdout.splitlines():
         n, *times = line.split()

@@ -12,7 +12,7 @@ import tty
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .. import house
+from .. import environment
 from . import ports
 
 BAUD = 115200
@@ -36,11 +36,11 @@ def watch(device: str, until: Callable[[], bool] = lambda: False) -> int:
                 continue
             opened += 1
             if opened > 1:
-                house.say("%s is back" % device)
+                environment.say("%s is back" % device)
             with port:
                 _pass_on(port, keys, until)
             if not until():
-                house.say("%s is gone; waiting for it (Ctrl-] leaves)" % device)
+                environment.say("%s is gone; waiting for it (Ctrl-] leaves)" % device)
     return opened
 
 

@@ -13,7 +13,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from ..image import partitions
 from ..image.profiles import Profile
 
@@ -63,7 +64,7 @@ class Firmware:
 def chip_of(board: Profile) -> Chip:
     chip = CHIPS.get(board.chip)
     if chip is None:
-        raise Trouble("board '%s' (%s) is no chip that can be flashed" % (board.name, board.chip))
+        raise UserError("board '%s' (%s) is no chip that can be flashed" % (board.name, board.chip))
     return chip
 
 
@@ -72,34 +73,34 @@ def read(path: Path, chip: Chip, any_version: bool = False) -> Firmware:
     data = path.read_bytes()
     if not data or data[0] != _MAGIC:
         text = "%s is no firmware of an ESP32: give the .bin of MicroPython for %s"
-        raise Trouble(text % (path, chip.name))
+        raise UserError(text % (path, chip.name))
     found = _chip_number(path, data)
     if found != chip.number:
         known = {each.number: each.name for each in CHIPS.values()}
         other = known.get(found, "a chip of number %d" % found)
-        raise Trouble(
+        raise UserError(
             "%s is for %s, and the board has an %s: give the firmware for it" % (path, other, chip.name)
         )
     at = partitions.TABLE_AT - chip.bootloader_at
     try:
         table = partitions.from_bytes(data[at : at + partitions.TABLE_SIZE], _FLASH_BYTES_MAX)
-    except Trouble as trouble:
+    except UserError as trouble:
         text = "%s has no partition table at 0x%x (%s): give the whole firmware, not the application alone"
-        raise Trouble(text % (path, at, trouble))
+        raise UserError(text % (path, at, trouble))
     apps = [p for p in table if p.type == partitions.APP]
     if not apps:
-        raise Trouble("%s has no application in its partition table: give the .bin of MicroPython" % path)
+        raise UserError("%s has no application in its partition table: give the .bin of MicroPython" % path)
     bootloader = data[: _length(path, data[:at], "bootloader")]
     rest = data[apps[0].offset - chip.bootloader_at :]
     app = rest[: _length(path, rest, "application")]
     version = _version(path, app)
-    wanted = house.MICROPYTHON_VERSION
+    wanted = environment.MICROPYTHON_VERSION
     if version[:2] != wanted[:2] and not any_version:
         text = (
             "%s is MicroPython %d.%d.%d, and Headwater is tested with %d.%d: give that one, or flash this "
             "one with --any-version"
         )
-        raise Trouble(text % (path, *version, *wanted[:2]))
+        raise UserError(text % (path, *version, *wanted[:2]))
     return Firmware(bootloader, app, version)
 
 
@@ -114,13 +115,13 @@ def with_flash_size(bootloader: bytes, megabytes: int) -> bytes:
 
 def _chip_number(path: Path, data: bytes) -> int:
     if len(data) < _HEADER.size:
-        raise Trouble("%s ends within its first header: fetch or build it again" % path)
+        raise UserError("%s ends within its first header: fetch or build it again" % path)
     return int(_HEADER.unpack_from(data)[6])
 
 
 def _length(path: Path, data: bytes, what: str) -> int:
     """Bytes of the image at the beginning of `data`, which is whole: its checksum and digest are right."""
-    damaged = Trouble("the %s in %s is cut or damaged: fetch or build the file again" % (what, path))
+    damaged = UserError("the %s in %s is cut or damaged: fetch or build the file again" % (what, path))
     if len(data) < _HEADER.size or data[0] != _MAGIC or not 1 <= data[1] <= _SEGMENTS_MAX:
         raise damaged
     at = _HEADER.size
@@ -159,4 +160,4 @@ def _version(path: Path, app: bytes) -> tuple[int, int, int]:
     match = _VERSION.search(app)
     if match:
         return int(match[1]), int(match[2]), int(match[3] or 0)
-    raise Trouble("%s is firmware for this chip, but no MicroPython: give the .bin of MicroPython" % path)
+    raise UserError("%s is firmware for this chip, but no MicroPython: give the .bin of MicroPython" % path)

@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import Failed, Trouble, house
+from .. import environment
+from ..errors import Failed, UserError
 from ..image import builder, partitions
 from ..image.profiles import Profile
 from . import firmware_file
@@ -56,7 +57,7 @@ def parts(board: Profile, kind: str, firmware: Firmware | None) -> list[Part]:
     ):
         if size > room:
             text = "the %s of this firmware has %d bytes, and the flash of %s has room for %d"
-            raise Trouble(text % (what, size, board.name, room))
+            raise UserError(text % (what, size, board.name, room))
     table = partitions.to_bytes(board.table)
     found = [Part(chip.bootloader_at, bootloader), Part(partitions.TABLE_AT, table)]
     found.append(Part(app.offset, firmware.app))
@@ -128,13 +129,13 @@ def check_table(chip: Chip, port: str, board: Profile) -> None:
     data = _read(chip, port, board, partitions.TABLE_AT, partitions.TABLE_SIZE)
     try:
         found = partitions.from_bytes(data, board.flash_kib * 1024)
-    except Trouble as trouble:
+    except UserError as trouble:
         told = str(trouble)
     else:
         if found == board.table:
             return
         told = "its partition table is another one"
-    raise Trouble(
+    raise UserError(
         "the board at %s cannot take an image alone (%s): give --firmware FILE, which writes the firmware "
         "and the partition table of firmware/profiles/%s too" % (port, told, board.name)
     )
@@ -151,7 +152,7 @@ def _read(chip: Chip, port: str, board: Profile, at: int, size: int) -> bytes:
         return path.read_bytes()
 
 
-def explain(lines: Sequence[str], board: Profile, port: str) -> Trouble:
+def explain(lines: Sequence[str], board: Profile, port: str) -> UserError:
     """What esptool's failure means."""
     text = "\n".join(lines)
     wrong = re.search(r"This chip is (.+?), not ([^\s.]+)", text)
@@ -159,7 +160,7 @@ def explain(lines: Sequence[str], board: Profile, port: str) -> Trouble:
         near = [name for name, chip in firmware_file.CHIPS.items() if chip.name == wrong[1]]
         known = [name for name in _flashable() if _flashable()[name] in near]
         cure = "use `hw flash %s`" % known[0] if known else "there is no profile for it"
-        return Trouble(
+        return UserError(
             "the board at %s has an %s, and %s is for an %s: %s"
             % (port, wrong[1], board.name, board.chip, cure)
         )
@@ -175,11 +176,11 @@ def explain(lines: Sequence[str], board: Profile, port: str) -> Trouble:
     )
 
 
-def _no_contact(text: str, port: str) -> Trouble:
+def _no_contact(text: str, port: str) -> UserError:
     if re.search(r"Permission denied|Errno 13", text):
-        return Trouble("no permission for %s: add yourself to its group, then log in again" % port)
+        return UserError("no permission for %s: add yourself to its group, then log in again" % port)
     if re.search(r"Errno 16|exclusively lock", text):
-        return Trouble("%s is in use by another program: end it first" % port)
+        return UserError("%s is in use by another program: end it first" % port)
     if re.search(r"[Cc]ould not open", text):
         return Failed("%s cannot be opened: the board was unplugged, or another program took it" % port)
     return Failed(
@@ -198,7 +199,7 @@ def _partition(board: Profile, label: str) -> partitions.Partition:
     for partition in board.table:
         if partition.label == label:
             return partition
-    raise Trouble("firmware/profiles/%s/partitions.csv has no partition %s" % (board.name, label))
+    raise UserError("firmware/profiles/%s/partitions.csv has no partition %s" % (board.name, label))
 
 
 def _esptool(chip: Chip, port: str) -> list[str]:
@@ -215,7 +216,7 @@ def _run(command: Sequence[str], on_percent: Callable[[int], None]) -> tuple[int
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**house.environment(), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"},
+        env={**environment.variables(), "PYTHONUNBUFFERED": "1", "NO_COLOR": "1", "COLUMNS": "200"},
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:

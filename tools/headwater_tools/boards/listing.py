@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble
+from ..errors import UserError
 from ..site.place import NotRunning, Place, holder
 
 HEAD = ("board", "link", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
@@ -111,7 +111,7 @@ def logs(place: Place, name: str, lines: int) -> tuple[int, dict[str, Any]]:
         return 0, {"board": name, "console": last}
     board = state["boards"].get(name)
     if board is None:
-        raise Trouble(
+        raise UserError(
             "board %s is not registered in %s, which has %s"
             % (name, place.shown, ", ".join(state["boards"]) or "none")
         )
@@ -178,7 +178,7 @@ def _console(path: Path, lines: list[str]) -> None:
 
 
 def rename(place: Place, name: str, new: str) -> tuple[int, dict[str, Any]]:
-    from headwater_gateway import Trouble as GatewayTrouble
+    from headwater_gateway import UserError as GatewayTrouble
     from headwater_gateway import broker, registry
 
     _not_here(place, name)
@@ -186,7 +186,7 @@ def rename(place: Place, name: str, new: str) -> tuple[int, dict[str, Any]]:
         home = registry.renamed(place.config, name, new)
         told = broker.reload(place.folder)
     except GatewayTrouble as trouble:
-        raise Trouble(str(trouble))
+        raise UserError(str(trouble))
     virtual = place.virtual(name)
     if virtual.is_dir():
         virtual.rename(place.virtual(new))
@@ -197,7 +197,7 @@ def rename(place: Place, name: str, new: str) -> tuple[int, dict[str, Any]]:
 
 
 def remove(place: Place, name: str) -> tuple[int, dict[str, Any]]:
-    from headwater_gateway import Trouble as GatewayTrouble
+    from headwater_gateway import UserError as GatewayTrouble
     from headwater_gateway import broker, registry
 
     _not_here(place, name)
@@ -205,7 +205,7 @@ def remove(place: Place, name: str) -> tuple[int, dict[str, Any]]:
         registry.removed(place.config, name)
         told = broker.reload(place.folder)
     except GatewayTrouble as trouble:
-        raise Trouble(str(trouble))
+        raise UserError(str(trouble))
     shutil.rmtree(place.virtual(name), ignore_errors=True)
     print("board %s is removed: its key is refused, and its number is given to no other board" % name)
     _print_told(told)
@@ -215,7 +215,7 @@ def remove(place: Place, name: str) -> tuple[int, dict[str, Any]]:
 def _not_here(place: Place, name: str) -> None:
     process = holder(place.virtual(name) / "lock")
     if process:
-        raise Trouble(
+        raise UserError(
             "board %s runs here, as process %d: end that first; nothing was changed" % (name, process)
         )
 

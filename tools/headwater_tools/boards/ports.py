@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import Trouble
+from ..errors import UserError
 
 # USB vendor and product (None: any) -> what they are, and the chips that are usually behind them.
 _S3_C3 = "ESP32-S3 or ESP32-C3"
@@ -65,9 +65,9 @@ def choose(given: str | None) -> str:
         return given
     found = [port.device for port in ports() if port.chip]
     if not found:
-        raise Trouble(NO_PORT)
+        raise UserError(NO_PORT)
     if len(found) > 1:
-        raise Trouble("there are several boards: name the port of one with --port: %s" % ", ".join(found))
+        raise UserError("there are several boards: name the port of one with --port: %s" % ", ".join(found))
     check(found[0])
     return found[0]
 
@@ -76,9 +76,11 @@ def check(device: str) -> None:
     """Refuse a port that is not there, may not be used by this user, or is in use."""
     if not os.path.exists(device):
         known = ", ".join(port.device for port in ports()) or "none"
-        raise Trouble("there is no port %s: plug the board in; ports with a USB device: %s" % (device, known))
+        raise UserError(
+            "there is no port %s: plug the board in; ports with a USB device: %s" % (device, known)
+        )
     if not os.access(device, os.R_OK | os.W_OK):
-        raise Trouble(
+        raise UserError(
             "no permission for %s: add yourself to its group (`sudo usermod -a -G dialout $USER` on Debian), "
             "then log in again" % device
         )
@@ -86,13 +88,13 @@ def check(device: str) -> None:
     try:
         handle = os.open(device, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
         if not os.isatty(handle):
-            raise Trouble("%s is no serial port: `hw board scan` lists ports" % device)
+            raise UserError("%s is no serial port: `hw board scan` lists ports" % device)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EBUSY, errno.EAGAIN):
             text = "%s is in use by another program: end it (`hw monitor`, a serial console, an editor)"
-            raise Trouble(text % device)
-        raise Trouble("%s cannot be opened: %s" % (device, error.strerror))
+            raise UserError(text % device)
+        raise UserError("%s cannot be opened: %s" % (device, error.strerror))
     finally:
         if handle >= 0:
             os.close(handle)

@@ -14,9 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from headwater import settings
+from headwater.board import settings
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from ..image import profiles
 from ..image.sources import FIRMWARE
 from .serial_board import SerialBoard
@@ -34,7 +35,7 @@ def complete(home: Path, board: str | None) -> None:
     if board is not None:
         example = profiles.FOLDER / profiles.profile(board).name / CONFIG
         if not example.exists():
-            raise Trouble("board '%s' has no sensors: name a kind of board that can be flashed" % board)
+            raise UserError("board '%s' has no sensors: name a kind of board that can be flashed" % board)
         for key in ("sensors", "battery"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
@@ -47,14 +48,14 @@ def complete(home: Path, board: str | None) -> None:
 
 def _wifi(path: Path) -> dict[str, str]:
     if not sys.stdin.isatty():
-        raise Trouble(
+        raise UserError(
             '%s names no Wi-Fi: add "wifi": {"ssid": "...", "password": "..."}, or run this on a terminal, '
             "where it asks" % path
         )
     print("Wi-Fi for the board; the answers go into %s" % path)
     name = input("name of the network: ").strip()
     if not name:
-        raise Trouble("a board needs a Wi-Fi: run this again and give the name of a network")
+        raise UserError("a board needs a Wi-Fi: run this again and give the name of a network")
     return {"ssid": name, "password": getpass.getpass("password: ")}
 
 
@@ -63,7 +64,7 @@ def files(home: Path) -> dict[str, Path]:
     try:
         config = settings.load(str(home / CONFIG))
     except settings.SettingsError as error:
-        raise Trouble(str(error))
+        raise UserError(str(error))
     broker = config["broker"]
     named = {"key": config["key"], "broker's cert": broker["cert"], "broker's cert_key": broker["cert_key"]}
     if broker["tls"]:
@@ -72,7 +73,9 @@ def files(home: Path) -> dict[str, Path]:
     for key, name in named.items():
         if name:
             if "/" in name or not (home / name).is_file():
-                raise Trouble("%s: the %s is %s, and %s has no such file" % (home / CONFIG, key, name, home))
+                raise UserError(
+                    "%s: the %s is %s, and %s has no such file" % (home / CONFIG, key, name, home)
+                )
             found[name] = home / name
     return found
 
@@ -92,21 +95,21 @@ def onto(home: Path, port: str, any_version: bool = False) -> dict[str, Any]:
 def check(about: dict[str, Any], port: str, any_version: bool = False) -> None:
     """Refuse a board on which the program would not start."""
     version = tuple(about["version"])
-    wanted = house.MICROPYTHON_VERSION
+    wanted = environment.MICROPYTHON_VERSION
     if version[:2] != wanted[:2] and not any_version:
         text = (
             "the board at %s runs MicroPython %d.%d.%d, and Headwater is tested with %d.%d: flash that (`hw "
             "flash BOARD --firmware FILE`), or provision this one with --any-version"
         )
-        raise Trouble(text % (port, *version, *wanted[:2]))
+        raise UserError(text % (port, *version, *wanted[:2]))
     if not about["code"]:
         kind = "" if about["romfs"] else " --kind littlefs (its firmware has no ROMFS)"
-        raise Trouble(
+        raise UserError(
             "the board at %s has no Headwater: first `hw flash BOARD --port %s%s`, with --firmware FILE if "
             "its partition table is not ours" % (port, port, kind)
         )
     if not about["log"]:
-        raise Trouble(
+        raise UserError(
             "the board at %s has no partition `log`: flash it with `hw flash BOARD --firmware FILE`, which "
             "writes the partition table too" % port
         )

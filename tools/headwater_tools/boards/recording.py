@@ -1,8 +1,9 @@
 """A CSV file as the sensor of a virtual board: checked here, in full, before the board starts.
 
 One row is one sample. Columns are the fields of the source's alphabet: by the names in the first row, or,
-where the first row has numbers, in their order. The board gets rows of fixed width (`board_site.py` plays
-them), so that it can go to any row without reading the file into its heap.
+where the first row has numbers, in their order. The board gets rows of fixed width
+(`boards/on_board/board_site.py` plays them), so that it can go to any row without reading the file into its
+heap.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from headwater.alphabet import TYPES, Alphabet
+from headwater.data.alphabet import TYPES, Alphabet
 
-from .. import Trouble
+from ..errors import UserError
 
 
 def pack(csv_file: Path, alphabet: Alphabet, source: str, target: Path, once: bool) -> int:
@@ -25,9 +26,9 @@ def pack(csv_file: Path, alphabet: Alphabet, source: str, target: Path, once: bo
         with open(csv_file, newline="", encoding="utf-8-sig") as f:
             rows = _numbered(f)
     except UnicodeDecodeError:
-        raise Trouble("%s is not text in UTF-8: --sensor %s=FILE takes a CSV file" % (csv_file, source))
+        raise UserError("%s is not text in UTF-8: --sensor %s=FILE takes a CSV file" % (csv_file, source))
     except csv.Error as error:
-        raise Trouble("%s cannot be read as CSV: %s" % (csv_file, error))
+        raise UserError("%s cannot be read as CSV: %s" % (csv_file, error))
     if rows and _is_header(rows[0][1]):
         order = _columns(csv_file, rows[0][1], alphabet, source)
         rows = rows[1:]
@@ -35,7 +36,7 @@ def pack(csv_file: Path, alphabet: Alphabet, source: str, target: Path, once: bo
         order = list(range(len(alphabet.names)))
         _count(csv_file, rows, alphabet, source)
     if not rows:
-        raise Trouble("%s has no rows: source %s takes one row for each sample" % (csv_file, source))
+        raise UserError("%s has no rows: source %s takes one row for each sample" % (csv_file, source))
     layout = struct.Struct("<" + alphabet.codes)
     head = "%s %s\n" % (alphabet.text, "once" if once else "again")
     with open(target, "wb") as out:
@@ -68,13 +69,13 @@ def _columns(path: Path, head: Sequence[str], alphabet: Alphabet, source: str) -
     names = [cell.strip() for cell in head]
     missing = [name for name in alphabet.names if name not in names]
     if missing:
-        raise Trouble(
+        raise UserError(
             "%s has no column %s: source %s has the fields %s, and the first row names the columns %s"
             % (path, ", ".join(missing), source, alphabet.text, ", ".join(names))
         )
     twice = [name for name in alphabet.names if names.count(name) > 1]
     if twice:
-        raise Trouble("%s: column %s is there twice: leave one of them out" % (path, twice[0]))
+        raise UserError("%s: column %s is there twice: leave one of them out" % (path, twice[0]))
     return [names.index(name) for name in alphabet.names]
 
 
@@ -82,7 +83,7 @@ def _count(path: Path, rows: Sequence[tuple[int, list[str]]], alphabet: Alphabet
     """Without names every row must have exactly the fields."""
     for number, row in rows:
         if len(row) != len(alphabet.names):
-            raise Trouble(
+            raise UserError(
                 "%s:%d has %d columns, and source %s has %d fields, %s: name the columns in the first row"
                 % (path, number, len(row), source, len(alphabet.names), alphabet.text)
             )
@@ -96,14 +97,14 @@ def _values(
         text = row[at].strip() if at < len(row) else ""
         value = _number(text)
         if value is None or not math.isfinite(value):
-            raise Trouble("%s:%d: '%s' is not a number for column %s" % (path, number, text, name))
+            raise UserError("%s:%d: '%s' is not a number for column %s" % (path, number, text, name))
         _, _, low, high = TYPES[kind]
         if low is None:
             found.append(value)
             continue
         whole = int(text) if text.lstrip("+-").isdigit() else round(value)
         if not low <= whole <= high:
-            raise Trouble(
+            raise UserError(
                 "%s:%d: %s in column %s does not fit %s: give %d to %d"
                 % (path, number, text, name, kind, low, high)
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 ABOUT = "serial ports with a board; with --scl and --sda the addresses that answer on a board's I2C bus"
 # Addresses of sensors that a beginner is likely to have. Several kinds share an address.
@@ -28,8 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def scan(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if (args.scl is None) != (args.sda is None):
-        raise Trouble("an I2C bus has two pins: give --scl PIN and --sda PIN, like --scl 22 --sda 21")
-    house.ensure("board")
+        raise UserError("an I2C bus has two pins: give --scl PIN and --sda PIN, like --scl 22 --sda 21")
+    environment.ensure("board")
     from . import ports
 
     found = ports.ports()

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import Failed, Trouble, house
+from .. import environment
+from ..errors import Failed, UserError
 
 COPY_S = 60  # how long a board may take to copy
 ANSWER_S = 15  # and to answer a question
@@ -124,7 +125,7 @@ class SerialBoard:
                 errors="replace",
                 timeout=timeout,
                 stdin=subprocess.DEVNULL,
-                env=house.environment(),
+                env=environment.variables(),
             )
         except subprocess.TimeoutExpired:
             text = "the board at %s does not answer within %d s: " + NO_PROMPT
@@ -134,7 +135,7 @@ class SerialBoard:
         return done.stdout
 
 
-def explain(port: str, words: Sequence[str], lines: Sequence[str]) -> Trouble:
+def explain(port: str, words: Sequence[str], lines: Sequence[str]) -> UserError:
     """What mpremote's failure means."""
     text = "\n".join(lines)
     if "failed to access" in text or "no device found" in text:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headwater.alphabet import Alphabet
+from headwater.data.alphabet import Alphabet
 
-from .. import Trouble
+from ..errors import UserError
 from ..site.place import Place, answers
-from ..virtual_board import VirtualBoard
 from . import recording
+from .virtual import VirtualBoard
 
 HEAP = "128k"
 PROGRAM = ("board_site",)
@@ -35,7 +35,8 @@ def make(
     battery_s: float | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> VirtualBoard:
-    """The board, without power yet. Trouble where a file does not fit its source. `battery_s`: it reports so
+    """The board, without power yet. UserError where a file does not fit its source. `battery_s`: it reports
+    so
     often that the end of its battery can be seen coming."""
     home = place.known(name)
     folder = place.virtual(name)
@@ -57,9 +58,9 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
     except ValueError as error:
-        raise Trouble("%s is no JSON (%s): correct it" % (path, error))
+        raise UserError("%s is no JSON (%s): correct it" % (path, error))
     if not isinstance(found, dict) or not isinstance(found.get("broker"), dict):
-        raise Trouble("%s has no object `broker`: correct it, or provision the board again" % path)
+        raise UserError("%s has no object `broker`: correct it, or provision the board again" % path)
     return found
 
 
@@ -74,17 +75,17 @@ def broker(place: Place, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def must_answer(place: Place, name: str) -> None:
-    """Trouble where no broker listens for this board."""
+    """UserError where no broker listens for this board."""
     settings = broker(place, _read(place.known(name) / "config.json")["broker"])
     if not answers(settings["host"], settings["port"]):
-        raise Trouble(
+        raise UserError(
             "no broker listens on %s:%d: start that of the site with `hw broker run %s`, or the whole site "
             "with `hw up %s`" % (settings["host"], settings["port"], place.shown, place.shown)
         )
 
 
 def must_be_alone(place: Place, name: str) -> None:
-    """Trouble where the gateway hears this board already."""
+    """UserError where the gateway hears this board already."""
     end = time.monotonic() + LIVE_S
     first = None
     while True:
@@ -94,7 +95,7 @@ def must_be_alone(place: Place, name: str) -> None:
             return
         first = board["seen_us"] if first is None else first
         if board["seen_us"] > first:
-            raise Trouble(
+            raise UserError(
                 "board %s is connected already, from a real board or another folder: two with one key push "
                 "each other off the broker. Switch that one off first, or give this one a name of its own "
                 "(`hw provision NAME %s`)" % (name, place.shown)
@@ -117,7 +118,7 @@ def _sensors(
     known = sources(place, name)
     for source, path in recordings.items():
         if source not in known:
-            raise Trouble(
+            raise UserError(
                 "--sensor %s=%s: board %s has no source %s in the process of %s, which has %s"
                 % (source, path, name, source, place.shown, ", ".join(known) or "none there")
             )
@@ -138,7 +139,7 @@ def sources(place: Place, name: str) -> dict[str, str]:
     if report is None:
         return {}
     if report.decoded is None:
-        raise Trouble(
+        raise UserError(
             "%s has mistakes, so which sources board %s has is not known: `hw check %s` shows them"
             % (place.process, name, place.process)
         )
@@ -161,9 +162,9 @@ def parsed(words: list[str]) -> dict[str, Path]:
     for word in words:
         source, equals, path = word.partition("=")
         if not (source and equals and path):
-            raise Trouble("--sensor %s: write SOURCE=FILE, like ecg=ecg.csv" % word)
+            raise UserError("--sensor %s: write SOURCE=FILE, like ecg=ecg.csv" % word)
         if source in found:
-            raise Trouble("--sensor %s is given twice: a source has one sensor" % source)
+            raise UserError("--sensor %s is given twice: a source has one sensor" % source)
         found[source] = Path(path)
     return found
 
@@ -179,7 +180,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value <= 1e7:
-        raise Trouble("--battery %s: give a time like 60s, 5m or 2h" % text)
+        raise UserError("--battery %s: give a time like 60s, 5m or 2h" % text)
     return value
 
 

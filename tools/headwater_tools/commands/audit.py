@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 if TYPE_CHECKING:
     from headwater_cloud.audit import Missing, Report, Stream
@@ -40,16 +41,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if not 0 <= args.overdue <= 10**9:
-        raise Trouble("--overdue %g: give 0 to 1000000000 seconds" % args.overdue)
-    house.ensure("lake")
-    from headwater_cloud import access, audit, service
+        raise UserError("--overdue %g: give 0 to 1000000000 seconds" % args.overdue)
+    environment.ensure("lake")
+    from headwater_cloud import access, audit, cli
     from headwater_cloud.errors import LakeError
 
     try:
-        storage = access.for_delta_rs(*service.store(args))
+        storage = access.for_delta_rs(*cli.store(args))
         report = audit.audit(args.lake, args.stream, args.landing, args.overdue, storage)
     except LakeError as error:
-        raise Trouble(str(error))
+        raise UserError(str(error))
     for line in page(report):
         print(line)
     return (0 if report.ok else 1), audit.as_json(report)

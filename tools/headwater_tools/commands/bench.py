@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import Trouble, against, recorded
 from .. import bench as benches
 from ..bench import Measure, table
+from ..bench.support import against, recorded
 from ..cli import load, names
+from ..errors import UserError
 
 SUMMARY = "measure: `hw bench` lists what can be measured"
 REST = True
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             print("  hw bench %-9s %s" % (name, load(benches, name).SUMMARY))
         return 0, {"benches": known}
     if not chosen:
-        raise Trouble("no bench '%s': hw has %s" % (args.rest[0], ", ".join(known) or "none yet"))
+        raise UserError("no bench '%s': hw has %s" % (args.rest[0], ", ".join(known) or "none yet"))
 
     from ..cli import Parser
 
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if options.against:
         return _against(options, args.rest)
     if options.repeat is not None:
-        raise Trouble("--repeat belongs to --against COMMIT")
+        raise UserError("--repeat belongs to --against COMMIT")
     results = []
     for name in dict.fromkeys(options.names):
         measures: list[Measure] = load(benches, name).run(options, _say)
@@ -62,10 +63,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 def _against(options: argparse.Namespace, words: list[str]) -> tuple[int, dict[str, Any]]:
     """Compare with another commit: the same arguments without those of the comparison."""
     if options.record or len(set(options.names)) > 1:
-        raise Trouble("--against compares one bench at a time, and records nothing")
+        raise UserError("--against compares one bench at a time, and records nothing")
     rounds = against.ROUNDS if options.repeat is None else options.repeat
     if rounds < 1:
-        raise Trouble("--repeat %d: give at least 1" % rounds)
+        raise UserError("--repeat %d: give at least 1" % rounds)
     found = against.compare(_without(words, "--against", "--repeat"), options.against, rounds, _say)
     print("\n".join(against.table(found, options.against)))
     return 0, {"bench": options.names[0], "against": options.against, "rounds": rounds, "ratios": found}

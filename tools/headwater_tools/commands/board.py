@@ -9,12 +9,13 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import environment
 from ..boards import scan
+from ..errors import UserError
 
 if TYPE_CHECKING:
+    from ..boards.virtual import VirtualBoard
     from ..site.place import Place
-    from ..virtual_board import VirtualBoard
 
 SUMMARY = (
     "the boards of a site: list shows them, run starts a virtual one, logs shows what one reported, rename, "
@@ -78,7 +79,7 @@ def _verb(which: Any, name: str, about: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     if args.do == "scan":
         return scan.scan(args)
-    house.ensure("gateway")
+    environment.ensure("gateway")
     from ..site.place import Place
 
     place = Place(args.site)
@@ -96,16 +97,16 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
 
 
 def _run(args: argparse.Namespace, place: Place) -> tuple[int, dict[str, Any]]:
-    if not house.REPOSITORY:
-        raise Trouble("hw board run needs the repository of Headwater: its wheel has no image of a board")
+    if not environment.REPOSITORY:
+        raise UserError("hw board run needs the repository of Headwater: its wheel has no image of a board")
     from ..boards import site_board
 
     battery_s = site_board.seconds(args.battery) if args.battery is not None else None
     recordings = site_board.parsed(args.sensor)
     if args.once and not recordings:
-        raise Trouble("--once belongs to --sensor SOURCE=FILE: a synthetic sensor has no end")
+        raise UserError("--once belongs to --sensor SOURCE=FILE: a synthetic sensor has no end")
     place.known(args.name)
-    house.ensure("base")
+    environment.ensure("base")
     sentence = "board %s runs already, as process %%d: end that first" % args.name
     with place.held(place.virtual(args.name) / "lock", sentence):
         site_board.must_answer(place, args.name)
@@ -142,7 +143,7 @@ def _powered(board: VirtualBoard, battery_s: float | None, say: Any) -> tuple[in
                     )
                     return 0, {**answer, "ended": "battery"}
             if not board.powered:
-                raise Trouble(
+                raise UserError(
                     "the interpreter of board %s ended: the last lines of %s say why"
                     % (board.name, board.folder / "console.log")
                 )

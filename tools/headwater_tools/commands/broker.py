@@ -7,7 +7,8 @@ import os
 import sys
 from pathlib import Path
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "the broker of a site: `run FOLDER` runs Mosquitto with the configuration of `hw gateway init`"
 
@@ -18,14 +19,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, None]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     import headwater_gateway
     from headwater_gateway import broker
 
-    command = house.mosquitto()
+    command = environment.mosquitto()
     try:
         conf = broker.prepare(Path(args.folder))
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
     print("Mosquitto with %s, until Ctrl-C" % conf, file=sys.stderr, flush=True)
-    os.execve(command[0], [*command, "-c", str(conf)], house.environment())
+    os.execve(command[0], [*command, "-c", str(conf)], environment.variables())

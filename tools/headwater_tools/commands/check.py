@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from headwater.check import Problem, Report, check
-from headwater.plan import Plan
-from headwater.planread import DURABLE, LEVELS, STRATEGIES
+from headwater.plan.model import Plan
+from headwater.plan.reader import DURABLE, LEVELS, STRATEGIES
+from headwater.process.check import Report, check
+from headwater.process.problems import Problem
 
-from ..processes import ProcessFileError, load
+from ..process_file import ProcessFileError, load
 
 SUMMARY = "validate a process file: reports all problems at once, with line numbers and suggested fixes"
 

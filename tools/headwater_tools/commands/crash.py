@@ -14,10 +14,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 if TYPE_CHECKING:
-    from ..crash import Row
+    from ..proof.sink_kills import Row
 
 SUMMARY = "kill the sink at every step, or the gateway at any moment, with boards sending, and judge the lake"
 
@@ -88,28 +89,28 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.kills is None:
         args.kills = RANDOM_KILLS if args.random else GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
     if args.kills < 1:
-        raise Trouble("--kills %d: give at least 1" % args.kills)
+        raise UserError("--kills %d: give at least 1" % args.kills)
     if args.minutes is not None and not args.random:
-        raise Trouble("--minutes belongs to `hw crash sink --random`: leave it out")
+        raise UserError("--minutes belongs to `hw crash sink --random`: leave it out")
     if args.what == SINK and not args.random:
         return _sink(args)
     for name in ("point", "report", "store"):
         if getattr(args, name) not in (None, LOCAL):
             where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
-            raise Trouble("--%s %s: leave it out" % (name, where))
+            raise UserError("--%s %s: leave it out" % (name, where))
     if args.random and args.what == GATEWAY:
-        raise Trouble("--random belongs to `hw crash sink`: leave it out")
+        raise UserError("--random belongs to `hw crash sink`: leave it out")
     return _random(args) if args.random else _gateway(args)
 
 
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("gateway")
-    house.ensure("lake")
-    house.jars()
-    house.mosquitto()
+    environment.ensure("gateway")
+    environment.ensure("lake")
+    environment.jars()
+    environment.mosquitto()
     import headwater_gateway
 
-    from ..gateway_crash import GatewayCrash, page
+    from ..proof.gateway_kills import GatewayCrash, page
 
     folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
     crash = GatewayCrash(folder, args.seed, _say)
@@ -120,8 +121,8 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         right = not wrong
         print("\n".join(page(ending)))
         print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
     finally:
         crash.close()
         if right:
@@ -132,8 +133,8 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("lake")
-    from ..random_kills import RandomKills, page
+    environment.ensure("lake")
+    from ..proof.random_kills import RandomKills, page
 
     folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
     right = False
@@ -153,14 +154,14 @@ def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 
 def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("lake")
-    from ..crash import ALL, ALL_S3, Row
+    environment.ensure("lake")
+    from ..proof.sink_kills import ALL, ALL_S3, Row
 
     known = ALL if args.store == LOCAL else ALL_S3
     chosen = list(dict.fromkeys(args.point or known))
     for point in chosen:
         if point not in known:
-            raise Trouble("no crash point '%s': there are %s" % (point, ", ".join(known)))
+            raise UserError("no crash point '%s': there are %s" % (point, ", ".join(known)))
     rows = _load(args.report)
     began = time.monotonic()
     for point in chosen:
@@ -184,8 +185,8 @@ def _sink(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def _crash(where: str, point: str, seed: int, kills: int) -> Row:
     """One lake, killed at one point."""
-    from ..crash import Crash
-    from ..s3 import Server
+    from ..environment.s3 import Server
+    from ..proof.sink_kills import Crash
 
     with tempfile.TemporaryDirectory(prefix="hw-crash-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
@@ -214,14 +215,14 @@ def _seconds(recoveries: list[float]) -> str:
 
 
 def _load(report: str | None) -> dict[str, Row]:
-    from ..crash import Row
+    from ..proof.sink_kills import Row
 
     if report is None or not Path(report).exists():
         return {}
     try:
         return {row["point"]: Row.of(row) for row in json.loads(Path(report).read_text())["rows"]}
     except (ValueError, KeyError, TypeError):
-        raise Trouble("%s is no report of `hw crash`: name another file" % report)
+        raise UserError("%s is no report of `hw crash`: name another file" % report)
 
 
 def _save(report: str, rows: dict[str, Row]) -> None:

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 if TYPE_CHECKING:
     from ..demo.story import Ending
 
 SUMMARY = "boards, broker, gateway, Spark and Delta at work while parts of them die; ends with the audit"
 
-FOLDER = house.CACHE / "demo"
+FOLDER = environment.CACHE / "demo"
 SECONDS = 60
 SECONDS_MIN = 20
 MARK = ".headwater-demo"
@@ -29,13 +30,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of where exactly power goes (1)")
     parser.add_argument(
-        "--folder", metavar="FOLDER", help="where everything is left (%s)" % FOLDER.relative_to(house.ROOT)
+        "--folder",
+        metavar="FOLDER",
+        help="where everything is left (%s)" % FOLDER.relative_to(environment.ROOT),
     )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.seconds < SECONDS_MIN:
-        raise Trouble(
+        raise UserError(
             "--seconds %g: the story needs more time; give at least %d" % (args.seconds, SECONDS_MIN)
         )
     folder = _fresh(Path(args.folder).absolute() if args.folder else FOLDER)
@@ -44,10 +47,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-    house.ensure("gateway")
-    house.ensure("lake")
-    house.jars()
-    house.mosquitto()
+    environment.ensure("gateway")
+    environment.ensure("lake")
+    environment.jars()
+    environment.mosquitto()
     import headwater_gateway
 
     from ..demo.story import Story
@@ -57,8 +60,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         story = Story(folder, args.seconds, args.seed, say)
         story.begin()
         ending = story.run()
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
     finally:
         if story is not None:
             story.site.close()
@@ -73,7 +76,7 @@ def _fresh(folder: Path) -> Path:
     """An empty folder; what an earlier demo left there is deleted."""
     if folder.exists():
         if any(folder.iterdir()) and not (folder / MARK).exists():
-            raise Trouble("%s is not empty, and no demo made it: choose another --folder" % folder)
+            raise UserError("%s is not empty, and no demo made it: choose another --folder" % folder)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     (folder / MARK).touch()

@@ -7,10 +7,11 @@ import base64
 import time
 from typing import Any
 
-from headwater.check import check
+from headwater.process.check import check
 
-from .. import Trouble, house
-from ..processes import ProcessFileError, load
+from .. import environment
+from ..errors import UserError
+from ..process_file import ProcessFileError, load
 
 SUMMARY = "deploy a process file to its boards, or --set OPERATOR.PARAMETER=VALUE while it runs"
 
@@ -44,14 +45,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     import headwater_gateway
 
     asked = args.file is not None, bool(args.values), args.cancel is not None, args.rollback is not None
     if sum(asked) != 1:
-        raise Trouble("give one of: a process file, --set, --rollback, --cancel")
+        raise UserError("give one of: a process file, --set, --rollback, --cancel")
     if args.to is not None and args.rollback is None:
-        raise Trouble("--to N belongs to --rollback: `hw deploy --rollback PROCESS --to N`")
+        raise UserError("--to N belongs to --rollback: `hw deploy --rollback PROCESS --to N`")
     try:
         if args.values:
             return _set(args)
@@ -60,8 +61,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             print("the change of %s is cancelled" % args.cancel)
             return 0, answer
         return _deploy(args) if args.rollback is None else _roll_back(args)
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
 
 
 def ask(folder: str, what: str, body: dict[str, Any] | None) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def _only_process(folder: str) -> str:
     state = ask(folder, "/state", None)
     names = sorted({*state["processes"], *state["undeployed"]})
     if len(names) != 1:
-        raise Trouble("name the process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
+        raise UserError("name the process, --rollback PROCESS: there are %s" % (", ".join(names) or "none"))
     return names[0]
 
 
@@ -156,7 +157,7 @@ def _set(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         name, equals, value = text.partition("=")
         operator, dot, parameter = name.partition(".")
         if not (equals and dot and operator and parameter):
-            raise Trouble("--set %s: write OPERATOR.PARAMETER=VALUE, like alarm.high=180" % text)
+            raise UserError("--set %s: write OPERATOR.PARAMETER=VALUE, like alarm.high=180" % text)
         changes.setdefault(operator, {})[parameter] = _value(value)
     answers = []
     for operator, values in changes.items():

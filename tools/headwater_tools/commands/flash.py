@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "flash a board: firmware, partition table and Headwater's image, or the image alone"
 
@@ -42,19 +43,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("board")
+    environment.ensure("board")
     from ..boards import firmware_file, flashing, ports
     from ..image import profiles
 
     board = profiles.profile(args.board)
     chip = firmware_file.chip_of(board)
     if args.erase and not args.firmware:
-        raise Trouble("--erase removes the firmware too: give --firmware FILE with it")
+        raise UserError("--erase removes the firmware too: give --firmware FILE with it")
     firmware = None
     if args.firmware:
         firmware = firmware_file.read(Path(args.firmware), chip, args.any_version)
         if args.kind == "romfs" and not firmware.romfs:
-            raise Trouble(
+            raise UserError(
                 "%s cannot mount a ROMFS image (it has no VfsRom, like all stock firmware of MicroPython): "
                 "use one built with firmware/boards, or --kind littlefs on a board with PSRAM" % args.firmware
             )
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         flashing.check_table(chip, port, board)
     elif args.kind == "romfs" and not args.erase and not args.dry_run:
         found += flashing.foreign_files(chip, port, board)
-    pieces = flashing.files(board, args.kind, found, house.CACHE / "flash")
+    pieces = flashing.files(board, args.kind, found, environment.CACHE / "flash")
     command = flashing.write_command(chip, port, board, pieces, args.erase)
     answer: dict[str, Any] = {
         "board": board.name,

@@ -8,15 +8,18 @@ from typing import Any
 import headwater_gateway
 from headwater_gateway import command
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = command.SUMMARY
 arguments = command.arguments
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     try:
-        return command.run(args, house.ROOT, house.mosquitto)  # a service may not write its environment
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+        return command.run(
+            args, environment.ROOT, environment.mosquitto
+        )  # a service may not write its environment
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))

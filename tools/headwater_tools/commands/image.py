@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from ..image import builder, profiles, report, verify
 
 SUMMARY = (
@@ -40,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.board is None:
         if args.out or args.folder:
-            raise Trouble("name a board: %s" % ", ".join(profiles.names()))
+            raise UserError("name a board: %s" % ", ".join(profiles.names()))
         return _list()
     board = profiles.profile(args.board)
     if args.verify:
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     found = report.report(board, made)
     for line in report.table(found):
         print(line)
-    default = house.CACHE / "images" / ("%s.%s" % (board.name, args.kind))
+    default = environment.CACHE / "images" / ("%s.%s" % (board.name, args.kind))
     out = Path(args.out) if args.out else default
     if not args.out:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     print("made %s" % out)
     answer: dict[str, Any] = {**found, "kind": args.kind, "file": str(out)}
     if args.folder:
-        files = builder.write_folder(board, Path(args.folder), house.version())
+        files = builder.write_folder(board, Path(args.folder), environment.version())
         print("made %s: %d files" % (args.folder, len(files)))
         answer["folder"] = args.folder
     return 0, answer

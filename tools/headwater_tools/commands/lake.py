@@ -6,7 +6,8 @@ import argparse
 import getpass
 from typing import TYPE_CHECKING, Any
 
-from .. import Trouble, house, lake_rows
+from .. import environment, lake_rows
+from ..errors import UserError
 from . import maintain
 from .sink import serve
 
@@ -139,21 +140,21 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         return serve("erase", args, args.landing, args.lake)
     if args.do == "register":
         return serve("register", args, args.lake)
-    house.ensure("lake")
-    from headwater_cloud import requeue, service
+    environment.ensure("lake")
+    from headwater_cloud import cli, requeue
     from headwater_cloud.errors import LakeError
 
     try:
         if args.do == "show":
-            return lake_rows.run(args, service.location(args, args.lake).options)
-        lake = service.location(args, args.lake)
+            return lake_rows.run(args, cli.location(args, args.lake).options)
+        lake = cli.location(args, args.lake)
         known = requeue.entries(lake)
         if args.do == "quarantine":
             return 0, _list(known)
         ids = [entry.id for entry in known] if args.ids == ["all"] else args.ids
-        outcomes = requeue.requeue(lake, service.location(args, args.landing), ids)
+        outcomes = requeue.requeue(lake, cli.location(args, args.landing), ids)
     except LakeError as error:
-        raise Trouble(str(error))
+        raise UserError(str(error))
     for outcome in outcomes:
         head = "%s %s" % (outcome.entry.id, outcome.entry.file)
         if outcome.put:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import wheels
+from ..environment import wheels
 
 SUMMARY = "check that the gateway's packages can be installed on a Raspberry Pi (64-bit ARM)"
 

@@ -7,7 +7,8 @@ import sys
 import time
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "the console of a board at USB, across resets and replugging; Ctrl-] or Ctrl-C leaves"
 
@@ -19,12 +20,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.seconds is not None and args.seconds <= 0:
-        raise Trouble("--seconds %g: give a positive number" % args.seconds)
-    house.ensure("board")
+        raise UserError("--seconds %g: give a positive number" % args.seconds)
+    environment.ensure("board")
     from ..boards import console, ports
 
     port = ports.choose(args.port)
-    house.say("console of %s; Ctrl-] or Ctrl-C leaves" % port)
+    environment.say("console of %s; Ctrl-] or Ctrl-C leaves" % port)
     end = None if args.seconds is None else time.monotonic() + args.seconds
     opened = 0
     try:

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "make a site that runs as it is: gateway, broker, keys, two boards and an example process"
 
@@ -22,11 +23,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     from ..site import make
 
     if args.port is not None and not 1 <= args.port <= 65535:
-        raise Trouble("--port %d: give 1 to 65535" % args.port)
+        raise UserError("--port %d: give 1 to 65535" % args.port)
     folder = Path(args.name)
     boards = make.make(folder, args.host, args.port)
     print(

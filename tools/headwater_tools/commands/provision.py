@@ -7,7 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = (
     "register a board: makes its configuration, its key and the broker's certificate for it, and puts them "
@@ -44,14 +45,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.port is None:
         if args.board or args.any_version:
-            raise Trouble(
+            raise UserError(
                 "--board and --any-version belong to --port: `hw provision NAME FOLDER --port auto`"
             )
         return 0, _register(args)
-    if not house.REPOSITORY:
-        raise Trouble("--port needs the repository of Headwater, which has what starts a board's program")
-    house.ensure("board")
-    house.ensure("gateway")
+    if not environment.REPOSITORY:
+        raise UserError("--port needs the repository of Headwater, which has what starts a board's program")
+    environment.ensure("board")
+    environment.ensure("gateway")
     from ..boards import ports, provisioning
 
     port = ports.choose(args.port)
@@ -75,7 +76,7 @@ def _home(args: argparse.Namespace) -> Path:
 
 def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
     """Register the board; `told`: with what is to be done next."""
-    house.ensure("gateway")
+    environment.ensure("gateway")
     import headwater_gateway
     from headwater_gateway import broker, command
 
@@ -83,8 +84,8 @@ def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
     try:
         home = command.register(path, args.name, args.renew)
         reloaded = broker.reload(path.resolve().parent)
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
     if args.renew:
         print("made %s again, with a new password; its key is the same" % home)
         if told:

@@ -9,7 +9,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "a Python prompt with Spark and a lake: lake.streams(), lake.stream(NAME), spark.sql(...)"
 
@@ -25,20 +26,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, None]:
-    house.ensure("lake")
-    from headwater_cloud import Lake, access, service, session, tables
+    environment.ensure("lake")
+    from headwater_cloud import Lake, access, cli, session, tables
     from headwater_cloud.errors import LakeError
     from headwater_cloud.location import Location
 
     place = args.lake if "://" in args.lake else str(Path(args.lake).absolute())
     try:
-        conf, storage = service.store(args)
+        conf, storage = cli.store(args)
         tables.must_be_lake(Location.of(args.lake, access.for_delta_rs(conf, storage)))
-        spark = session.start(jars=house.jars(args.lake), more=conf, log="OFF")
+        spark = session.start(jars=environment.jars(args.lake), more=conf, log="OFF")
         lake = Lake(spark, place, storage=storage)
         lake.register()
     except LakeError as error:
-        raise Trouble(str(error))
+        raise UserError(str(error))
     # The name makes Spark send functions that are defined here to its workers by their text.
     names = {"__name__": "__main__", "lake": lake, "spark": spark}
     try:

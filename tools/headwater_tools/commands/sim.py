@@ -15,9 +15,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-from .. import Trouble
-from ..sim.mix import CAME_OF_IT, PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
-from ..sim.record import Record, Sweep, recorded
+from ..errors import UserError
+from ..simulator.jobs import CAME_OF_IT, PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
+from ..simulator.record import Record, Sweep, recorded
 
 SUMMARY = "deterministic simulation from a seed: hosts, links, flash, faults; `--seed N` replays"
 
@@ -153,15 +153,15 @@ def _how_to_continue(path: str, done: int, count: int) -> str:
 def _sweep(args: argparse.Namespace) -> Sweep:
     """The sweep of the command line; what it leaves out comes from the record, if there is one."""
     if args.file and args.process:
-        raise Trouble("a file and --process %s: give one of them" % args.process)
+        raise UserError("a file and --process %s: give one of them" % args.process)
     if args.seconds is not None and not 1 <= args.seconds <= SECONDS_MAX:
-        raise Trouble("--seconds %d: give 1 to %d" % (args.seconds, SECONDS_MAX))
+        raise UserError("--seconds %d: give 1 to %d" % (args.seconds, SECONDS_MAX))
     if args.jobs is not None and not 1 <= args.jobs <= 256:
-        raise Trouble("--jobs %d: give 1 to 256" % args.jobs)
+        raise UserError("--jobs %d: give 1 to 256" % args.jobs)
     if args.seed is not None and args.seed < 0:
-        raise Trouble("--seed %d: give 0 or more" % args.seed)
+        raise UserError("--seed %d: give 0 or more" % args.seed)
     if args.resume and args.trace:
-        raise Trouble("--resume with --trace: the results hold no traces; trace one history with --seed N")
+        raise UserError("--resume with --trace: the results hold no traces; trace one history with --seed N")
     seeds = args.seeds if args.seed is None else range(args.seed, args.seed + 1)
     before = recorded(args.resume) if args.resume else None
     if before:
@@ -198,7 +198,7 @@ def _must_agree(args: argparse.Namespace, seeds: range | None, before: Sweep) ->
     if args.no_faults and before.faults:
         wrong.append(("a sweep with faults", "--no-faults"))
     if wrong:
-        raise Trouble(
+        raise UserError(
             "%s: it records %s, not %s: leave that out to continue the recorded sweep, or name another file"
             % (args.resume, " and ".join(w[0] for w in wrong), " and ".join(w[1] for w in wrong))
         )

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from .. import Failed, Trouble, house
+from .. import environment
+from ..errors import Failed, UserError
 
 SUMMARY = "take segments of a landing zone into a Delta lake, exactly once, and acknowledge them"
 
@@ -34,18 +35,18 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
 
 
 def serve(name: str, args: argparse.Namespace, *places: str) -> tuple[int, dict[str, Any]]:
-    """Let a function of `headwater_cloud.service` do it, with the jars that these places need."""
-    house.ensure("lake")
-    from headwater_cloud import service
+    """Let a function of `headwater_cloud.cli` do it, with the jars that these places need."""
+    environment.ensure("lake")
+    from headwater_cloud import cli
     from headwater_cloud.errors import LakeError, LakeFailed
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
-    function: Service = getattr(service, name)
+    function: Service = getattr(cli, name)
     try:
-        return function(args, args.master, house.jars(*places), say)
+        return function(args, args.master, environment.jars(*places), say)
     except LakeFailed as error:
         raise Failed(str(error))
     except LakeError as error:
-        raise Trouble(str(error))
+        raise UserError(str(error))

@@ -12,20 +12,21 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
-from ..house import ROOT
+from .. import environment
+from ..environment import ROOT
+from ..errors import UserError
 
 SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments go to pytest)"
 REST = True
 
 WORKERS_MAX = 2
 
-ROOTS = ("tests", "tools", "gateway", "cloud")
+ROOTS = ("tests/support", "tests", "tools", "gateway", "cloud")
 
 # By the markers that pyproject.toml registers. Without a choice, all but the installation run.
 CHOICES = {"--quick": "not (spark or broker or browser or slow or install)", "--install": "install"}
 OTHERWISE = "not install"
-QUICK_FOLDERS = ("tests/unit", "tests/micropython")
+QUICK_FOLDERS = ("tests/unit", "tests/board")
 # Tests with an S3 server: heavy, so they run only on request.
 S3 = "--s3"
 S3_TESTS = ROOT / "tests" / "s3"
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if not any(word.startswith(str(S3_TESTS)) for word in words):
         words += ["--ignore", str(S3_TESTS)]
     for group in groups(words):
-        house.ensure(group)
+        environment.ensure(group)
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
         words = ["-n", str(workers), "--dist", "worksteal", *words]
@@ -113,7 +114,7 @@ def chosen(words: list[str]) -> list[str]:
     choices = [word for word in words if word in CHOICES]
     rest = [word for word in words if word not in CHOICES]
     if len(choices) > 1 or choices and "-m" in rest:
-        raise Trouble("choose tests by one of --quick, --install and -m")
+        raise UserError("choose tests by one of --quick, --install and -m")
     if choices == ["--quick"] and not any(os.path.isabs(word) for word in rest):
         rest += list(QUICK_FOLDERS)
     if "-m" in rest:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from .deploy import ask, follow
 
 SUMMARY = "stop a process: it drains, nothing that was accepted is lost, and its boards are free"
@@ -25,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     import headwater_gateway
 
     try:
@@ -38,5 +39,5 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         if not args.wait:
             return 0, answer
         return follow(args.gateway, answer, args.wait, STOPPED % args.process, ends=True)
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))

@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 
 SUMMARY = "run a site in one terminal: broker, gateway, sink and virtual boards, until Ctrl-C"
 
@@ -25,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    house.ensure("gateway")
+    environment.ensure("gateway")
     from ..site.place import Place
 
     place = Place(args.site)
@@ -33,13 +34,13 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if boards == ["none"]:
         boards = []
     if boards is not None and len(set(boards)) < len(boards):
-        raise Trouble("--boards %s: a board is named twice" % args.boards)
+        raise UserError("--boards %s: a board is named twice" % args.boards)
     if boards != []:
-        house.ensure("base")
+        environment.ensure("base")
     if not args.no_sink:
-        house.ensure("lake")
-        house.jars(place.landing, place.lake)
-    house.mosquitto()
+        environment.ensure("lake")
+        environment.jars(place.landing, place.lake)
+    environment.mosquitto()
     from ..site.up import Up
 
     def say(line: str) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import board_sensors
-from ..virtual_board import ECG, VirtualBoard
+from ..boards.on_board import board_sensors
+from ..boards.virtual import ECG, VirtualBoard
 
 
 @dataclass

@@ -12,8 +12,10 @@ from typing import Any
 from headwater.process import Process
 from headwater_gateway.command import register as provision
 
-from .. import Trouble, house, virtual_board
-from .parts import Cord, Part, free_port, until
+from .. import environment
+from ..boards import virtual
+from ..errors import UserError
+from .subprocesses import Cord, Part, free_port, until
 
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
 BOARDS = ("chest", "wrist", "hip")
@@ -54,7 +56,9 @@ class Site:
         text = conf.read_text().replace("listener %d" % self.port, "listener %d 127.0.0.1" % self.port)
         conf.write_text(text)
         (folder / "landing").mkdir(exist_ok=True)
-        self.broker = Part("the broker", [*house.mosquitto(), "-c", str(conf)], folder / "mosquitto.log")
+        self.broker = Part(
+            "the broker", [*environment.mosquitto(), "-c", str(conf)], folder / "mosquitto.log"
+        )
         python = [sys.executable, "-P", "-m"]
         self.gateway = Part(
             "the gateway", [*python, "headwater_gateway", str(self.file)], folder / "gateway.log"
@@ -64,7 +68,7 @@ class Site:
         self.sink = Part(
             "the sink", [*sink, "--maintain-every", "0", "--files-per-trigger", "20"], folder / "sink.log"
         )
-        self.boards: dict[str, virtual_board.VirtualBoard] = {}
+        self.boards: dict[str, virtual.VirtualBoard] = {}
         self.cords: dict[str, Cord] = {}
 
     def start_broker(self) -> None:
@@ -90,7 +94,7 @@ class Site:
 
     def state(self) -> dict[str, Any] | None:
         """The gateway's state; None while it is down."""
-        from headwater_gateway import Trouble as GatewayTrouble
+        from headwater_gateway import UserError as GatewayTrouble
         from headwater_gateway import control
 
         try:
@@ -108,8 +112,8 @@ class Site:
         sensors: dict[str, Any],
         heap: str = HEAP,
         program: tuple[str, ...] = ("board_node",),
-        sectors: int = virtual_board.SECTORS,
-    ) -> virtual_board.VirtualBoard:
+        sectors: int = virtual.SECTORS,
+    ) -> virtual.VirtualBoard:
         """Provision a board and make it; it reaches the broker through a cord of its own."""
         home = self.register(name)
         config = json.loads((home / "config.json").read_text())
@@ -120,7 +124,7 @@ class Site:
         broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
         config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
         key = (home / "board.key").read_bytes()
-        made = self.boards[name] = virtual_board.VirtualBoard(
+        made = self.boards[name] = virtual.VirtualBoard(
             name, folder, config, key, heap=heap, sectors=sectors, program=program
         )
         return made
@@ -129,14 +133,14 @@ class Site:
         """Deploy this process; without one, that of the demo."""
         import base64
 
-        from headwater.check import check
+        from headwater.process.check import check
         from headwater_gateway import control
 
-        from ..processes import load
+        from ..process_file import load
 
         report = check(process or load(str(PROCESS)))
         if report.plan is None:
-            raise Trouble("\n".join(map(str, report.problems)))
+            raise UserError("\n".join(map(str, report.problems)))
         control.ask(self.config, "/deploy", {"plan": base64.b64encode(report.plan).decode()})
 
     def deployed(self) -> bool:

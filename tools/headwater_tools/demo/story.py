@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble
-from ..virtual_board import ECG
-from . import picture
+from ..boards.virtual import ECG
+from ..errors import UserError
+from . import timeline
 from .compare import Compared, compare
+from .observer import Seen, Spell, Watch
 from .site import BOARDS, HEAP, Site
-from .watch import Seen, Spell, Watch
 
 LOOK_S = 0.5
 TELL_S = 5.0
@@ -79,7 +79,7 @@ class Story:
         end = time.monotonic() + timeout_s
         while not what():
             if time.monotonic() > end:
-                raise Trouble(why)
+                raise UserError(why)
             time.sleep(0.2)
 
     # ---- what goes wrong
@@ -213,7 +213,7 @@ class Story:
         sources = [(s, site.boards[b], source, d) for s, (b, source, d) in self.sensors.items()]
         compared = compare(site.lake, sources)
         path = site.folder / "timeline.png"
-        picture.draw(self.watch, path, "%d samples accepted, %d lost" % (compared.accepted, compared.lost))
+        timeline.draw(self.watch, path, "%d samples accepted, %d lost" % (compared.accepted, compared.lost))
         return Ending(compared, audit(str(site.lake)), self.watch, drained, path)
 
     def tell(self, text: str) -> None:

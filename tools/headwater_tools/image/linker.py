@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from .. import Trouble
+from ..errors import UserError
 from . import names as short
 from . import sources as graph
 from .edits import Place, edited, place_of
@@ -139,7 +139,7 @@ class _Globals(ast.NodeVisitor):
         names |= {a.arg for a in (arguments.vararg, arguments.kwarg) if a}
         for inner in ast.walk(node):
             if isinstance(inner, (ast.Global, ast.Nonlocal)):
-                raise Trouble("line %d: the linker does not know `global`" % inner.lineno)
+                raise UserError("line %d: the linker does not know `global`" % inner.lineno)
         self._inside(names | set(_bound(node)), list(node.body))
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -235,6 +235,8 @@ class Linked:
     def satellite(self, text: str, name: str = "") -> str:
         """A module that is not of the package, or was not when it was linked, taking from the core what
         it took from its parts."""
+        if not name:
+            text = graph.flattened(text)
         return self.names.outside(self._around(text, name), name)
 
     def origin(self, line: int) -> tuple[str, int]:
@@ -250,7 +252,7 @@ class Linked:
             if name == CORE:
                 name, line = self.origin(line)
             function = self._function(name, line) or match[3]
-            return '"%s/%s.py", line %d, in %s' % (PACKAGE, name, line, function)
+            return '"%s/%s.py", line %d, in %s' % (PACKAGE, graph.place(name), line, function)
 
         text = re.sub(r'"%s/([\w/]+)\.py", line (\d+), in ([\w<>]+)' % PACKAGE, origin, text)
         return self.names.told(text)
@@ -293,7 +295,7 @@ class Linked:
             elif alias.name not in self.parts[package].constants:
                 wanted.append(_alias(self._final(package, alias.name), known))
             elif not top:
-                raise Trouble("line %d: take %s at the top of the module" % (node.lineno, alias.name))
+                raise UserError("line %d: take %s at the top of the module" % (node.lineno, alias.name))
         if len(others) == len(node.names):
             return None
         root = "." * part.level if part.name else PACKAGE
@@ -347,7 +349,7 @@ class Linked:
             elif package in self.core:
                 part.taken[known] = (package, alias.name)
             elif part.name in self.core:
-                raise Trouble(
+                raise UserError(
                     "%s.py, line %d: the core imports %s, which is loaded on demand; import it inside the "
                     "function that needs it" % (part.name, node.lineno, joined(package, alias.name))
                 )
@@ -378,13 +380,13 @@ class Linked:
                 alone = len(keys) == 1 and key not in hidden
                 out[key] = name if alone else "%s_%s" % (own, name.lstrip("_"))
         if len(set(out.values())) != len(out):
-            raise Trouble("two globals of the core have one name")
+            raise UserError("two globals of the core have one name")
         return out
 
     def _final(self, part: str, name: str) -> str:
         key = self._key(self.parts[part], name)
         if key is None:
-            raise Trouble("%s has no %s" % (part, name))
+            raise UserError("%s has no %s" % (part, name))
         return self.called[key]
 
     def _renamed(self, part: Part) -> list[tuple[tuple[int, int, int, int], str]]:
@@ -405,7 +407,7 @@ class Linked:
             else:
                 if node.id in part.modules:
                     text = "%s.py, line %d: write %s.NAME; linked, it is no module of its own"
-                    raise Trouble(text % (part.name, node.lineno, node.id))
+                    raise UserError(text % (part.name, node.lineno, node.id))
                 key = part.taken.get(node.id, (part.name, node.id))
                 owner, name, before = key[0], key[1], ""
                 if owner not in self.parts or (owner == part.name and node.id not in part.own):

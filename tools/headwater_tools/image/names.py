@@ -20,7 +20,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from .. import Trouble
+from ..errors import UserError
 from .edits import Place, edited
 from .sources import PACKAGE, base, joined
 
@@ -325,20 +325,20 @@ class Names:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and _made(node) & taken:
                 mine = ", ".join(sorted(_made(node) & taken))
-                raise Trouble("class %s: call %s something else" % (node.name, mine))
+                raise UserError("class %s: call %s something else" % (node.name, mine))
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
             if called in ("getattr", "hasattr", "setattr") and isinstance(node.args[1], ast.Constant):
                 if node.args[1].value in self.attributes:
-                    raise Trouble(
+                    raise UserError(
                         "line %d: the image of a board has another name for '%s', which a text cannot "
                         "name; write it as an attribute" % (node.lineno, node.args[1].value)
                     )
             function = imported.get(called, called)
             for given in node.keywords:
                 if given.arg in self.by_place.get(function, ()) and function not in own:
-                    raise Trouble(
+                    raise UserError(
                         "line %d: the image of a board has another name for the argument '%s' of %s; "
                         "give it by its place" % (node.lineno, given.arg, function)
                     )

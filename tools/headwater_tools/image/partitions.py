@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import Trouble
+from ..errors import UserError
 
 BLOCK = 4096  # bytes that flash erases at once, and a block of littlefs
 APP_BLOCK = 0x10000
@@ -59,7 +59,7 @@ def read_csv(path: Path, flash_bytes: int) -> Table:
             found.append(Partition(label, number, subtype, int(offset, 0), int(size, 0)))
         except (KeyError, ValueError):
             text = "%s: '%s': give label, type, subtype, offset and size, as `log, data, 0x40, 0, 0x100000`"
-            raise Trouble(text % (path, ",".join(row)))
+            raise UserError(text % (path, ",".join(row)))
     return _checked(str(path), found, flash_bytes)
 
 
@@ -79,7 +79,7 @@ def from_bytes(data: bytes, flash_bytes: int) -> Table:
         entry = data[at : at + _ENTRY.size]
         if entry[:16] == _DIGEST_MAGIC:
             if entry[16:] != hashlib.md5(data[:at]).digest():
-                raise Trouble("the partition table is damaged: its digest is wrong")
+                raise UserError("the partition table is damaged: its digest is wrong")
             break
         if entry[:2] != _MAGIC:
             break
@@ -87,7 +87,7 @@ def from_bytes(data: bytes, flash_bytes: int) -> Table:
         text = label.rstrip(b"\0").decode("ascii", "replace")
         found.append(Partition(text, kind, subtype, offset, size))
     if not found:
-        raise Trouble("there is no partition table")
+        raise UserError("there is no partition table")
     return _checked("the partition table", found, flash_bytes)
 
 
@@ -97,6 +97,6 @@ def _checked(where: str, found: list[Partition], flash_bytes: int) -> Table:
         block = APP_BLOCK if p.type == APP else BLOCK
         if p.offset < end or p.offset % block or p.size % BLOCK or not p.size or p.end > flash_bytes:
             text = "%s: partition %s overlaps another, is not whole blocks of %d, or ends behind the flash"
-            raise Trouble(text % (where, p.label, block))
+            raise UserError(text % (where, p.label, block))
         end = p.end
     return tuple(found)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from .. import Trouble
+from ..errors import UserError
 from .edits import edited, place_of
 from .untyped import untyped
 
@@ -29,7 +29,7 @@ def plain(text: str, name: str, asserts: bool = False) -> str:
             continue
         if named & TYPES:
             text = "%s.py, line %d: a board has no module %s; import it under `if TYPE_CHECKING`"
-            raise Trouble(text % (name, node.lineno, min(named & TYPES)))
+            raise UserError(text % (name, node.lineno, min(named & TYPES)))
     if asserts:
         return out
     return edited(out, [(place_of(node), "pass") for node in ast.walk(tree) if isinstance(node, ast.Assert)])

@@ -8,11 +8,12 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from .partitions import BLOCK, Table, read_csv
 
 __all__ = ["BLOCK", "Profile", "names", "profile"]
-FOLDER = house.ROOT / "firmware" / "profiles"
+FOLDER = environment.ROOT / "firmware" / "profiles"
 ARCHITECTURES = ("x86", "xtensawin", "rv32imc")  # what mpy-cross calls them
 
 
@@ -38,7 +39,7 @@ def names() -> list[str]:
 def profile(name: str) -> Profile:
     folder = FOLDER / name
     if name not in names():
-        raise Trouble("no board '%s': firmware/profiles has %s" % (name, ", ".join(names())))
+        raise UserError("no board '%s': firmware/profiles has %s" % (name, ", ".join(names())))
     with open(folder / "profile.toml", "rb") as file:
         given = tomllib.load(file)
     try:
@@ -58,10 +59,10 @@ def profile(name: str) -> Profile:
             partitions={p.label: p.size for p in table},
         )
     except KeyError as missing:
-        raise Trouble("%s/profile.toml has no %s" % (folder, missing))
+        raise UserError("%s/profile.toml has no %s" % (folder, missing))
     if given:
-        raise Trouble("%s/profile.toml: unknown key '%s'" % (folder, min(given)))
+        raise UserError("%s/profile.toml: unknown key '%s'" % (folder, min(given)))
     if found.arch not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise Trouble("%s/profile.toml: arch '%s', use one of %s" % (folder, found.arch, known))
+        raise UserError("%s/profile.toml: arch '%s', use one of %s" % (folder, found.arch, known))
     return found

@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
 from . import builder
 from .profiles import BLOCK, Profile
 from .sources import PACKAGE
 
-SCRIPT = Path(__file__).parents[1] / "board_heap.py"
-STAY = ("core", "node", "mqtt")  # modules that are loaded for as long as a board runs
+SCRIPT = Path(__file__).parents[1] / "boards" / "on_board" / "board_heap.py"
+STAY = ("core", "program", "mqtt")  # modules that are loaded for as long as a board runs
 PARTITIONS = {"romfs": "romfs", "littlefs": "vfs"}  # kind of image -> where it goes
 
 
@@ -26,14 +27,14 @@ def heap_taken(board: Profile, kind: str, image: Path) -> int:
     blocks = board.partitions[PARTITIONS[kind]] // BLOCK
     words = [str(SCRIPT), str(image), kind, str(blocks), *("%s.%s" % (PACKAGE, name) for name in STAY)]
     done = subprocess.run(
-        [*house.micropython(), "-X", "heapsize=512k", *words],
+        [*environment.micropython(), "-X", "heapsize=512k", *words],
         capture_output=True,
         text=True,
         timeout=120,
         stdin=subprocess.DEVNULL,
     )
     if done.returncode:
-        raise Trouble("the image of %s does not load: %s" % (board.name, done.stderr.strip()))
+        raise UserError("the image of %s does not load: %s" % (board.name, done.stderr.strip()))
     return int(done.stdout)
 
 
@@ -57,7 +58,7 @@ def report(board: Profile, images: Mapping[str, Path]) -> dict[str, Any]:
     return {
         "board": board.name,
         "chip": board.chip,
-        "version": house.version(),
+        "version": environment.version(),
         "linked": sorted(builder.linked().parts),
         "modules": modules,
         "bytes": sum(modules.values()),

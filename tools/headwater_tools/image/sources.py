@@ -1,40 +1,125 @@
 """Which modules of the package a board has, found by their imports: no list has to follow the code.
 
+An image is flat: each package that a board loads costs it 224 bytes of heap, so `runtime/startup.py` is
+`headwater.startup` there, and no two modules may share a name. Only the operator library keeps its folder,
+from which its table loads modules.
+
 A board imports what its program (`firmware/main.py`) names, what those modules import anywhere, and the
-operator library. The core is the part of it that is always loaded: whatever `host`, `node` and the modules
-that `host` loads on demand import at their top. A module that is unloaded again (`let_go("name")`), or is
-imported inside functions only, stays a module of its own.
+operator library. The core is the part of it that is always loaded: whatever `host`, `program` and the modules
+that `host` loads on demand import at their top. A module that is unloaded again (`unload("folder.name")`),
+or is imported inside functions only, stays a module of its own.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from .. import Trouble, house
+from .. import environment
+from ..errors import UserError
+from .edits import Place, edited, place_of
 from .untyped import untyped
 
 PACKAGE = "headwater"
-EDGE = house.ROOT / "edge" / PACKAGE
-FIRMWARE = house.ROOT / "firmware"
-BOARD_TESTS = house.ROOT / "tests" / "micropython"
+EDGE = environment.ROOT / "edge" / PACKAGE
+FIRMWARE = environment.ROOT / "firmware"
+BOARD_TESTS = environment.ROOT / "tests" / "board"
 
 HOST = "host"  # the module whose imports, with those of what it loads on demand, make the core
-PROGRAM = "node"  # the program of a board: outside the core, but it imports from it
+PROGRAM = "program"  # the program of a board: outside the core, but it imports from it
 LIBRARY = "operators/__init__"  # its table _MODULES names the modules of the operator types
-UNLOAD = "let_go"  # the function that unloads modules, by their names
+UNLOAD = "unload"  # the function that unloads modules, by their names
 
-# Modules that need CPython. The builder refuses a board that imports one of them.
-CPYTHON_ONLY = frozenset("process check sizing sensible exprparse operators/arguments".split())
+# Folders of modules that need CPython. The builder refuses to build an image that imports one of them.
+OFF_BOARD = ("process", "offboard", "testing")
 
 
-def texts() -> dict[str, str]:
+def tree() -> dict[str, str]:
     """Path inside the package's folder without .py -> source without types, of all of the package."""
     return {
         path.relative_to(EDGE).with_suffix("").as_posix(): untyped(path.read_text())
         for path in sorted(EDGE.rglob("*.py"))
     }
+
+
+def texts() -> dict[str, str]:
+    """Name inside an image -> source without types, importing by such names, of all of the package."""
+    whole = tree()
+    return {name: flattened(whole[path], path) for name, path in _paths().items()}
+
+
+@functools.cache
+def _paths() -> dict[str, str]:
+    """Name inside an image -> path inside the package's folder, without .py."""
+    found: dict[str, str] = {}
+    for file in sorted(EDGE.rglob("*.py")):
+        path = file.relative_to(EDGE).with_suffix("").as_posix()
+        name = flat(path)
+        if name in found:
+            text = "%s.py and %s.py would have one name in an image, which is flat: rename one of them"
+            raise UserError(text % (found[name], path))
+        found[name] = path
+    return found
+
+
+def place(name: str) -> str:
+    """The path inside the package's folder, without .py, of a module with this name in an image."""
+    return _paths().get(name, name)
+
+
+def flat(path: str) -> str:
+    """The name inside an image of a module at this path inside the package's folder."""
+    folder, _, name = path.rpartition("/")
+    if folder == LIBRARY.rpartition("/")[0]:
+        return path
+    return folder if folder and name == "__init__" else name
+
+
+def flattened(text: str, path: str = "") -> str:
+    """A module with its imports of the package, and the names that it unloads, as an image has them; no line
+    moves. `path`: inside the package's folder; "" is a module beside the package."""
+    try:
+        module = ast.parse(text)
+    except SyntaxError:
+        return text  # the compiler reports it
+    edits: list[tuple[Place, str]] = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom):
+            new = _flat_import(node, path)
+            if new is not None:
+                edits.append((place_of(node), new))
+        elif isinstance(node, ast.Call) and _called(node) == UNLOAD:
+            for each in node.args:
+                if isinstance(each, ast.Constant) and "." in str(each.value):
+                    edits.append((place_of(each), '"%s"' % str(each.value).rpartition(".")[2]))
+    return edited(text, edits)
+
+
+def _flat_import(node: ast.ImportFrom, path: str) -> str | None:
+    """An import of the package by the names in an image; None: it stays as it is."""
+    package = base(path, node)
+    known = set(_paths().values())
+    folders = {each.rpartition("/")[0] for each in known} - {""}
+    if package is None or package not in known | folders | {""}:
+        return None
+    wanted: dict[str, list[str]] = {}
+    for alias in node.names:
+        where = "" if package in folders and joined(package, alias.name) in known else flat(package)
+        if package == LIBRARY.rpartition("/")[0]:
+            where = package
+        name = alias.name if alias.asname is None else "%s as %s" % (alias.name, alias.asname)
+        wanted.setdefault(where, []).append(name)
+    if path and list(wanted) == [base(flat(path), node)]:
+        return None
+    root = "." * (flat(path).count("/") + 1) if path else PACKAGE
+    parts = []
+    for where, names in wanted.items():
+        dotted = where.replace("/", ".")
+        inside = root + dotted if path or not dotted else root + "." + dotted
+        parts.append("from %s import %s" % (inside, ", ".join(names)))
+    return "; ".join(parts)
 
 
 def base(name: str, node: ast.ImportFrom) -> str | None:
@@ -86,17 +171,18 @@ def library(modules: Mapping[str, str]) -> set[str]:
         if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["_MODULES"]:
             folder = LIBRARY.rpartition("/")[0]
             return {LIBRARY, *(joined(folder, each) for each in ast.literal_eval(node.value).values())}
-    raise Trouble("%s.py has no table _MODULES: the image builder finds the operator types there" % LIBRARY)
+    raise UserError("%s.py has no table _MODULES: the image builder finds the operator types there" % LIBRARY)
 
 
 def of_board(modules: Mapping[str, str]) -> set[str]:
     """The modules of a board."""
     program = (FIRMWARE / "main.py").read_text()
-    found = closure(imported("", program, modules) | library(modules), modules)
-    for name in sorted(found & CPYTHON_ONLY):
-        users = [n for n in sorted(found - CPYTHON_ONLY) if name in imported(n, modules[n], modules)]
+    found = closure(imported("", flattened(program), modules) | library(modules), modules)
+    off_board = {name for name in modules if place(name).partition("/")[0] in OFF_BOARD}
+    for name in sorted(found & off_board):
+        users = [n for n in sorted(found - off_board) if name in imported(n, modules[n], modules)]
         if users:
-            raise Trouble("%s needs CPython, and a board imports it: from %s" % (name, ", ".join(users)))
+            raise UserError("%s needs CPython, and a board imports it: from %s" % (name, ", ".join(users)))
     return found
 
 
@@ -104,7 +190,7 @@ def of_tests(modules: Mapping[str, str]) -> set[str]:
     """The modules of a board and what the tests under MicroPython import beside them."""
     roots = of_board(modules)
     for path in sorted(BOARD_TESTS.glob("*.py")):
-        roots |= imported("", path.read_text(), modules)
+        roots |= imported("", flattened(path.read_text()), modules)
     return closure(roots, modules)
 
 
@@ -112,7 +198,7 @@ def core(modules: Mapping[str, str]) -> set[str]:
     """The modules of a board that are always loaded, of these."""
     gone = set(_unloaded(modules))
     if not {HOST, PROGRAM, LIBRARY} <= set(modules) or not gone:
-        raise Trouble(
+        raise UserError(
             "the package has no module %s, %s or %s, or nothing calls %s: change the names in %s"
             % (HOST, PROGRAM, LIBRARY, UNLOAD, Path(__file__).name)
         )
@@ -127,9 +213,13 @@ def _unloaded(modules: Mapping[str, str]) -> Iterator[str]:
     for text in modules.values():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call):
-                called = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
-                if called == UNLOAD:
+                if _called(node) == UNLOAD:
                     yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
+
+
+def _called(node: ast.Call) -> str:
+    """The name of the function that is called."""
+    return str(getattr(node.func, "id", "") or getattr(node.func, "attr", ""))
 
 
 def loading_order(modules: Mapping[str, str], first: Collection[str]) -> list[str]:

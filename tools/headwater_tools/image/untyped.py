@@ -12,13 +12,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from .. import Trouble
+from ..errors import UserError
 from .edits import Place, edited, place_of
 
 FLAG = "TYPE_CHECKING"
-# Names of `headwater.compat` that a board's compiler knows (const), or that its code has no use for.
+# Names of `headwater.offboard.compat` that a board's compiler knows (const), or that its code has no use for.
 NOT_ON_A_BOARD = frozenset((FLAG, "const"))
-_COMPAT = ("compat", "const")
+_COMPAT = ("compat",)
 # The linker gives no name that occurs as a word in a module, comments included: each word less is a name
 # more.
 _IGNORED = re.compile(r"# type: ignore\[[\w, -]+\]")
@@ -42,7 +42,9 @@ def untyped(text: str) -> str:
         node = waiting.pop()
         if isinstance(node, ast.If) and _is_for_types(node):
             if node.orelse:
-                raise Trouble("line %d: `if %s` has an else, which no board would run" % (node.lineno, FLAG))
+                raise UserError(
+                    "line %d: `if %s` has an else, which no board would run" % (node.lineno, FLAG)
+                )
             edits.append((place_of(node), ""))
             continue
         waiting += ast.iter_child_nodes(node)

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .. import Failed
+from ..errors import Failed
 from . import builder
 
 TIMEOUT_S = 120

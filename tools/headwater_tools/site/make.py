@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from .. import Trouble
+from ..errors import UserError
 from .place import taken
 
 BOARDS = ("vent", "door")
@@ -69,15 +69,15 @@ The status page is http://127.0.0.1:{page}/, and the broker has port {broker}. I
 
 
 def make(folder: Path, host: str = "localhost", port: int | None = None) -> list[str]:
-    """Make the site; its boards. Trouble where the folder exists, or no site can be made there."""
+    """Make the site; its boards. UserError where the folder exists, or no site can be made there."""
     import headwater_gateway
     from headwater_gateway import config, provision
     from headwater_gateway.command import register
 
     if folder.exists() or folder.is_symlink():
-        raise Trouble("%s exists already, and nothing was changed: give the new site another name" % folder)
+        raise UserError("%s exists already, and nothing was changed: give the new site another name" % folder)
     if not folder.parent.is_dir():
-        raise Trouble("%s: there is no folder %s: make it first" % (folder, folder.parent))
+        raise UserError("%s: there is no folder %s: make it first" % (folder, folder.parent))
     broker, page = free_ports(2)
     broker = port or broker
     try:
@@ -100,8 +100,8 @@ def make(folder: Path, host: str = "localhost", port: int | None = None) -> list
         (folder / "README.md").write_text(text)
         for name in BOARDS:
             register(folder / "gateway.toml", name)
-    except headwater_gateway.Trouble as trouble:
-        raise Trouble(str(trouble))
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
     return list(BOARDS)
 
 
@@ -119,4 +119,4 @@ def free_ports(count: int) -> list[int]:
             found.append(port)
             if len(found) == count:
                 return found
-    raise Trouble("no free port was found between %d and %d" % (PORTS[0], PORTS[-1]))
+    raise UserError("no free port was found between %d and %d" % (PORTS[0], PORTS[-1]))

@@ -9,8 +9,8 @@ from collections import deque
 from pathlib import Path
 
 from ..boards import site_board
-from ..demo.parts import Part as Process
-from ..virtual_board import VirtualBoard
+from ..boards.virtual import VirtualBoard
+from ..demo.subprocesses import Part as Process
 from .place import Place
 
 LOG_MAX = 10_000_000  # bytes; a larger log of an earlier run makes room

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headwater.check import Report, check
+from headwater.process.check import Report, check
 
-from .. import Trouble
+from ..errors import UserError
 
 CONFIG = "gateway.toml"
 PROCESS = "process.py"
@@ -27,7 +27,7 @@ class Place:
     """`folder` as the user wrote it, for sentences; `config` is read from it."""
 
     def __init__(self, folder: str | Path) -> None:
-        from headwater_gateway import Trouble as GatewayTrouble
+        from headwater_gateway import UserError as GatewayTrouble
         from headwater_gateway.config import read
 
         path = Path(folder)
@@ -35,10 +35,10 @@ class Place:
             path = path.parent
         if not path.is_dir():
             what = "is not a folder" if path.exists() else "does not exist"
-            raise Trouble("%s %s: name the folder of a site; `hw new %s` makes one" % (path, what, path))
+            raise UserError("%s %s: name the folder of a site; `hw new %s` makes one" % (path, what, path))
         self.file = path / CONFIG
         if not self.file.is_file():
-            raise Trouble(
+            raise UserError(
                 "%s is not a site, since it has no %s: name the folder of a site; `hw new NAME` makes one"
                 % (path, CONFIG)
             )
@@ -47,7 +47,7 @@ class Place:
         try:
             self.config: Any = read(self.file)
         except GatewayTrouble as trouble:
-            raise Trouble(str(trouble))
+            raise UserError(str(trouble))
 
     # ---- what is where
 
@@ -87,7 +87,7 @@ class Place:
         """The folder of a registered board, with its key and configuration."""
         names = self.boards()
         if board not in names:
-            raise Trouble(
+            raise UserError(
                 "board %s is not registered in %s, which has %s: `hw provision %s %s` registers it"
                 % (board, self.shown, ", ".join(names) or "none", board, self.shown)
             )
@@ -97,7 +97,7 @@ class Place:
 
     def ask(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """The answer of the gateway of this site."""
-        from headwater_gateway import Trouble as GatewayTrouble
+        from headwater_gateway import UserError as GatewayTrouble
         from headwater_gateway import control
 
         try:
@@ -108,29 +108,30 @@ class Place:
                 "`hw up %s`" % (self.shown, self.shown, self.shown)
             )
         except GatewayTrouble as trouble:
-            raise Trouble(str(trouble))
+            raise UserError(str(trouble))
 
     def state(self) -> dict[str, Any] | None:
         """What the gateway says of everything; None while it does not answer."""
         try:
             return self.ask("/state")
-        except Trouble:
+        except UserError:
             return None
 
     def checked(self) -> Report | None:
         """What the check says of the site's process file; None where there is none."""
-        from ..processes import ProcessFileError, load
+        from ..process_file import ProcessFileError, load
 
         if not self.process.is_file():
             return None
         try:
             return check(load(self.process))
         except ProcessFileError as error:
-            raise Trouble(str(error.problem))
+            raise UserError(str(error.problem))
 
     @contextlib.contextmanager
     def held(self, path: Path, sentence: str) -> Iterator[None]:
-        """Hold a file of the site while a part runs. Trouble with this sentence, in which %d is the process,
+        """Hold a file of the site while a part runs. UserError with this sentence, in which %d is the
+        process,
         where another process holds it."""
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(path, "a+") as handle:
@@ -138,14 +139,14 @@ class Place:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 handle.seek(0)
-                raise Trouble(sentence % int(handle.read().strip() or 0))
+                raise UserError(sentence % int(handle.read().strip() or 0))
             handle.truncate(0)
             handle.write("%d\n" % os.getpid())
             handle.flush()
             yield
 
 
-class NotRunning(Trouble):
+class NotRunning(UserError):
     """The gateway of the site does not run."""
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from .. import Failed
+from ..errors import Failed
 
 STEADY_S = 60.0  # a part that ends later than this after its start has no history
 PAUSE_S = 1.0

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .. import Trouble
 from ..boards import site_board
+from ..errors import UserError
 from .parts import Board, Broker, Gateway, Program, Sink, local_landing
 from .place import Place, holder, taken
 from .supervisor import Supervisor
@@ -53,7 +53,8 @@ class Up:
     # ---- from start to stop
 
     def run(self) -> None:
-        """Trouble where it cannot start, Failed where a part is not started again; returns after a signal."""
+        """UserError where it cannot start, Failed where a part is not started again; returns after a
+        signal."""
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._signal)
         sentence = "%s is up already, by process %%d: end that with Ctrl-C first" % self.place.shown
@@ -72,30 +73,30 @@ class Up:
         self.stopping = True
 
     def _may_start(self) -> None:
-        """Trouble where a part runs already, or its port is taken."""
+        """UserError where a part runs already, or its port is taken."""
         from headwater_gateway import broker
 
         place = self.place
         if place.state() is not None:
-            raise Trouble(
+            raise UserError(
                 "a gateway of %s runs already: end it, or start the other parts by their own commands "
                 "(`hw board run`, `hw sink`)" % place.shown
             )
         process = broker.running(place.folder)
         if process:
-            raise Trouble(
+            raise UserError(
                 "the broker of %s runs already, as process %d: end it first, since `hw up` starts its own"
                 % (place.shown, process)
             )
         mqtt, http = place.config.mqtt, place.config.http
         if self._own_broker() and taken(mqtt.port):
-            raise Trouble(
+            raise UserError(
                 "port %d of the broker is taken by another program: end that, or change the port in "
                 "%s/gateway.toml, %s/mosquitto/mosquitto.conf and boards/*/config.json"
                 % (mqtt.port, place.shown, place.shown)
             )
         if http.port and taken(http.port):
-            raise Trouble(
+            raise UserError(
                 "port %d of the status page is taken by another program: end that, or change http.port in "
                 "%s/gateway.toml (0: any free one)" % (http.port, place.shown)
             )
@@ -150,13 +151,13 @@ class Up:
         try:
             report = place.checked()
             problems = [str(problem) for problem in report.problems] if report else []
-        except Trouble as trouble:
+        except UserError as trouble:
             report, problems = None, [str(trouble)]
         if state["processes"] or state["undeployed"]:
             self._compare(state, report)
             return
         if report is None or report.plan is None:
-            raise Trouble("%s cannot be deployed:\n  %s" % (place.process, "\n  ".join(problems)))
+            raise UserError("%s cannot be deployed:\n  %s" % (place.process, "\n  ".join(problems)))
         answer = place.ask("/deploy", {"plan": base64.b64encode(report.plan).decode()})
         hosts = ", ".join(report.decoded.hosts[1:]) if report.decoded else ""
         self.say("process", "%s is deployed to %s (%s)" % (answer["process"], hosts, place.process))

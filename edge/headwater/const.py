@@ -1,2 +1,0 @@
-# For modules that still import `const` from here: it is in compat.py.
-from .compat import const as const

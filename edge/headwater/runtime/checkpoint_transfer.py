@@ -1,0 +1,335 @@
+# Checkpoints on their way between hosts: to the holders that the plan's level wants, and to an
+# operator whose producer names one that is further than its own.
+#
+# A holder keeps the checkpoint of the newest epoch, of one epoch the furthest, and offers it to a host that
+# stores an earlier one; it confirms only what it has read, and what is in its flash. Pieces are requested
+# one by one.
+#
+# Holders that did not confirm in time are remembered (Host.late): the next checkpoint goes to others
+# first. So one dead holder costs one retry, not one for each checkpoint.
+
+from ..offboard.compat import TYPE_CHECKING
+from ..plan.model import UNSAFE
+from ..protocol import frames
+from ..protocol.position import further, newer
+from ..protocol.refusals import CHECKPOINT, NO_HEAP, NO_ROOM
+from ..storage import checkpoint_file
+from ..storage.keyspace import HELD, LOST, PERMANENT, checkpoint_key
+from ..storage.log import LogFull
+from . import lifecycle
+from .instance import FETCHING, STOPPED
+from .outputs import RETRY_US
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..offboard.interfaces import Epoch, Message, Position
+    from .host import Host
+    from .instance import Instance
+
+RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
+ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
+CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
+_LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
+_TRIES = 8  # a holder that was asked this often for a checkpoint that it named does not have it any more
+
+
+# ---- to holders
+
+
+# host.pushes: vertex -> [position, hosts that confirmed, retries, when the next is due, hosts asked]
+def push(host: "Host", inst: "Instance") -> None:
+    assert not inst.recalling, "it may have to go on from another checkpoint"
+    v = inst.vertex.index
+    old = host.pushes.get(v)
+    if not old or old[0] != inst.ck.pos:
+        host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US, []]
+        _push(host, inst)
+
+
+def _push(host: "Host", inst: "Instance") -> None:
+    v = inst.vertex.index
+    push = host.pushes[v]
+    need = host.plan.level + push[2]
+    ask: list[int] = []
+    late = []
+    for h in host.plan.keepers(v):
+        if h == host.me or h not in host.exchange.links:
+            continue
+        if h not in host.late:
+            ask.append(h)
+        elif host.now >= host.late[h]:
+            host.late[h] = host.now + _LATE_US
+            ask.insert(0, h)  # beside the others, and none waits for it
+            need += 1
+        else:
+            late.append(h)
+    for h in (ask + late)[:need]:
+        if h not in push[1]:
+            push[4].append(h)
+            _piece(host, v, checkpoint_key(v, PERMANENT), push[0], inst.epoch, h, 0)
+
+
+# Send again what was not confirmed, and to one host more.
+def push_again(host: "Host") -> None:
+    for v in list(host.pushes):
+        push = host.pushes[v]
+        if host.now >= push[3]:
+            for h in push[4]:
+                if h not in push[1]:
+                    host.late[h] = host.now + _LATE_US
+            push[4] = []
+            push[2] += 1
+            push[3] = host.now + RETRY_US
+            _push(host, host.instances[v])
+
+
+# Send the piece at `offset` of a stored checkpoint.
+def _piece(host: "Host", v: int, key: int, pos: "Position", epoch: "Epoch", to: int, offset: int) -> None:
+    size = host.store.blob_size(key)
+    if not size or offset > size or to not in host.exchange.links:
+        return
+    piece = bytearray(min(size - offset, max(32, host.exchange.writer.mtu - 64 - 10 * len(pos))))
+    host.store.read_blob(key, offset, piece)
+    host.exchange.say(to, frames.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(piece))
+
+
+def _on_stored(host: "Host", sender: int, m: "Message") -> None:
+    _, v, epoch, pos, size = m
+    inst = host.instances.get(v)
+    if inst is None:
+        return
+    if size >= RECALL:
+        if size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
+            inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
+            _on_recalled(host, inst, sender, tuple(epoch), pos)
+        return
+    push = host.pushes.get(v)
+    if push is None or tuple(epoch) != inst.epoch or further(push[0], pos):
+        return
+    host.late.pop(sender, None)
+    if sender not in push[1]:
+        push[1].append(sender)
+    if len(push[1]) >= host.plan.level:
+        del host.pushes[v]
+        inst.ck.stored(push[0], tuple([host.me] + push[1]))
+
+
+# ---- at a holder
+
+
+def _on_piece(host: "Host", sender: int, m: "Message") -> None:
+    _, v, epoch, pos, size, offset, piece = m
+    if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
+        host.count(CHECKPOINT)
+        return
+    say = host.exchange.say
+    key = checkpoint_key(v, HELD)
+    here = (tuple(epoch), pos)
+    have = newest(host, v)[1]
+    inst = host.instances.get(v)
+    wanted = (
+        inst is not None
+        and inst.status == FETCHING
+        and here[0] >= inst.target_epoch
+        and not further(inst.target, pos)
+    )
+    if not wanted and here[0] < host.where[v][:2]:
+        # A newer epoch has asked here what there is: what it did not hear of must not be acknowledged.
+        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
+    elif not wanted and have and not newer(here, have):
+        say(sender, frames.STORED, v, v, have[0], have[1], size)
+    else:
+        inc = host.incoming.get(v)
+        if inc is None or inc[0] != here or inc[1] != size:
+            if inc is not None and newer(inc[0], here) and host.now - inc[4] < RETRY_US:
+                return
+            try:
+                inc = host.incoming[v] = [here, size, bytearray(size), 0, host.now]
+            except MemoryError:
+                host.count(NO_HEAP)
+                return
+        if offset == inc[3]:
+            inc[2][offset : offset + len(piece)] = piece
+            inc[3] += len(piece)
+            inc[4] = host.now
+        if inc[3] < size:
+            say(sender, frames.FETCH, v, v, pos, inc[3])
+            return
+        del host.incoming[v]
+        found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
+        if found is None or (found.epoch, found.pos) != here:
+            host.count(CHECKPOINT)
+            return
+        found = None
+        try:
+            host.store.put_blob(key, inc[2])
+        except LogFull:
+            host.count(NO_ROOM)
+            return
+        say(sender, frames.STORED, v, v, epoch, pos, size)
+    inst = host.instances.get(v)
+    if inst is None:
+        lifecycle.no_more(host, v, LOST)  # it was sent here to be kept; what is recalled may be older
+    if inst and inst.status == FETCHING:
+        _jump(host, inst)
+
+
+# (epoch, position) of a checkpoint that is stored here, or None.
+def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
+    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
+
+
+# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
+# at `pos` or beyond it, under `epoch` or a later one. (0, None) where there is none.
+def newest(
+    host: "Host", v: int, pos: "Position" = (), epoch: "Epoch" = (0, 0)
+) -> "tuple[int, tuple[Epoch, Position] | None]":
+    best: "tuple[int, tuple[Epoch, Position] | None]" = (0, None)
+    for slot in (HELD, PERMANENT):
+        have = place(host, v, slot)
+        if have and not further(pos, have[1]) and have[0] >= epoch:
+            if best[1] is None or not newer(best[1], have):
+                best = (checkpoint_key(v, slot), have)
+    return best
+
+
+def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
+    _, v, pos, offset = m
+    if offset >= RECALL:
+        host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
+        epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
+        told = offset + ERASED if lifecycle.lost(host, v) else offset
+        host.exchange.say(sender, frames.STORED, (v, RECALL), v, epoch, at, told)
+        return
+    key, have = newest(host, v, pos)
+    if have:
+        _piece(host, v, key, have[1], have[0], sender, offset)
+
+
+# ---- recalling: an operator that starts under a new epoch asks its keepers what they hold
+#
+# A producer names the checkpoint that it has trimmed for. One whose flash was erased, or that is lost,
+# names nothing; then the newest checkpoint is known to its holders alone, and an operator that goes on from
+# an earlier one can never take again what lies between. What was acknowledged is stored on one host more
+# than the level says. So the operator waits until no more keepers than that may hide it: those that have not
+# answered, and those whose flash was erased and that were given none since. It goes on from the newest that
+# it heard of. What it missed was never acknowledged, and never will be: a keeper that answers keeps nothing
+# more for an earlier epoch. As soon as a checkpoint is stored at the plan's level under the new epoch, no
+# later epoch will go on from what was missed.
+
+
+def begin_recall(host: "Host", inst: "Instance") -> None:
+    for e in inst.inputs:
+        e.unfence()
+    _ask_all(host, inst, host.plan.strategy != UNSAFE, True)
+
+
+# All keepers are to be asked.
+def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
+    v = inst.vertex.index
+    unheard = []
+    if host.plan.level and unsettled:
+        unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
+    inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
+
+
+# Ask those that have not answered; or do what is left to do after the answers.
+def recall(host: "Host", inst: "Instance") -> None:
+    if inst.status == STOPPED:
+        return
+    v = inst.vertex.index
+    if inst.recalling:
+        have = newest(host, v)[1]
+        if have and newer(have, (inst.ck.made, inst.ck.pos)):
+            from . import routing
+
+            routing.seek(host, inst, have[1], [], have[0])
+            return  # it is here, and this goes on when the operator stands there
+        silent = len(inst.unheard)
+        if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
+            inst.recall(inst.unsettled, False, [], inst.erased)
+            key = checkpoint_key(v, PERMANENT)
+            data = host.store.get_blob(key)
+            if data:
+                host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+                inst.ck.store_at_level()
+        for h in inst.unheard:
+            host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
+    # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
+        inst.ck.now()
+
+
+def _answered(inst: "Instance") -> bool:
+    from . import decisions
+
+    return decisions.answered(inst)
+
+
+# epoch: of what the keeper holds, number 0 where that is nothing.
+def _on_recalled(host: "Host", inst: "Instance", sender: int, epoch: "Epoch", pos: "Position") -> None:
+    if epoch > inst.epoch:
+        host.stop(inst, epoch)  # that runs elsewhere; what is here may be what a producer names
+        return
+    inst.unheard.remove(sender)
+    if epoch[0] and newer((epoch, pos), (inst.ck.made, inst.ck.pos)):
+        from . import routing
+
+        routing.seek(host, inst, pos, [sender], epoch)
+    recall(host, inst)
+
+
+# ---- jumping to a checkpoint that a producer names
+
+
+# A keeper that named a checkpoint when it was recalled, and then does not send it, has not answered. All are
+# asked again: what others had named was forgotten in its favour. What a producer names was acknowledged, and
+# the operator waits for it.
+def fetch(host: "Host", inst: "Instance") -> None:
+    v = inst.vertex.index
+    if _jump(host, inst):
+        return
+    asked = inst.fetch_from or list(inst.vertex.hosts)
+    others = [h for h in asked if h != host.me and h in host.exchange.links]
+    if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
+        arriving = host.incoming.get(v)
+        if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
+            _ask_all(host, inst, inst.unsettled, inst.recalling)
+            lifecycle.ask(inst)
+            return  # `recall` goes on from here
+    if others:
+        # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
+        host.exchange.say(inst.next_of(others), frames.FETCH, v, v, inst.target, 0)
+
+
+# Restore from the newest checkpoint here if it is the one we wait for, or a later one.
+def _jump(host: "Host", inst: "Instance") -> bool:
+    v = inst.vertex.index
+    key, have = newest(host, v, inst.target, inst.target_epoch)
+    if not have:
+        return False
+    from . import decisions, restore
+
+    data: "Any" = host.store.get_blob(key)  # it was read a moment ago
+    if not restore.restore(host, inst, data):
+        return False
+    assert not further(inst.target, inst.ck.pos), "it took an earlier checkpoint than the one that was named"
+    own = checkpoint_key(v, PERMANENT)
+    if key != own:
+        host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
+    lifecycle.ask(inst)
+    lifecycle.note_running(host, inst)
+    inst.ck.moved()
+    restore.load_decisions(host, inst)
+    restore.reconnect(host, inst)
+    if inst.status == STOPPED:
+        return True  # a producer here knows a newer epoch
+    inst.ck.store_at_level()
+    if inst.recalling:
+        recall(host, inst)
+    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+    return True
+
+
+HANDLERS = {frames.CKPT: _on_piece, frames.STORED: _on_stored, frames.FETCH: _on_fetch}

@@ -1,0 +1,370 @@
+# Checkpoints: when an operator's state is taken, when it may become permanent, what may be deleted then.
+#
+# Theory (ECOC). A checkpoint c of an operator holds its state and position. It needs no transfer
+# state if every consumer's permanent checkpoint already covers what c has put out: then a restart
+# from c owes no consumer anything. So a checkpoint is first *pending*: taken when a Check-Request is
+# at the operator's position in an input, passed on at its own place in every output. It becomes
+# *permanent* once every output edge is covered by a Safe, and only then are the inputs told Safe.
+#
+#   uncoordinated  at every interval, at once, with the whole transfer state attached
+#   ecoc           as above; a request is obeyed on every input; plain graphs only
+#   extended       ecoc, but a request may be answered by an extension: the asker waits for less
+#                  (WAIT) or not at all (NOWAIT, inside cycles) and attaches the transfer state
+#                  that its consumer then still needs
+#   unsafe         none; what was taken is acknowledged at once
+#
+# Invariants.
+#   - Safe(xi) leaves only when a checkpoint at or behind xi is stored at the plan's level.
+#   - Permanent: for every output edge, from <= the consumer's acknowledged xi, where `from` is xi_out
+#     or, with an extension, the start of the attached transfer state.
+#   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
+#   - A pending checkpoint that was not acknowledged is never restored, in any boot.
+
+from ..offboard.compat import TYPE_CHECKING
+from ..plan.model import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
+from ..protocol.position import further, rank
+from ..protocol.refusals import NO_ROOM
+from ..storage import checkpoint_bytes
+from ..storage.keyspace import PENDING, PERMANENT, checkpoint_key
+from ..storage.log import LogFull
+from .instance import STOPPED, WAITING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..offboard.interfaces import Epoch, Position
+    from .host import Host
+    from .inputs import InEdge
+    from .instance import Instance
+    from .outputs import Reader
+
+WAIT = 0
+NOWAIT = 1
+_SEEN = 16  # ids of requests remembered, by the extended strategy
+
+
+# A checkpoint: its position, and its bytes without transfer state.
+class Checkpoint:
+    def __init__(self, cid: bytes, pos: "Position", outs: list[int], body: bytes, slot: int) -> None:
+        self.cid = cid
+        self.pos = pos
+        self.outs = outs  # xi of every output port
+        self.body = body
+        self.slot = slot
+        self.since: dict[
+            int, int
+        ] = {}  # edge number -> start of the transfer state that an extension attaches
+
+
+class Checkpoints:
+    def __init__(self, host: "Host", inst: "Instance") -> None:
+        self.host = host
+        self.inst = inst
+        self.strategy = host.plan.strategy
+        self.pending: list[Checkpoint] = []
+        self.pos: "Position" = []  # of the permanent checkpoint
+        self.made: "Epoch" = (0, 0)  # the epoch that made the one from which the operator goes on
+        self.safe_pos: "Position" = []  # of the one that is stored at the plan's level
+        self.holders: tuple[int, ...] = ()
+        self.seen: list[bytes] = []
+        self.size = inst.op.state_size() + 40  # average bytes of a checkpoint: the local load
+        every = host.plan.every
+        self.left = every // 2 + (inst.vertex.index * 7919 + 13) % every + 1  # uncoordinated: spread
+        self.taken = 0
+        self.extended = 0
+        self.committed = 0
+        self.bytes = 0
+
+    # ---- when
+
+    # n entries were taken.
+    def after(self, n: int) -> None:
+        if self.strategy == UNCOORDINATED:
+            self.left -= n
+            if self.left <= 0:
+                self.left = self.host.plan.every
+                self.commit(self._take(b"", 0), True)
+        elif self.strategy == UNSAFE:
+            for e in self.inst.inputs:
+                e.tell_safe(e.cur.xi, [], (), 0)
+
+    # The Check-Requests due on input e; 1 when there were any.
+    def due(self, e: "InEdge") -> int:
+        did = 0
+        while e.crs and e.crs[0][0] <= e.cur.xi:
+            xi, cid, urgent = e.crs.pop(0)
+            did = 1
+            if self.strategy == UNSAFE or (self.strategy == UNCOORDINATED and not urgent):
+                continue
+            if self.safe(e) >= xi:
+                self.announce()  # covered already; the Safe may have been lost
+            elif urgent:
+                self.commit(self._take(cid, 0), True)
+            else:
+                self.request(e, cid, e.cur.xi)
+        return did
+
+    # Input e asks for a checkpoint at xi: take one, or answer by an extension.
+    def request(self, e: "InEdge", cid: bytes, xi: int) -> None:
+        k = self.inst.inputs.index(e)
+        if self.strategy == EXTENDED:
+            newest = self.pending[-1].pos if self.pending else self.pos
+            base = newest[k] if newest and newest[-1] >= e.since else 0
+            known = cid in self.seen
+            if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
+                self.extended += 1
+                mode = NOWAIT if e.edge.cyclic else WAIT
+                e.tell_extend(cid, mode, base)
+                return
+        self.plan(cid)
+
+    # Take a checkpoint, and have it acknowledged by every consumer before it is permanent.
+    def plan(self, cid: bytes) -> None:
+        if self.strategy == EXTENDED and cid not in self.seen:
+            self.seen.append(cid)
+            if len(self.seen) > _SEEN:
+                self.seen.pop(0)
+        for c in self.pending:
+            if c.cid == cid and c.pos == self.inst.position():
+                return
+        inst = self.inst
+        if len(self.pending) == 2:
+            old = self.pending.pop()  # replaced, and its requests with it
+            for p in inst.ports:
+                p.withdraw(old.outs[p.number], old.cid)
+            slot = old.slot
+        else:
+            slot = PENDING
+            if self.pending and self.pending[0].slot == PENDING:
+                slot = PENDING + 1
+        c = self._take(cid, slot)
+        if not self._satisfied(c):
+            try:
+                key = checkpoint_key(inst.vertex.index, slot)
+                self.host.store.put_blob(key, checkpoint_bytes.pending(cid, c.body))
+            except LogFull:
+                self.host.count(NO_ROOM)
+                self._drop(slot)  # of the one that was replaced
+                return
+        self.pending.append(c)
+        for p in inst.ports:
+            p.request(c.outs[p.number], cid, 0)
+        self.settle()
+
+    # Whether it has not met every producer yet: no checkpoint of the operator's beginning replaces another,
+    # so the first one has to name the incarnations of all its inputs.
+    def _unmet(self) -> bool:
+        inst = self.inst
+        vertices = self.host.plan.vertices
+        met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
+        return not inst.decided and not all(met)
+
+    # Take one where the operator stands, and make it permanent without waiting for a consumer.
+    def now(self) -> None:
+        if self.strategy != UNSAFE and self.inst.vertex.index not in self.host.pushes:
+            self.commit(self._take(b"", 0), True)
+
+    # ---- what
+
+    def _take(self, cid: bytes, slot: int) -> Checkpoint:
+        inst = self.inst
+        self.taken += 1
+        state = bytearray(inst.op.state_size())
+        inst.op.snapshot(state, 0)
+        outs = [p.ring.last for p in inst.ports]
+        pos = inst.position()
+        flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
+        front = inst.front + inst.past
+        buf = self.host.exchange.writer.buf  # no frame is being written
+        body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state, buf)
+        return Checkpoint(cid, pos, outs, body, slot)
+
+    # Transfer state of every port from `since` on, as blocks.
+    def _transfer(self, c: Checkpoint, whole: bool) -> "list[Any]":
+        parts = []
+        for p in self.inst.ports:
+            end = c.outs[p.number]
+            start = end
+            for r in p.readers:
+                if whole:
+                    if not p.covered(r, end):
+                        start = min(start, p.carried(r))
+                elif r.edge.index in c.since:
+                    start = min(start, max(c.since[r.edge.index], r.safe))
+            start = max(start, min(p.first(), end))  # what is not here is safe with its reader
+            parts.append(p.blocks(start, end) if start < end else (end, (), ()))
+        return parts
+
+    # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
+    # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked for a
+    # checkpoint.
+    def _behind(self, c: Checkpoint) -> bool:
+        found = False
+        for p in self.inst.ports:
+            for r in p.readers:
+                end = c.outs[p.number]
+                if p.spills and not p.covered(r, end) and end - p.carried(r) > p.ring.cap:
+                    p.press()
+                    found = True
+        return found
+
+    # ---- permanent or not
+
+    # Whether every consumer has safe what c needs of it.
+    def _satisfied(self, c: Checkpoint) -> bool:
+        for p in self.inst.ports:
+            for r in p.readers:
+                xi = c.since.get(r.edge.index, c.outs[p.number])
+                if not p.covered(r, min(xi, c.outs[p.number])):
+                    return False
+        return True
+
+    # Something was acknowledged or extended: make the newest pending one permanent that may be.
+    def settle(self) -> None:
+        if self.inst.vertex.index in self.host.pushes:
+            return  # the last one is still on its way to its holders
+        for i in range(len(self.pending) - 1, -1, -1):
+            c = self.pending[i]
+            if self._satisfied(c):
+                self.commit(c, False)
+                return
+
+    # The consumer of edge r answers a request by an extension: the checkpoint will carry the transfer
+    # state. One of an earlier boot cannot: that state was lost with the power.
+    def on_extend(self, r: "Reader", cid: bytes, mode: int, base: int) -> None:
+        if self.inst.status == WAITING:
+            return
+        port = self.inst.ports[r.edge.sport]
+        for c in self.pending:
+            if c.cid == cid:
+                since = min(r.safe if mode == NOWAIT else base, c.outs[r.edge.sport])
+                if c.outs[r.edge.sport] - since > port.ring.cap:
+                    port.press()  # more was spilled than a checkpoint may carry
+                elif since >= port.first():
+                    c.since[r.edge.index] = since
+        self.settle()
+
+    # Bytes that a checkpoint here and downstream costs, as far as known.
+    def load(self) -> int:
+        total = self.size
+        for r in [r for p in self.inst.ports for r in p.readers]:
+            if not r.edge.cyclic and r.edge.dst != OUTSIDE:
+                total += r.load
+        return total
+
+    # Have the permanent checkpoint stored where the plan wants it.
+    def store_at_level(self) -> None:
+        inst = self.inst
+        if inst.status == STOPPED or inst.recalling:
+            return
+        if not self.host.plan.level:
+            self.stored(self.pos, (self.host.me,))
+            return
+        from . import checkpoint_transfer
+
+        checkpoint_transfer.push(self.host, inst)
+
+    # Make c permanent: on this host at once, at the plan's level when its holders have it.
+    # whole: with all that some consumer has not made safe.
+    def commit(self, c: Checkpoint, whole: bool) -> None:
+        assert whole or self._satisfied(c), "a checkpoint becomes permanent that is not covered"
+        if self.pos and not further(c.pos, self.pos):
+            self._over()  # or it would be made permanent again and again, and nothing else
+            self.store_at_level()
+            return  # nothing has happened since
+        inst = self.inst
+        if inst.first and self._unmet():
+            return
+        if inst.status == WAITING and rank(c.pos) > rank(inst.position()):
+            from . import restore
+
+            restore.from_pending(self.host, inst, c)
+        if whole and self._behind(c):
+            return
+        names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
+        parts = self._transfer(c, whole)
+        # What comes before the transfer state every consumer has safe, or it is not here because of that.
+        assert all(
+            [
+                p.covered(r, part[0]) or part[0] <= p.first()
+                for p, part in zip(inst.ports, parts)
+                for r in p.readers
+            ]
+        ), "a permanent checkpoint does not carry what a consumer lacks"
+        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
+        try:
+            self.host.store.put_blob(checkpoint_key(inst.vertex.index, PERMANENT), parts)
+        except LogFull:
+            # It stays as it was: nothing is acknowledged, and the producers wait.
+            self.host.count(NO_ROOM)
+            return
+        size = len(c.body) + len(parts[2])
+        self.committed += 1
+        self.bytes += size
+        self.size = (3 * self.size + size) // 4
+        self.pos = c.pos
+        self._over()
+        self.store_at_level()
+
+    # Pending ones at or before the permanent one are over.
+    def _over(self) -> None:
+        for old in self.pending[:]:
+            if not further(old.pos, self.pos):
+                self.pending.remove(old)
+                self._drop(old.slot)
+
+    # It is at a permanent checkpoint that was read, made by this epoch of the operator.
+    def restored(self, pos: "Position", epoch: "Epoch") -> None:
+        self.pos = pos
+        self.made = epoch
+
+    # ... which another host made: nothing before it that this host knew counts any more.
+    def moved(self) -> None:
+        self.discard()
+        self.safe_pos = []
+
+    # The pending ones will not be acknowledged any more: they and their requests are deleted, in flash too.
+    def discard(self) -> None:
+        for c in self.pending:
+            for p in self.inst.ports:
+                p.withdraw(c.outs[p.number], c.cid)
+        self.pending = []
+        self._drop(PENDING)
+        self._drop(PENDING + 1)
+
+    def _drop(self, slot: int) -> None:
+        key = checkpoint_key(self.inst.vertex.index, slot)
+        if slot and self.host.store.blob_size(key):
+            self.host.store.drop_blob(key)
+
+    # The permanent checkpoint is stored where the plan wants it: acknowledge what it covers.
+    def stored(self, pos: "Position", holders: tuple[int, ...]) -> None:
+        assert not further(pos, self.pos), "what is stored was never permanent"
+        if further(self.safe_pos, pos):
+            return
+        self.safe_pos = pos
+        self.holders = holders
+        inst = self.inst
+        if inst.unsettled:
+            from . import lifecycle
+
+            lifecycle.settled(self.host, inst)
+        if inst.decisions:
+            from . import decisions
+
+            decisions.forget(self.host, inst, pos[-1])
+        self.announce()
+        self.settle()
+
+    # What it covers of an input's present incarnation.
+    def safe(self, e: "InEdge") -> int:
+        pos = self.safe_pos
+        return pos[self.inst.inputs.index(e)] if pos and pos[-1] >= e.since else -1
+
+    # Tell every producer what is safe here.
+    def announce(self) -> None:
+        load = self.load()
+        for e in self.inst.inputs:
+            xi = self.safe(e)
+            if xi >= 0:
+                e.tell_safe(xi, self.safe_pos, self.holders, load)

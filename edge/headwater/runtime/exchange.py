@@ -1,0 +1,449 @@
+# The exchange: messages between a host and its neighbours. It keeps a link to each neighbour, takes frames
+# apart, and fills frames with pending messages.
+#
+# The state that hosts exchange is soft: every message is sent again until it is answered (`retry`), so the
+# loss of any one does no harm. The consumer of a stream speaks first (HELLO), and takes and acknowledges
+# nothing before the producer has answered (ANSWER).
+#
+# Promises.
+#   - `receive` never raises, whatever the frame is. What it refuses it counts, by a closed set of reasons.
+#   - A handler hears a message only from a host that may say it, about something that the plan has, with
+#     possible numbers in it: ROLES and HANDLERS, by the kind of the message. The sender may still lie about
+#     itself.
+#   - A frame that is sent may lie in a buffer that the next one uses again: to keep it, copy it.
+
+from ..data import block
+from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.model import OUTSIDE
+from ..protocol import frames
+from ..protocol.position import EPOCH_MAX, FAR
+from ..protocol.refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
+from ..protocol.sessions import OPENED, TAKEN
+from .instance import ASKING, FETCHING, STOPPED
+from .outputs import OutPort
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..offboard.interfaces import Message, Readable
+    from ..plan.model import Plan
+    from ..protocol.sessions import Peer
+    from .host import Host
+    from .outputs import Reader
+
+_CID_MAX = const(16)
+
+# Who may say a message. Of an edge: a host that may run its producer, or one that consumes, under an epoch of
+# its own. Of an operator: see judging.py.
+_ANYONE = const(0)
+_PRODUCER = const(1)
+_CONSUMER = const(2)
+_GATEWAY = const(3)
+_JUDGED = const(4)
+_NOBODY = const(5)  # it belongs to the site link
+
+
+# What is said to one other host.
+class Link:
+    def __init__(self, number: int, peer: "Peer") -> None:
+        self.number = number
+        self.peer = peer
+        # (kind, subject) -> values: control messages; a later one replaces an earlier one.
+        self.wants: "dict[tuple[int, Any], tuple[Any, ...]]" = {}
+        self.order: "list[tuple[int, Any]]" = []
+        self.life: tuple[int, int] | None = None  # (log number, boot) of the neighbour
+
+    def want(self, kind: int, subject: "Any", *values: "Any") -> None:
+        key = (kind, subject)
+        if key not in self.wants:
+            self.order.append(key)
+        self.wants[key] = values
+
+
+class Exchange:
+    # send(host number, frame)
+    def __init__(self, host: "Host", send: "Callable[[int, Readable], Any]", mtu: int) -> None:
+        self.host = host
+        self.send = send
+        self.writer = frames.Writer(mtu)
+        self.links: dict[int, Link] = {}
+        # Kind -> handler, once receiver.py is loaded: it stays.
+        self.arriving: "dict[int, Any]" = {}
+        self.asked_us = 0  # when the time was asked for that was answered last
+        self._open = False  # a frame to the neighbour whose turn it is was begun
+
+    # Speak to a neighbour from now on. What a former boot asked is not answered now.
+    def meet(self, number: int, peer: "Peer") -> None:
+        self.links[number] = Link(number, peer)
+        self.asked_us = self.host.now - 1
+
+    # Say this to a host, in the next frame. False where there is no link to it.
+    def say(self, number: int, kind: int, subject: "Any", *values: "Any") -> bool:
+        link = self.links.get(number)
+        if link:
+            link.want(kind, subject, *values)
+            return True
+        return False
+
+    def ask_time(self) -> None:
+        if self.host.me:
+            self.say(0, frames.CLOCK, 0, self.host.now)
+
+    def say_state(self) -> None:
+        for number in self.links:
+            self.say(number, frames.BEAT, 0, self.host.state(), self.host.boot_number)
+
+    # ---- in
+
+    # A frame arrived from somewhere. True where its messages were looked at.
+    def receive(self, frame: "Readable") -> bool:
+        host = self.host
+        try:
+            head = frames.header(frame)
+            sender = head[0]
+            link = self.links.get(sender)
+            if link is None:
+                host.count(STRANGER)
+                return False
+            peer = link.peer
+            span = peer.open(frame, head)
+            if peer.reply:
+                self._reply(link)
+            if peer.why != TAKEN and peer.why != OPENED:
+                host.count(SEAL + peer.why)
+                return False
+            if peer.live and link.life != (peer.log, peer.boot):
+                link.life = (peer.log, peer.boot)
+                self._new_life(link)
+            messages = (
+                frames.messages(frame, span[0], span[1], peer.log, host.store.log_number) if span else ()
+            )
+        except frames.FrameError:
+            host.count(FRAME)
+            return False
+        for m in messages:
+            if self.may_say(sender, m):
+                self.hear(sender, m)
+        return True
+
+    # Give a message that may be said to its handler. One of a consumer goes to the port that it consumes, if
+    # that is here, in its present incarnation, and if no newer epoch of the consumer has spoken before.
+    def hear(self, sender: int, m: "Message") -> None:
+        kind = m[0]
+        handler = self.arriving.get(kind)
+        if handler is not None:
+            handler(self.host, sender, m)
+            return
+        handler = self.HANDLERS.get(kind, Exchange._needed)
+        if self.ROLES[kind] != _CONSUMER:
+            handler(self, sender, m)
+            return
+        host = self.host
+        edge = host.plan.edges[m[1]]
+        port = host.ports.get((edge.src, edge.sport))
+        if port is None:
+            w = host.where[edge.src]
+            if w[2] != host.me:
+                self.say(sender, frames.WHERE, edge.src, edge.src, w[:2], w[2])
+            return
+        r = port.reader(edge)
+        if m[2] != port.inc and kind != frames.HELLO:
+            return
+        if m[3] < r.epoch:
+            port.refuse(r, sender)
+        else:
+            handler(port, r, sender, m)
+
+    # Another host began a new boot: everything it had not stored is gone.
+    def _new_life(self, link: Link) -> None:
+        host = self.host
+        for e in list(host.inputs.values()):
+            if e.port is None and e.producer == link.number:
+                from . import routing
+
+                e.lose()
+                routing.hello(host, e)
+        for p in host.ports.values():
+            p.lose(link.number)
+        link.want(frames.BEAT, 0, host.state(), host.boot_number)
+        host.late.pop(link.number, None)
+
+    # Whether this sender may say this message, and whether its numbers can be.
+    def may_say(self, sender: int, m: "Message") -> bool:
+        plan = self.host.plan
+        role = self.ROLES[m[0]]
+        sane = self._sane
+        ok = True
+        if role == _CONSUMER or role == _PRODUCER:
+            if m[1] >= len(plan.edges):
+                self.host.count(RANGE)
+                return False
+            e = plan.edges[m[1]]
+            if role == _PRODUCER:
+                ok = plan.may_run(e.src, sender)
+            else:
+                ok = plan.may_run(e.dst, sender) if e.dst != OUTSIDE else sender == 0
+                ok = ok and m[3][1] == sender and m[3][0] <= EPOCH_MAX
+        elif role == _GATEWAY:
+            ok = sender == 0
+        elif role == _JUDGED:
+            if m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
+                self.host.count(RANGE)
+                return False
+            from . import judging
+
+            ok = judging.may_say(self.host, sender, m)
+            sane = judging.sane
+        elif role == _NOBODY:
+            self.host.count(SITE)
+            return False
+        if not ok:
+            self.host.count(ROLE)
+        elif not sane(plan, m):
+            self.host.count(CONTENT)
+            ok = False
+        return ok
+
+    # Whether the numbers of a message of an edge or of a host can be: positions and names as long as those of
+    # the operator, no stream time or ts beyond any.
+    def _sane(self, plan: "Plan", m: "Message") -> bool:
+        kind = m[0]
+        if kind == frames.DATA:
+            return True  # its block is read where it is taken
+        if kind == frames.GOT or kind == frames.BOUND:
+            return m[4] < FAR
+        if kind == frames.SAFE:
+            return m[4] < FAR and m[7] < FAR and plan.is_name(plan.edges[m[1]].dst, m[5], m[6])
+        if kind == frames.CR:
+            return m[3] < FAR and len(m[4]) <= _CID_MAX
+        if kind == frames.EXT:
+            return m[6] < FAR and len(m[4]) <= _CID_MAX
+        if kind == frames.GAP:
+            return 0 < m[3] <= m[4] < FAR and m[5] < 256
+        if kind == frames.HELLO:
+            return 0 < m[4] < FAR
+        if kind == frames.ANSWER:
+            dst = plan.edges[m[1]].dst
+            runs = m[3][1] == 0 if dst == OUTSIDE else plan.may_run(dst, m[3][1])
+            ok = runs and m[3][0] <= EPOCH_MAX and max(m[5:9]) < FAR
+            return ok and plan.is_name(dst, m[9], m[10])
+        return True
+
+    # ---- messages of hosts
+
+    # Messages that most boards never hear, or for a moment only: their modules are loaded when one comes.
+    def _needed(self, sender: int, m: "Message") -> None:
+        kind = m[0]
+        handlers: "Any"
+        if kind == frames.WHERE:
+            from . import relocation
+
+            handlers = relocation.HANDLERS
+        elif kind <= frames.ANSWER:
+            from . import receiver
+
+            handlers = self.arriving = receiver.HANDLERS
+        elif kind <= frames.FETCH:
+            from . import checkpoint_transfer
+
+            handlers = checkpoint_transfer.HANDLERS
+        else:
+            from . import decisions
+
+            handlers = decisions.HANDLERS
+        handlers[kind](self.host, sender, m)
+
+    def _on_beat(self, sender: int, m: "Message") -> None:
+        if m[1] != self.host.state():
+            from . import relocation
+
+            relocation.tell(self.host, sender)
+
+    def _on_clock(self, sender: int, m: "Message") -> None:
+        host = self.host
+        clock = host.clock
+        if clock.synced:
+            t = clock.true_us(host.now)
+            self.say(sender, frames.TIME, 0, m[1], t, t, clock.true_error_us(host.now))
+
+    # Ignore what answers nothing that was asked in this boot, or something older than the last answer.
+    def _on_time(self, sender: int, m: "Message") -> None:
+        host = self.host
+        if m[1] > self.asked_us and host.clock.exchange(m[1], m[2], m[3], host.now, m[4]):
+            self.asked_us = m[1]
+
+    # ---- what was not answered is sent again
+
+    def retry(self) -> None:
+        host = self.host
+        if not host.clock.synced:
+            self.ask_time()  # until then everything is stamped by guess
+        for inst in host.instances.values():
+            inst.settle_depth()
+            for e in inst.inputs:
+                if e.ring and e.contact and e.depth != inst.depth:
+                    from . import receiver
+
+                    receiver.got(host, e, 0)
+        for e in list(host.inputs.values()):
+            if not e.contact and e.sink.status != STOPPED:
+                from . import routing
+
+                routing.hello(host, e)
+        for p in host.ports.values():
+            p.send_again()
+        if host.pushes:
+            from . import checkpoint_transfer
+
+            checkpoint_transfer.push_again(host)
+        if host.again:
+            from . import relocation
+
+            relocation.ask(host)
+        for inst in list(host.instances.values()):
+            if inst.status == STOPPED:
+                continue  # just now: what another one said named a newer epoch
+            if inst.status == FETCHING:
+                host.fetch(inst)
+            elif inst.status == ASKING:
+                from . import decisions
+
+                decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+            elif inst.decisions:
+                from . import decisions
+
+                decisions.propose(host, inst)
+            if inst.unsettled:
+                from . import checkpoint_transfer
+
+                checkpoint_transfer.recall(host, inst)
+        if host.outbox is not None:
+            from . import decisions
+
+            decisions.offer(host)
+
+    # ---- out
+
+    def flush(self) -> None:
+        receiver: "Any" = None
+        for e in self.host.inputs.values():
+            if e.ack and e.ring is not None and e.contact:
+                if receiver is None:
+                    from . import receiver
+                receiver.acknowledge(self.host, e)
+        for number in self.links:
+            self._flush(self.links[number])
+
+    def _flush(self, link: Link) -> None:
+        self._open = False
+        for key in link.order:
+            self._put(link, key[0], *link.wants[key])
+        link.order.clear()
+        link.wants.clear()
+        for p in self.host.ports.values():
+            for r in p.readers:
+                # To the lake only entries and gaps are sent, and both lie after the cursor.
+                if r.local or not r.live or r.host != link.number:
+                    continue
+                if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
+                    self._flush_reader(link, p, r)
+        if self._open and self.writer.count:
+            self._seal(link)
+
+    # Have a frame begun.
+    def _begin(self, link: Link) -> None:
+        if not self._open:
+            link.peer.begin(self.writer)
+            self._open = True
+
+    # The frame is full: send it, and begin the next one.
+    def _turn(self, link: Link) -> None:
+        self._seal(link)
+        link.peer.begin(self.writer)
+
+    def _seal(self, link: Link) -> None:
+        self.send(link.number, link.peer.seal(self.writer))
+        self._reply(link)
+
+    def _reply(self, link: Link) -> None:
+        reply = link.peer.take_reply()
+        if reply:
+            self.send(link.number, reply)
+
+    def _put(self, link: Link, kind: int, *values: "Any") -> None:
+        self._begin(link)
+        if not self.writer.put(kind, *values):
+            self._turn(link)
+            self.writer.put(kind, *values)
+
+    # Put into frames what reader r may have now.
+    def _flush_reader(self, link: Link, p: OutPort, r: "Reader") -> None:
+        index = r.edge.index
+        inside = r.edge.dst != OUTSIDE
+        if inside:
+            for cr in p.crs:
+                if r.wants_request(cr[3]):
+                    self._put(link, frames.CR, index, p.inc, cr[0], cr[1], cr[2])
+        while True:
+            xi = r.cur.xi
+            gap = r.gap_at(xi + 1)
+            if gap:
+                self._put(link, frames.GAP, index, p.inc, xi + 1, gap[1], gap[2])
+                r.seek(gap[1])
+                continue
+            n = p.due(r)
+            n = n and self._put_entries(link, p, r, n)
+            if not n:
+                break
+            r.sent(xi + n, self.host.now)
+        if inside and r.cur.xi == p.ring.last and r.wants_bound(p.bound):
+            self._put(link, frames.BOUND, index, p.inc, p.ring.last, p.bound)
+
+    # Put the next entries of reader r into a frame, at most n; how many.
+    def _put_entries(self, link: Link, p: OutPort, r: "Reader", n: int) -> int:
+        w = self.writer
+        index = r.edge.index
+        epoch = p.epoch()
+        xi = r.cur.xi
+        # The bytes that the log took a moment ago, if they are what comes next.
+        packed = None if r.gaps else self.host.scratch.kept(p, xi + 1, n)
+        if packed:
+            self._begin(link)
+            while True:
+                if w.put(frames.DATA, index, p.inc, epoch, packed[1]):
+                    return packed[0]
+                if not w.count:
+                    break  # too long for any frame: fewer entries go into this one
+                self._turn(link)
+        batch = self.host.batch(p.alphabet)
+        n = p.read(r.cur, batch, min(n, batch.size))
+        for g in r.gaps:
+            if xi < g[0] <= xi + n:
+                n = g[0] - 1 - xi
+        if not n:
+            return 0
+        self._begin(link)
+        while True:
+            at = w.open_data(index, p.inc, epoch)
+            if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
+                return n
+            if w.count:
+                self._turn(link)
+            else:
+                n //= 2
+
+    # ---- who may say a message, and what hears it
+
+    # By kind, from 0; DATA is 1.
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4"
+    # What is not here is heard by a module that most boards need never: see _needed.
+    HANDLERS: "dict[int, Any]" = {
+        frames.GOT: OutPort.hear_got,
+        frames.SAFE: OutPort.hear_safe,
+        frames.EXT: OutPort.hear_extend,
+        frames.HELLO: OutPort.hear_hello,
+        frames.CLOCK: _on_clock,
+        frames.TIME: _on_time,
+        frames.BEAT: _on_beat,
+    }

@@ -1,0 +1,317 @@
+# The host: one board, one Pi, one simulated machine. It ties the parts together and does no I/O.
+#
+# In go samples, frames and times; out come frames (through `send`) and durable writes (through
+# `store`). Nothing here knows a socket, a file, a clock or a source of randomness.
+#
+# This is the face of the runtime to the program around it. The exchange handles what neighbours send, the
+# scheduler decides in which order operators run, and code that is needed rarely is loaded by the verb that
+# needs it (activate, stop, fetch ..): no module that holds it imports this one.
+
+from ..board.unload import unload
+from ..data import block
+from ..data.batch import Batch
+from ..data.scratch import Scratch
+from ..offboard.compat import TYPE_CHECKING, const
+from ..protocol import frames
+from ..protocol.clock import Floor
+from ..storage.keyspace import F_FLOOR
+from .exchange import Exchange
+from .instance import WAITING
+from .outputs import RETRY_US
+from .scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..data.alphabet import Alphabet
+    from ..offboard.interfaces import Epoch, Params
+    from ..plan.model import Plan
+    from ..protocol.clock import Clock
+    from ..storage.log import Log
+    from .inputs import InEdge
+    from .instance import Instance
+    from .lake_sink import LakeSink
+    from .outputs import OutPort
+    from .source import Source
+
+_BEAT_US = const(5000000)
+
+
+class Host:
+    # plan, me (number in it), store (mounted), keys (host number -> key of the link),
+    # clock (clock.Clock), send(host number, frame), nonce() -> 64 random bits,
+    # outbox: where a gateway's edges to the lake end, otherwise None.
+    def __init__(
+        self,
+        plan: "Plan",
+        me: int,
+        store: "Any",
+        keys: dict[int, bytes],
+        clock: "Clock",
+        send: "Callable[[int, Any], object]",
+        nonce: "Callable[[], int]",
+        outbox: "Any" = None,
+        mtu: int = 1400,
+    ) -> None:
+        self.plan = plan
+        self.me = me
+        self.store: "Log" = store  # at a gateway its database, which has the same verbs
+        self.clock = clock
+        self.outbox = outbox
+        self.now = 0
+        self.exchange = Exchange(self, send, mtu)
+        self.scheduler = Scheduler(self)
+        self.floor = Floor()  # of the sources here; flash knows it, from `start` on
+        self.boot_number = 0
+        widest = 256
+        for v in plan.vertices:
+            if not v.kind and v.hosts[0] == me:
+                widest = max(widest, block.bound(v.outs[0], plan.batch))
+        self.scratch = Scratch(widest)  # what sources log always fits; of the rest a block is rarely so long
+        self.batches: dict[str, Batch] = {}  # alphabet text -> batch to decode into
+        self.ports: "dict[tuple[int, int], OutPort]" = {}  # by vertex and port
+        self.instances: "dict[int, Instance]" = {}  # by vertex
+        self.inputs: "dict[int, InEdge]" = {}  # by edge, of everything that consumes here
+        self.ends: "list[LakeSink]" = []
+        self.sources: "dict[int, Source]" = {}  # by vertex
+        # checkpoints on their way to holders (checkpoint_transfer.py)
+        self.pushes: "dict[int, list[Any]]" = {}
+        self.late: dict[int, int] = {}  # holder that did not confirm in time -> when it is asked again
+        # Vertex -> checkpoint on its way here: [(epoch, position), size, buffer, bytes that are here, when
+        # the last piece came].
+        self.incoming: "dict[int, list[Any]]" = {}
+        self.largest: dict[int, int] = {}  # vertex -> bytes of a checkpoint that is kept here, at most
+        self.again = bytearray()  # what F_AGAIN holds
+        self.unlearned: list[int] = []  # operators of which this gateway does not know yet what was decided
+        # ... -> [since when it is being learned, host -> decisions that it says were granted, hosts that have
+        # said all they know]
+        self.stood: "dict[int, tuple[int, dict[int, int], list[int]]]" = {}
+        self.ask_us = 0  # when the gateway asks next how operators stand
+        self.safe_us = 0  # when any end of an edge to the lake acknowledged last
+        # Of each vertex: epoch number, its host; the host where it runs.
+        self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
+        self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
+        self.keys = keys
+        self.nonce = nonce
+        self.beat_us = 0
+        self.tick_us = 0
+        self.due = False  # frames came since `pump`
+        self.quiet = False  # sources promise nothing: what is drained stays so
+
+    # ---- life
+
+    # Start, or start again: everything comes from the store. again: this host has lost its store, and the
+    # others know more than it. A gateway's clock runs already: it is the site's, and not of one process.
+    def start(self, now: int, again: bool = False) -> None:
+        self.now = now
+        # Operators come first: while their code is made is when the most room is needed.
+        from .. import operators
+
+        made = {}
+        for v in self.plan.vertices:
+            if v.kind and v.hosts[0] == self.me:
+                made[v.index] = operators.find(v.kind)(v.params, v.ins, v.outs, self.plan.batch)
+        from . import startup
+
+        startup.start(self, now, made, again)
+        made = startup = None  # type: ignore[assignment]  # or they stay while this runs
+        unload(
+            "runtime.startup",
+            "runtime.hosting",
+            "runtime.restore",
+            "runtime.lifecycle",
+            "runtime.routing",
+            "storage.reserve",
+            "storage.checkpoint_file",
+            "data.msgpack_reader",
+        )
+        self.pump()
+
+    # What startup.py found: the number of this boot, what F_AGAIN holds, and see the fields.
+    def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
+        assert number > self.boot_number, "a boot has the number of an earlier one"
+        self.boot_number = number
+        self.again = again
+        self.unlearned = unlearned
+
+    # Run operator v here from now on, under a new epoch.
+    def activate(self, v: int, number: int, now: int) -> None:
+        from . import relocation
+
+        self.now = now
+        relocation.activate(self, v, number)
+        self.pump()
+
+    # A newer epoch of an operator runs elsewhere: this one tells and takes nothing any more.
+    def stop(self, inst: "Instance", epoch: "Epoch") -> None:
+        from . import relocation
+
+        relocation.stop(self, inst, epoch)
+
+    # A producer or a keeper named a checkpoint further than this operator stands.
+    def fetch(self, inst: "Instance") -> None:
+        from . import checkpoint_transfer
+
+        checkpoint_transfer.fetch(self, inst)
+
+    # The site's time.
+    def site(self) -> int:
+        return self.clock.site(self.now)
+
+    # Let boundaries go up to ts: where the floor in flash is too low, log a higher one.
+    def raise_floor(self, ts: int) -> None:
+        floor = self.floor.need(ts, self.clock.ahead_us(self.now))
+        if floor:
+            self.store.put(F_FLOOR, floor.to_bytes(8, "little"))
+            self.floor.sealed(floor)
+
+    # No sensor of this host is read before `wake` of its clock: joins need not wait for it until then.
+    # To be called last before a sleep; the promise is in flash before it is sent.
+    def sleep(self, now: int, wake: int) -> None:
+        self.now = now
+        if self.clock.synced:
+            self.promise(self.clock.at(wake))
+        self.pump()
+
+    # No source of this host gives anything below ts from now on, in any boot.
+    def promise(self, ts: int) -> None:
+        if ts > self.floor.flash_us:
+            self.store.put(F_FLOOR, ts.to_bytes(8, "little"))
+            self.floor.sealed(ts)
+        for s in self.sources.values():
+            s.promise(ts)
+
+    # on: sources promise nothing by themselves from now on. What is drained stays so.
+    def hush(self, on: bool) -> None:
+        self.quiet = on
+
+    # The batch of this host for an alphabet. It holds nothing between two calls.
+    def batch(self, alphabet: "Alphabet") -> Batch:
+        b = self.batches.get(alphabet.text)
+        if b is None:
+            b = self.batches[alphabet.text] = Batch(alphabet, self.plan.batch)
+        return b
+
+    # ---- samples
+
+    # A batch of samples of source v, whose first was taken at `mono` of this host's clock. now: the time on
+    # that clock, where it is later than in the last call. Returns the number accepted: all, or none where the
+    # log is full.
+    def sample(self, v: int, batch: Batch, mono: int, now: int = 0) -> int:
+        if now:
+            self.now = now
+        source = self.sources[v]
+        n = source.take(batch, mono)
+        self.pump()
+        source.port.ring.stale()  # the caller writes into that batch again
+        return n
+
+    # ---- running
+
+    # Run all operators until none can make progress, then send pending messages.
+    def pump(self) -> None:
+        self.due = False
+        self.scheduler.run()
+        self.exchange.flush()
+
+    # To be called at least every RETRY_US / 2.
+    def tick(self, now: int) -> None:
+        self.now = now
+        if not self.quiet:
+            for s in self.sources.values():
+                s.tick()
+        for inst in list(self.instances.values()):
+            if inst.status == WAITING and now >= inst.wait_us:
+                from . import lifecycle
+
+                lifecycle.expire(inst)
+        if now - self.tick_us >= RETRY_US // 2:
+            self.tick_us = now
+            self.exchange.retry()
+            self.store.idle()
+        if now - self.beat_us >= _BEAT_US:
+            self.beat_us = now
+            self.exchange.say_state()
+            self.exchange.ask_time()
+        self.pump()
+
+    # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
+    def acknowledged(self) -> None:
+        self.safe_us = self.now
+
+    # ---- where operators run
+
+    # Operator v runs at `place` under this epoch, as another host told.
+    def heard_where(self, v: int, epoch: "Epoch", place: int) -> None:
+        if v < len(self.where) and epoch > self.where[v][:2]:
+            from . import relocation
+
+            relocation.on_where(self, v, epoch, place)
+
+    # Tell that to a host, which may be this one.
+    def tell_where(self, to: int, v: int, epoch: "Epoch", place: int) -> None:
+        if to == self.me:
+            self.heard_where(v, epoch, place)
+        else:
+            self.exchange.say(to, frames.WHERE, v, v, epoch, place)
+
+    # A number that differs where two hosts know of different places.
+    def state(self) -> int:
+        total = 0
+        for w in self.where:
+            total = total * 31 + w[0] * 7 + w[1] & 0xFFFFFFF
+        return total
+
+    # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
+
+    # Change parameters of an operator while it runs; the number of the change.
+    def configure(self, v: int, params: "Params") -> int:
+        from .. import operators
+        from . import decisions
+
+        vertex = self.plan.vertices[v]
+        # What it refuses here, with all changes that are made already, it would refuse later.
+        op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
+        decisions.follow(self, v, op)
+        op.configure(params)
+        return decisions.config(self, v, ["set", params])
+
+    # Let a join go on without an input whose producer is dead, and take it back.
+    def close(self, v: int, port: int) -> int:
+        return self._config(v, ["close", port])
+
+    def reopen(self, v: int, port: int, inc: int, from_ts: int) -> int:
+        return self._config(v, ["open", port, inc, from_ts])
+
+    def _config(self, v: int, content: "list[Any]") -> int:
+        from . import decisions
+
+        return decisions.config(self, v, content)
+
+    # The gateway has just asked how operators stand, and waits this long before it asks again.
+    def ask_later(self, us: int) -> None:
+        self.ask_us = self.now + us
+
+    # True while it is not known of every operator what was decided.
+    @property
+    def learning(self) -> bool:
+        return bool(self.unlearned)
+
+    # ---- frames
+
+    # Something was refused (protocol/refusals.py).
+    def count(self, reason: int) -> None:
+        self.dropped[reason] = self.dropped.get(reason, 0) + 1
+
+    # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
+    # frames that come together are answered together.
+    def receive(self, frame: "Any", now: int) -> None:
+        self.now = now
+        if self.exchange.receive(frame):
+            self.due = True
+
+    # Do what follows from the frames that were received.
+    def settle(self) -> None:
+        if self.due:
+            self.pump()

@@ -1,0 +1,484 @@
+# A running operator: it takes entries in the one order that determinism allows, a batch at a time.
+#
+# Theory. The next entry is the smallest head by (ts + D, port, xi). It is taken when for every other
+# port q: q's head sorts after it, or q is empty and its boundary lies after it (or at it, and q is
+# the higher port). A timer at T fires when the frontier reaches T, before any entry with ts >= T.
+# A decision takes effect at its position, before anything else that happens there.
+#
+# Invariants.
+#   - What is taken, and in which order, depends on the streams and decisions alone, never on when
+#     they arrive or how they are cut into batches.
+#   - At most one output per port for each entry or timer; its ts is the one of what caused it, so
+#     ts never falls on a port.
+#   - Other modules change an instance by its verbs only. Its status is changed by lifecycle.py alone.
+
+from ..board.native import native
+from ..data.batch import Batch
+from ..offboard.compat import TYPE_CHECKING
+from ..plan.model import UNCOORDINATED, UNSAFE
+from ..protocol.position import FAR
+from .operator import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..offboard.interfaces import Epoch, Params, Position
+    from ..plan.model import Vertex
+    from .checkpoints import Checkpoints
+    from .host import Host
+    from .inputs import InEdge
+    from .operator import Operator
+    from .outputs import OutPort
+
+    Decision = tuple[Position, list[Any], int]  # position, content, whether it is granted
+
+RUNNING = 0
+WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
+FETCHING = 2  # a producer names a checkpoint further than ours: on its way
+STOPPED = 3  # a newer epoch runs elsewhere
+ASKING = 4  # the gateway says first whether it has run before, and which decisions it granted
+
+
+class Instance:
+    is_lake = False  # LakeSink stands in the same place for a consumer that is the lake
+
+    op: "Operator"
+    window: "Any"  # a Batch; of an operator that joins, one for each input
+    advance: "Callable[[], int]"
+
+    def __init__(
+        self, host: "Host", vertex: "Vertex", op: "Operator", inputs: "list[InEdge]", ports: "list[OutPort]"
+    ) -> None:
+        self.host = host
+        self.vertex = vertex
+        self.inputs = inputs
+        self.ports = ports
+        self.run_by(op)
+        self.status = RUNNING
+        self.wait_us = 0  # while WAITING: until when
+        # While FETCHING: position and epoch of the wanted checkpoint, hosts to ask, and how often one was.
+        self.target: "Position" = ()
+        self.target_epoch: "Epoch" = (0, 0)
+        self.fetch_from: list[int] = []
+        self.fetch_try = 0
+        self.recalling = False  # until it is known which checkpoints its keepers hold (transfer.recall)
+        self.unheard: list[int] = []  # keepers that have not answered yet
+        self.erased = 0  # keepers that have none because their flash was erased
+        self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level
+        self.first = False  # this is the boot in which the operator begins: it has put nothing out before
+        self.epoch: "Epoch" = (1, vertex.hosts[0])
+        self.bounded = False  # a consumer needs its boundaries; see wiring.arrange
+        self.fired = 0  # ts up to which timers have fired
+        self.decided = 0  # decisions applied
+        self.depth = 0  # see settle_depth
+        self.front = 0  # ts of what was taken or fired last is front + past, delays added
+        self.past = 0
+        self.decisions: "dict[int, Decision]" = {}  # by number: those that no permanent checkpoint covers yet
+        self.changed: "Params" = {}  # parameters that decisions changed
+        # Decisions are stored at the gateway and at this host: are these fewer hosts than the level wants?
+        self.few = host.plan.strategy != UNSAFE and host.plan.level > (1 if host.me else 0)
+        # [number, why] of the last decision whose values the operator type refused
+        self.refused: "list[Any]" = []
+        self.size = host.plan.batch
+        self.timers = op.TIMED
+        self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
+        self.ck: "Checkpoints" = None  # type: ignore[assignment]  # see begin
+        self.counts = host.plan.strategy <= UNCOORDINATED  # these look at each batch
+        if len(inputs) == 1 and not inputs[0].edge.delay_us:
+            self.window = host.batch(inputs[0].alphabet)  # holds nothing between two calls
+            self.alone = not self.timers
+            self.advance = self._single
+        else:
+            self.alone = False  # and what else a Joined has, in merge.py
+
+    def run_by(self, op: "Operator") -> None:
+        self.op = op
+        for p in self.ports:
+            p.write_into(op.outs[p.number])
+
+    # ---- what changes it beside its inputs, decided by hosting, restoring, transfer and decisions
+
+    # It runs under this epoch. first: the operator begins in this boot.
+    def begin(self, epoch: "Epoch", ck: "Checkpoints", first: bool) -> None:
+        self.epoch = epoch
+        self.ck = ck
+        self.first = first
+
+    # Only lifecycle.py calls this: it has the table of the states and of the ways between them.
+    def become(self, status: int, wait_us: int = 0) -> None:
+        assert self.status != STOPPED, "an epoch that was stopped goes on"
+        self.status = status
+        self.wait_us = wait_us
+
+    # It looks for a checkpoint: this one, or a later one.
+    def want(self, name: "Position", epoch: "Epoch", holders: "Sequence[int]") -> None:
+        self.target = name
+        self.target_epoch = epoch
+        self.fetch_from = list(holders)
+        self.fetch_try = 0
+
+    # Of the hosts that may have it, the one to be asked now: each in turn.
+    def next_of(self, hosts: list[int]) -> int:
+        self.fetch_try += 1
+        return hosts[(self.fetch_try - 1) % len(hosts)]
+
+    # Go on from a checkpoint: this operator, in that state, where it stood then.
+    def resume(self, op: "Operator", pos: "Position", changed: "Params", front: int) -> None:
+        self.run_by(op)
+        self.changed = changed
+        self.depth = 0
+        self.fired = pos[-2]
+        self.decided = pos[-1]
+        self.front = front
+        self.past = 0
+
+    # How far it is with its new epoch. unsettled: a checkpoint of it is still to be stored at the plan's
+    # level. Whether it waits for its keepers, for which ones, and how many others had their flash erased.
+    def recall(self, unsettled: bool, recalling: bool, unheard: list[int], erased: int) -> None:
+        self.unsettled = unsettled
+        self.recalling = recalling
+        self.unheard = unheard
+        self.erased = erased
+
+    # These decisions are stored here, and no permanent checkpoint covers them yet.
+    def decide_by(self, decisions: "dict[int, Decision]") -> None:
+        self.decisions = decisions
+
+    # Whether a consumer needs its boundaries (wiring.arrange).
+    def compute_bounds(self, needed: bool) -> None:
+        self.bounded = needed
+
+    # These hosts have the checkpoint that it looks for, too.
+    def fetch_also_from(self, holders: "Sequence[int]") -> None:
+        self.fetch_from += [h for h in holders if h not in self.fetch_from]
+
+    # ---- running
+
+    def position(self) -> list[int]:
+        pos = [e.cur.xi for e in self.inputs]
+        pos.append(self.fired)
+        pos.append(self.decided)
+        return pos
+
+    # Take what there is to take; how many entries and timers that were.
+    def step(self) -> int:
+        did = 0
+        e = self.inputs[0]
+        while self.status == RUNNING:
+            if self.alone and e.contact and not e.crs and not self.decisions:
+                port = e.port
+                xi = e.cur.xi
+                ring: "Any" = (port or e).ring
+                if xi == ring.last:
+                    break  # nothing waits
+                # The batch that the producer just made, if it is the next one as a whole, up to a
+                # request that is derived: most of what runs on one host comes this way.
+                x = ring.lent(xi)
+                if x and not (x.hole or e.from_ts or e.closed):
+                    n = x.n
+                    every = e.every
+                    if every:
+                        every -= xi % every
+                        if every < n:
+                            n = every
+                    if n <= self.size and self._run(x, n):
+                        if every == n:
+                            e.taken(n)
+                        else:
+                            e.cur.xi = xi + n  # what `taken` does where no request is near
+                        did += n
+                        if self.counts:
+                            self.ck.after(n)
+                        continue
+            self._requests()
+            if self.decisions and not self._decide():
+                break
+            n = self.advance()
+            if not n:
+                break
+            did += n
+            if self.counts:
+                self.ck.after(n)
+        return did
+
+    # Apply a decision that is due here; False while one is under way at this very position, or exposed.
+    def _decide(self) -> bool:
+        while True:
+            d = self.decisions.get(self.decided + 1)
+            if d is None or d[0] != self.position():
+                return not self.exposed()
+            if not d[2]:
+                return False
+            self.decided += 1
+            self.apply(d[1])
+            if self.few:
+                self.ck.now()
+
+    # A decision was applied that more hosts must know of: nothing is put out or promised before a checkpoint
+    # after it is stored at the plan's level. Else the operator could be lost together with all that know it.
+    def exposed(self) -> bool:
+        return self.few and self.decided in self.decisions
+
+    # How far downstream of this operator everything that an earlier boot may have put out has been put out
+    # again, in steps along the edges: 0 while one of its own consumers is ahead of it or has not told how
+    # far it is; otherwise one more than the least of its consumers. It counts up to the number of vertices
+    # and stays there for this boot, feedback or not. Only from then on may something be decided that an
+    # earlier boot did not know of: no consumer's consumer has seen the other course. It counts from when a
+    # checkpoint of the present epoch is stored at the plan's level: until then a later epoch may go on from
+    # a checkpoint of an earlier epoch that stands further.
+    def settle_depth(self) -> None:
+        cap = len(self.host.plan.vertices)
+        if self.depth >= cap or self.unsettled or self.status != RUNNING:
+            return  # one that waits may yet go on from further ahead
+        least = cap
+        for p in self.ports:
+            if p.sealed > p.ring.last:
+                least = -1  # the log holds what an earlier boot put out
+            for r in p.readers:
+                e = r.local
+                if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                    least = -1
+                else:
+                    least = min(least, e.sink.depth if e else r.depth)
+        self.depth = min(cap, least + 1)
+
+    # The position of the next decision, where it is granted. Before it, nothing more is taken of an input
+    # that has come there, and no timer fires after the one that it names: so no producer, which may be gone
+    # by now, has to promise that again.
+    def _place(self) -> "Position | None":
+        d = self.decisions.get(self.decided + 1)
+        return d[0] if d is not None and d[2] else None
+
+    # Most entries that may be taken from input e before a decision is due.
+    def _until_decision(self, e: "InEdge", limit: int) -> int:
+        d = self.decisions.get(self.decided + 1)
+        if d is not None:
+            n = d[0][self.inputs.index(e)] - e.cur.xi
+            if n < limit:
+                return n if n > 0 else 0
+        return limit
+
+    # A value that the operator type refuses is skipped, the same in every run, and reported to the gateway.
+    # It never raises: what was decided is durable, and would be met again in every boot.
+    def apply(self, content: "list[Any]") -> None:
+        kind = content[0]
+        if kind == "set":
+            try:
+                self.op.configure(content[1])
+                self.changed.update(content[1])
+            except OperatorError as error:
+                self.refused = [self.decided, str(error)[:100]]
+        elif kind == "close":
+            self.inputs[content[1]].close()
+        elif kind == "open":
+            e = self.inputs[content[1]]
+            if (e.closed or content[2] != e.inc) and e.reopen(content[2], content[3], self.decided):
+                # What was lost with the former incarnation is a hole: it may have stopped a timer, below
+                # a boundary that was sent.
+                self.op.hole(content[1])
+
+    # ---- one input: the short way
+
+    def _single(self) -> int:
+        e = self.inputs[0]
+        if e.closed:
+            return 0
+        op = self.op
+        port = e.port
+        size = self.size
+        w: "Batch | None" = None
+        if not e.contact:
+            return 0
+        if port:
+            w = port.ring.lent(e.cur.xi)
+            # The batch that the producer just made, if it is the next one as a whole.
+            if w is not None and w.n > size:
+                w = None
+        if w is None:
+            w = self.window
+            n = e.read(w, size)
+        else:
+            n = w.n
+        if self.timers and op.timer:
+            due: int = op.timer
+            place = self._place()
+            if due <= place[1] if place and e.cur.xi >= place[0] else (w.ts_of(0) if n else e.bound()) >= due:
+                return self._fire(due)
+            if n > 1:
+                if op.ARMS:
+                    due = min(due, w.ts_of(0) + getattr(op, op.ARMS))
+                if w.ts_of(n - 1) >= due:
+                    n = before(w, n, due)
+        if e.crs or e.every:
+            n = e.until_request(n)
+        if self.decisions:
+            n = self._until_decision(e, n)
+        for p in self.ports:
+            if p.ring.room() < n:
+                n = self._room(n)
+        if not n:
+            return 0
+        if e.from_ts and e.passes_over(w.ts_of(0)):
+            return 1
+        if w.hole:
+            self._hole(0, w)
+            e.taken(1)
+        else:
+            if self.timers and not op.timer:
+                n = 1  # the first entry may set a timer that the second one must wait for
+            self._run(w, n)
+            e.taken(n)
+        return n
+
+    # How many of n entries the output ports have room for; where there is none at all, a port may
+    # drop if the process file says so, or asks its consumers for a checkpoint.
+    def _room(self, n: int) -> int:
+        for p in self.ports:
+            if not p.has_room(n):
+                k = p.ring.room()
+                if k < n:
+                    n = k
+                if not n:
+                    p.press()
+                    break
+        return n
+
+    # Obey the Check-Requests that are due.
+    def _requests(self) -> None:
+        for e in self.inputs:
+            if e.crs and e.crs[0][0] <= e.cur.xi:
+                self.ck.due(e)
+
+    # ---- what comes out
+
+    # Run the operator over n entries of x, a batch or what a join made; False, and nothing done, where an
+    # output port has no room. Every batch passes here: it writes the fields of the batches that the operator
+    # fills, and of its rings, as it goes, since a call for each costs more than all of them.
+    def _run(self, x: "Any", n: int) -> bool:
+        ports = self.ports
+        for p in ports:
+            if p.ring.cap - p.ring.count < n:
+                return False
+        op = self.op
+        dt = x.dt
+        self.front = ts = x.ts
+        self.past = (n - 1) * dt if dt >= 0 else x.at[n - 1]
+        m = op.run(x, n)
+        for p in ports:
+            y = op.outs[p.number]
+            if p.number:
+                m = y.n
+            if not m:
+                p.ring.stale()  # the operator may have written into that batch all the same
+                continue
+            y.ts = ts
+            y.unsync = x.unsync
+            y.hole = 0
+            y.xi = p.ring.last + 1
+            y.n = m
+            if op.ONE_TO_ONE or (m == n and dt >= 0):  # then output j is of input j
+                y.dt = dt
+                if dt < 0:
+                    y.at_mem[0:m] = x.at_mem[:m]
+            else:
+                y.dt = -1
+                if dt != 1:
+                    _place(y.at, x.at if dt < 0 else y.at, m, dt)  # what is regular has no offsets
+            if p.logged or self.bounded:
+                p.append(y, m)
+            else:
+                ring = p.ring
+                ring.append(y, 0, m, True)
+                if p.trim_to > ring.first:
+                    ring.trim(min(p.trim_to, ring.last))
+        return True
+
+    def _fire(self, due: int) -> int:
+        for p in self.ports:
+            if not p.has_room(1):
+                p.press()
+                return 0
+        op = self.op
+        for p in self.ports:
+            op.outs[p.number].clear()
+            p.ring.stale()
+        m = op.fire()
+        self.fired = self.front = due
+        self.past = 0
+        for p in self.ports:
+            y = op.outs[p.number]
+            k = y.n if p.number else m
+            if k:
+                y.begin(p.ring.last + 1, k, due, -1, 0)
+                y.at[0] = 0
+                p.append(y, k)
+        return 1
+
+    def _hole(self, port: int, w: Batch) -> None:
+        self.front = w.ts + self.inputs[port].edge.delay_us
+        self.past = 0
+        if not self.op.hole(port) or self.inputs[port].edge.delay_us:
+            return
+        for p in self.ports:
+            y = self.op.outs[p.number]
+            y.begin_one(p.ring.last + 1, w.ts, w.unsync, w.hole, w.back)
+            p.append(y, 1)
+
+    # Boundary of the outputs: nothing below it follows what has been emitted. 0 while a decision is under way
+    # here: it may take an input back, and then that counts too.
+    def bound(self) -> int:
+        b = FAR
+        if self.decisions:
+            d = self.decisions.get(self.decided + 1)
+            if d is not None and d[0] == self.position():
+                return 0
+            if self.exposed():
+                return 0
+        for e in self.inputs:
+            if e.edge.delay_us or e.closed:
+                continue
+            v = e.bound()
+            if e.waiting() > 0:
+                w = self.window if type(self.window) is Batch else self.window[self.inputs.index(e)]
+                v = w.ts_of(0) if e.read(w, 1) else 0
+            if v < b:
+                b = v
+        if self.timers and self.op.timer and self.op.timer < b:
+            b = self.op.timer
+        # Nor does anything follow that is older than what was taken last: the checkpoint knows that, though
+        # the producer that promised it once may be gone.
+        return max(b if b < FAR else 0, self.front + self.past)
+
+
+# The times of m outputs: at[] says by which input each was caused, and becomes the offset of that.
+_PLACE = """def run(at: ptr32, x: ptr32, m: int, dt: int):
+ if dt < 0:
+  for j in range(m):
+   at[j] = x[at[j]]
+ elif dt != 1:
+  for j in range(m):
+   at[j] *= dt
+"""
+
+
+def _place(at: "Any", x: "Any", m: int, dt: int) -> None:
+    if dt < 0:
+        for j in range(m):
+            at[j] = x[at[j]]
+    elif dt != 1:
+        for j in range(m):
+            at[j] *= dt
+
+
+_place = native(_PLACE) or _place
+
+
+# How many of n entries come before ts `due`.
+def before(w: Batch, n: int, due: int) -> int:
+    if w.dt > 0:
+        return min(n, (due - w.ts + w.dt - 1) // w.dt)
+    i = 0
+    while i < n and w.ts_of(i) < due:
+        i += 1
+    return i

@@ -1,0 +1,49 @@
+# Whether a message about an operator may be believed: because of its sender (may_say), and of its content
+# (sane). Messages between producers and consumers, and of the clock, are judged in exchange.py: they are
+# frequent, and this module is not always loaded.
+
+from ..offboard.compat import TYPE_CHECKING
+from ..protocol import frames
+from ..protocol.position import EPOCH_MAX
+
+if TYPE_CHECKING:
+    from ..offboard.interfaces import Message
+    from ..plan.model import Plan
+    from .host import Host
+
+
+# Whether that host may say this.
+def may_say(host: "Host", sender: int, m: "Message") -> bool:
+    kind = m[0]
+    plan = host.plan
+    if kind == frames.WHERE:
+        ok = m[2][1] == m[3] and plan.may_run(m[1], m[3]) and m[2][0] <= EPOCH_MAX
+        ok = ok and sender in (m[3], 0)
+    elif kind == frames.STORED:
+        ok = sender in plan.keepers(m[1])
+    elif kind in (frames.CKPT, frames.FETCH):
+        ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
+    elif kind in (frames.GRANT, frames.TOLD, frames.STANDS) or kind == frames.CONFIG and m[2]:
+        ok = sender == 0
+    else:
+        ok = plan.may_run(m[1], sender)
+        if kind in (frames.PROPOSE, frames.ASK, frames.STAND):
+            ok = ok and m[2][1] == sender and m[2][0] <= EPOCH_MAX
+        ok = ok and host.outbox is not None
+    return bool(ok)
+
+
+# Whether its numbers can be.
+def sane(plan: "Plan", m: "Message") -> bool:
+    kind = m[0]
+    if kind in (frames.CKPT, frames.STORED, frames.GRANT):
+        return plan.is_position(m[1], m[3]) and (kind != frames.GRANT or m[2] <= EPOCH_MAX)
+    if kind == frames.FETCH:
+        return plan.is_position(m[1], m[2])
+    if kind == frames.PROPOSE:
+        return plan.is_position(m[1], m[4]) and m[3] <= EPOCH_MAX
+    if kind in (frames.CONFIG, frames.TOLD):
+        return m[2] <= EPOCH_MAX
+    if kind in (frames.ASK, frames.STAND):
+        return max(m[3:5]) <= EPOCH_MAX
+    return True

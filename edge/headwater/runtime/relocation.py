@@ -1,0 +1,124 @@
+# Where operators run: one begins here, ends here, or is found elsewhere.
+#
+# An activation raises the epoch. A host that hears of a newer epoch of what it runs stops it: from
+# then on it tells and takes nothing for that operator any more.
+#
+# Invariant: the epoch under which an operator is known to run (Host.where) never falls.
+
+from ..data import msgpack
+from ..offboard.compat import TYPE_CHECKING
+from ..protocol import frames
+from ..storage.keyspace import F_WHERE, UNTOLD
+from . import lifecycle, routing
+from .instance import STOPPED
+
+if TYPE_CHECKING:
+    from ..offboard.interfaces import Epoch, Message
+    from .host import Host
+    from .instance import Instance
+
+
+# Run operator v here from now on, under a new epoch.
+def activate(host: "Host", v: int, number: int) -> None:
+    from . import checkpoint_transfer, decisions, hosting
+
+    epoch = (number, host.me)
+    inst = host.instances.get(v)
+    if inst:
+        if inst.epoch >= epoch:
+            return
+        _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
+    lifecycle.note(host, v, epoch, UNTOLD)
+    inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
+    lifecycle.ask(inst)
+    checkpoint_transfer.begin_recall(host, inst)
+    moved(host, v, epoch, host.me)
+    for e in inst.inputs:
+        routing.connect(host, e)
+    routing.again(host)
+    checkpoint_transfer.recall(host, inst)
+    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+
+
+# A newer epoch runs elsewhere: this one tells and takes nothing any more.
+def stop(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
+    if inst.is_lake or inst.status == STOPPED:
+        return
+    _end(host, inst, epoch)
+    mine(host, inst.vertex.index, epoch)
+
+
+# Others know of an epoch here that this host does not know: its flash was erased. It starts again above that
+# epoch. Otherwise every host would take it for the one that runs the operator, and none would run it.
+def mine(host: "Host", v: int, epoch: "Epoch") -> None:
+    if epoch[1] == host.me and v not in host.instances:
+        known = lifecycle.noted(host, v)
+        if (known[0][0] if known else 0) < epoch[0]:
+            activate(host, v, epoch[0] + 1)
+
+
+# This host came again with an empty store, and runs no operator before it has heard where that runs now.
+def ask(host: "Host") -> None:
+    from . import decisions
+
+    for v in host.plan.vertices:
+        if v.kind and host.where[v.index] == (1, host.me, host.me) and v.index not in host.instances:
+            decisions.ask(host, v.index, (0, host.me), 0)
+
+
+def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
+    v = inst.vertex.index
+    lifecycle.stop(host, inst)
+    host.pushes.pop(v, None)
+    for e in inst.inputs:
+        host.inputs.pop(e.edge.index, None)
+        r = e.port.reader(e.edge) if e.port else None
+        if r and r.local is e:
+            r.leave()
+    for p in inst.ports:
+        host.ports.pop((v, p.number), None)
+        for r in p.readers:
+            if r.local:
+                r.local.cut_off()
+    host.instances.pop(v, None)
+    if host.where[v][:2] < tuple(epoch):
+        moved(host, v, epoch, epoch[1])
+    routing.again(host)
+    held = [r for p in host.ports.values() for r in p.readers if r.local and r.local.sink is inst]
+    assert not held, "a producer holds on to a consumer that has ended"
+
+
+def moved(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
+    assert tuple(epoch) >= host.where[v][:2], "an operator is said to run under an earlier epoch"
+    host.where[v] = (epoch[0], epoch[1], to)
+    host.store.put(F_WHERE + v, msgpack.dumps(list(host.where[v])))
+    for number in host.exchange.links:
+        host.exchange.say(number, frames.WHERE, v, v, epoch, to)
+
+
+# A newer epoch of operator v runs at host `to`.
+def on_where(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
+    moved(host, v, epoch, to)
+    inst = host.instances.get(v)
+    if inst and epoch > inst.epoch:
+        _end(host, inst, epoch)
+    for e in list(host.inputs.values()):
+        if e.edge.src == v and e.port is None:
+            routing.connect(host, e)  # perhaps it begins again where it was
+    mine(host, v, epoch)
+    routing.again(host)
+
+
+# Tell another host where operators are that have moved: those that run here; the gateway knows of all.
+def tell(host: "Host", sender: int) -> None:
+    for v in range(len(host.where)):
+        w = host.where[v]
+        if w[0] > 1 and (w[2] == host.me or not host.me):
+            host.exchange.say(sender, frames.WHERE, v, v, w[:2], w[2])
+
+
+def _heard(host: "Host", sender: int, m: "Message") -> None:
+    host.heard_where(m[1], m[2], m[3])
+
+
+HANDLERS = {frames.WHERE: _heard}

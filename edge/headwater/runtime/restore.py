@@ -1,0 +1,207 @@
+# An operator goes back, or ahead, to a checkpoint: its state, its inputs, its outputs with the
+# transfer state that the checkpoint carries, and what it knew of its consumers then.
+#
+# Promise: where a checkpoint cannot be read, or its state or its entries do not fit, nothing has changed.
+
+from .. import operators
+from ..data import block, msgpack
+from ..data.batch import GAP_GIVEN_UP
+from ..offboard.compat import TYPE_CHECKING
+from ..plan.model import FLASH, OUTSIDE, UNSAFE
+from ..protocol.position import further
+from ..protocol.refusals import CHECKPOINT
+from ..storage.keyspace import B_DECISIONS, F_GAPS, F_READER
+from .operator import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ..plan.model import Vertex
+    from ..storage.checkpoint_file import Stored
+    from .checkpoints import Checkpoint
+    from .host import Host
+    from .instance import Instance
+    from .operator import Operator
+    from .outputs import OutPort, Reader
+
+
+# The operator of a vertex, in its first state.
+def made(host: "Host", v: "Vertex") -> "Operator":
+    return operators.find(v.kind)(v.params, v.ins, v.outs, host.plan.batch)
+
+
+# Bring an instance to the permanent checkpoint in `data`. False, and nothing has changed, where it cannot
+# be read: then it is as if there were none.
+def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
+    from ..storage import checkpoint_file
+
+    found = checkpoint_file.read_permanent(inst.vertex, data)
+    op = _operator(host, inst, found) if found else None
+    if not found or not op or not _whole(host, inst, found):
+        host.count(CHECKPOINT)
+        return False
+    _set(inst, found, op)
+    for p in inst.ports:
+        _fill(host, p, found)
+        for rec in found.names[p.number]:
+            adopt(p, rec, rec[7])
+        p.trim()
+        give_up_lost(p)
+    inst.ck.restored(found.pos, found.epoch)
+    assert inst.position() == list(found.pos), "it does not stand where its checkpoint was taken"
+    return True
+
+
+# The entries that the checkpoint carries are in the ring again.
+def _fill(host: "Host", p: "OutPort", found: "Stored") -> None:
+    start, blocks, turns = found.parts[p.number]
+    p.reset(found.outs[p.number] if not blocks else start)
+    w = host.batch(p.alphabet)
+    unsync = 0
+    for b in blocks:
+        block.decode(b, 0, len(b), w)
+        p.has_room(w.n)
+        done = 0
+        while done < w.n:
+            n = w.n - done
+            if turns:
+                while not turns[0]:
+                    turns.pop(0)
+                    unsync ^= 1
+                n = min(n, turns[0])
+                turns[0] -= n
+            w.stamp(unsync)
+            p.ring.append(w, done, n)
+            done += n
+        w.clear()
+    assert p.ring.last == found.outs[p.number], "what a checkpoint carries does not end where its output did"
+
+
+# The operator in the state of a checkpoint, or None where it refuses that.
+def _operator(host: "Host", inst: "Instance", found: "Stored") -> "Operator | None":
+    op = made(host, inst.vertex)
+    try:
+        if found.changed:
+            op.configure(found.changed)
+        op.restore(found.state, found.version)
+    except OperatorError:
+        return None
+    return op
+
+
+# Whether the blocks of a checkpoint hold the entries that it names, and the rings have room for them.
+def _whole(host: "Host", inst: "Instance", found: "Stored") -> bool:
+    for p in inst.ports:
+        start, blocks, turns = found.parts[p.number]
+        end = found.outs[p.number]
+        if turns and sum(turns) != end - start:
+            return False
+        w = host.batch(p.alphabet)
+        room = p.ring.cap
+        try:
+            for b in blocks:
+                block.decode(b, 0, len(b), w)
+                if w.xi != start + 1:
+                    return False
+                start += w.n
+                room -= w.n
+        except block.BlockError:
+            return False
+        if room < 0 or (blocks and start != end):
+            return False
+    return True
+
+
+# Operator and inputs stand where the checkpoint was taken. An earlier checkpoint may be of another
+# incarnation of an input: the present one began by this decision at the latest.
+def _set(inst: "Instance", found: "Stored", op: "Operator") -> None:
+    pos = found.pos
+    inst.resume(op, pos, found.changed, found.front)
+    for e, xi, flag in zip(inst.inputs, pos, found.inputs):
+        e.resume(xi, flag[1], bool(flag[0]), flag[2], pos[-1])
+
+
+# A pending checkpoint turned out to be acknowledged: go on from there.
+def from_pending(host: "Host", inst: "Instance", c: "Checkpoint") -> None:
+    from ..storage import checkpoint_file
+
+    found: "Any" = checkpoint_file.read_body(inst.vertex, c.body)  # it was read once when it was loaded
+    op = _operator(host, inst, found)
+    assert op, "a pending checkpoint that was acknowledged does not fit its operator"
+    _set(inst, found, op)
+    for p in inst.ports:
+        p.reset(c.outs[p.number])
+        p.trim()
+    reconnect(host, inst)
+
+
+# It stands elsewhere than before: it speaks to its producers and consumers again.
+def reconnect(host: "Host", inst: "Instance") -> None:
+    from . import routing
+
+    for e in inst.inputs:
+        routing.connect(host, e)
+    for p in inst.ports:
+        routing.readers_again(host, p)
+
+
+# Load the decisions that are stored here for an operator and lie after its checkpoint; where too few hosts
+# know of them, also those that the checkpoint covers, since it may not be stored at the plan's level. One
+# that was to be proposed at another place than this was never proposed, because no checkpoint of that place
+# is stored: a later boot need not come there, or is past it. Where nothing was taken yet none is needed.
+def load_decisions(host: "Host", inst: "Instance") -> None:
+    kept = {}
+    data = host.store.get_blob(B_DECISIONS + inst.vertex.index)
+    for number, pos, content, granted in msgpack.loads(data) if data else ():
+        here = pos == inst.position() or not (any(pos[:-1]) or further(inst.position(), pos))
+        told = granted or here or host.plan.strategy == UNSAFE
+        if told and (number > inst.decided or inst.few and granted):
+            kept[number] = (pos, content, granted)
+    inst.decide_by(kept)
+
+
+# Take over what a restart, or a checkpoint taken elsewhere, knows of the readers, and the gaps that the lake
+# was not told yet: a declared gap counts as safe, so the host that goes on from there must tell it.
+def adopt(port: "OutPort", rec: "list[Any]", gaps: "Sequence[list[int]]" = ()) -> None:
+    edge, inc, number, at, safe, name, holders = rec[:7]
+    for r in port.readers:
+        if r.edge.index == edge and inc == port.inc:
+            r.adopt((number, at), safe, name, holders)
+            for gap in gaps:
+                _adopt_gap(port, r, gap)
+
+
+def _adopt_gap(port: "OutPort", r: "Reader", gap: list[int]) -> None:
+    for had in r.gaps:
+        if had[0] <= gap[0] and gap[1] <= had[1]:
+            return
+    kept = [had for had in r.gaps if not (gap[0] <= had[0] and had[1] <= gap[1])] + [list(gap)]
+    kept.sort()
+    r.owe(kept)
+    port.host.store.put(F_GAPS + r.edge.index, msgpack.dumps(r.gaps))
+
+
+# After a restart: take over the facts of the readers, and the part of the stream that is in the log.
+def mount(port: "OutPort") -> None:
+    store = port.host.store
+    for r in port.readers:
+        data = store.get(F_READER + r.edge.index)
+        if data:
+            adopt(port, msgpack.loads(data))
+        data = store.get(F_GAPS + r.edge.index)
+        if data:
+            r.owe(msgpack.loads(data))
+    if port.spills:
+        port.found(store.first(port.stream), store.tail(port.stream)[0])
+
+
+# Outputs that were in the flash of another board only are lost with it, as the process file accepts: a gap is
+# declared to the lake.
+def give_up_lost(port: "OutPort") -> None:
+    first = port.first()
+    for r in port.readers:
+        if r.edge.dst == OUTSIDE and r.edge.durable == FLASH and r.safe < first:
+            from . import gaps
+
+            gaps.declare(port, r, r.safe + 1, first, GAP_GIVEN_UP)

@@ -1,0 +1,199 @@
+# How a host begins, or begins again: everything comes from its store.
+#
+# On a board this is when the most code is loaded, so what one step alone needs is imported there, and is
+# unloaded before the next.
+
+from ..board.unload import unload
+from ..data import msgpack
+from ..offboard.compat import TYPE_CHECKING
+from ..plan.model import OUTSIDE
+from ..protocol.sessions import Peer
+from ..storage.keyspace import (
+    B_DEPLOYMENT,
+    F_AGAIN,
+    F_BOOT,
+    F_FLOOR,
+    F_INC,
+    F_WHERE,
+    LEARN,
+    LOST,
+    OVER,
+    RUNS,
+    stream_key,
+)
+from .inputs import InEdge
+from .instance import ASKING
+from .outputs import OutPort
+from .source import Source
+
+if TYPE_CHECKING:
+    from ..plan.model import Edge, Vertex
+    from .host import Host
+    from .operator import Operator
+
+
+# made: operators that are likely to run here, by vertex. again: see Host.start.
+def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> None:
+    sizes = _sizes(host)
+    unload("storage.reserve")
+    number = _boot(host, now)
+    _meet(host, number)
+    _remember(host, number, again)
+    _begin(host, made)
+    unload("runtime.hosting", "runtime.restore", "storage.checkpoint_file", "data.msgpack_reader")
+    from . import routing
+
+    routing.wire(host)
+    host.store.ensure_reserve(sizes)
+    _go_on(host)
+    host.exchange.say_state()
+
+
+# The number of this boot, and the time above which it begins.
+def _boot(host: "Host", now: int) -> int:
+    store = host.store
+    data = store.get(F_BOOT)
+    number = (int.from_bytes(data, "little") if data else 0) + 1
+    store.put(F_BOOT, number.to_bytes(4, "little"))
+    data = store.get(F_FLOOR)
+    floor = int.from_bytes(data, "little") if data else 0
+    for v in host.plan.vertices:
+        if not v.kind and v.hosts[0] == host.me:
+            floor = max(floor, store.tail(stream_key(v.index))[1])  # a sealed sample is a floor too
+    host.floor.sealed(floor)
+    if host.outbox is None:
+        host.clock.start(now, floor)
+    return number
+
+
+# The neighbours with which this host has a key.
+def _meet(host: "Host", boot: int) -> None:
+    for number in host.keys:
+        if number != host.me:
+            key = host.keys[number]
+            log = host.store.log_number
+            peer = Peer(key, host.me, log, boot, number, host.plan.hash, host.nonce)
+            host.exchange.meet(number, peer)
+
+
+# What this host knows to have lost, and where it knows operators to be.
+def _remember(host: "Host", boot: int, again: bool) -> None:
+    store = host.store
+    plan = host.plan
+    data = store.get(F_AGAIN)
+    if again or data:
+        if not data or len(data) != len(plan.vertices):
+            learn = LEARN + LOST if host.outbox is not None else LOST
+            data = bytes([learn if v.kind else 0 for v in plan.vertices])
+            store.put(F_AGAIN, data)
+    known = bytearray(data or b"")
+    host.booted(boot, known, [i for i in range(len(known)) if known[i] & LEARN])
+    for v in plan.vertices:
+        data = store.get(F_WHERE + v.index)
+        if data:
+            number, at, place = msgpack.loads(data)
+            host.where[v.index] = (number, at, place)
+
+
+# Sources, operators and ends of edges to the lake.
+def _begin(host: "Host", made: "dict[int, Operator]") -> None:
+    from . import hosting, lifecycle
+
+    plan = host.plan
+    me = host.me
+    for v in plan.vertices:
+        if not v.kind:
+            if v.hosts[0] == me:
+                _source(host, v)
+            continue
+        known = lifecycle.noted(host, v.index)
+        if known:
+            epoch, state = known
+            if state != OVER and epoch >= host.where[v.index][:2]:
+                inst = hosting.operator(host, v, epoch, made.get(v.index))
+                if state != RUNS:
+                    from . import checkpoint_transfer
+
+                    checkpoint_transfer.begin_recall(host, inst)
+                    lifecycle.ask_again(inst)
+                if epoch > host.where[v.index][:2]:
+                    from . import relocation
+
+                    relocation.moved(host, v.index, epoch, me)  # power failed in the middle of it
+            else:
+                lifecycle.forget_epoch(host, v.index)  # ... or of its end
+        elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:
+            inst = hosting.operator(host, v, (1, me), made[v.index], first=True)
+            lifecycle.ask(inst)  # until there is room for what it has to store
+    if host.outbox is not None:
+        for e in plan.edges:
+            if e.dst == OUTSIDE:
+                _end(host, e)
+
+
+# Everything is connected, and has room in the flash: operators run, or ask what they need to know for that.
+def _go_on(host: "Host") -> None:
+    from . import lifecycle, routing
+
+    for inst in list(host.instances.values()):
+        if inst.unsettled:
+            from . import checkpoint_transfer
+
+            checkpoint_transfer.recall(host, inst)
+        elif inst.ck.pos:
+            inst.ck.store_at_level()
+    for inst in list(host.instances.values()):
+        if inst.first:
+            lifecycle.run(host, inst)
+            for e in inst.inputs:
+                if not e.contact:
+                    routing.hello(host, e)
+        elif inst.status == ASKING:
+            from . import decisions
+
+            decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+    for v in range(len(host.where)):
+        w = host.where[v]
+        if w[0] > 1 and w[2] == host.me and v not in host.instances:
+            from . import relocation
+
+            relocation.mine(host, v, w[:2])  # power failed when it was to begin here
+
+
+# What the log must have room for; and how large a checkpoint gets that is kept here.
+def _sizes(host: "Host") -> list[int]:
+    from ..storage import reserve
+
+    plan = host.plan
+    for v in plan.vertices:
+        if v.kind and host.me in plan.keepers(v.index):
+            host.largest[v.index] = reserve.checkpoint_bytes(plan, v)
+    return reserve.blobs(plan, host.me, host.store.blob_size(B_DEPLOYMENT))
+
+
+def _source(host: "Host", v: "Vertex") -> None:
+    from . import restore
+
+    data = host.store.get(F_INC + v.index)
+    inc = int.from_bytes(data, "little") if data else host.store.log_number
+    port = OutPort(host, v, 0, host.plan.outs(v.index, 0), True, inc)
+    restore.mount(port)
+    last, ts = host.store.tail(port.stream)
+    port.reset(last)
+    port.promise(ts)
+    host.ports[(v.index, 0)] = port
+    port.spare()
+    port.trim()
+    host.sources[v.index] = Source(host, v, port, ts)
+
+
+# The gateway's end of an edge to the lake.
+def _end(host: "Host", e: "Edge") -> None:
+    from .lake_sink import LakeSink
+
+    v = host.plan.vertices[e.src]
+    inp = InEdge(host, e, v.outs[e.sport], None)
+    end = LakeSink(host, inp, host.outbox)
+    inp.belongs_to(end)
+    host.inputs[e.index] = inp
+    host.ends.append(end)

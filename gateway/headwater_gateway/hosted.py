@@ -1,0 +1,134 @@
+"""A hosted: one process at the gateway, as host 0 of its plan - the core of `headwater` on the database.
+
+Outgoing frames wait for the commit that covers their content: an acknowledgement is true when it is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from headwater.offboard import reasons
+from headwater.plan import model as plans
+from headwater.plan.model import Plan
+from headwater.protocol.sessions import TAKEN
+from headwater.runtime.host import Host
+
+from .database.engine import Database
+from .database.outbox import Outbox, OutboxStreams
+from .keys import Keys
+from .site_clock import SiteClock, mono_us
+
+_log = logging.getLogger("headwater.hosted")
+
+FRAME_MAX = 512  # bytes of a frame to a board
+
+
+class HostedProcess:
+    def __init__(
+        self,
+        db: Database,
+        ends: OutboxStreams,
+        keys: Keys,
+        data: bytes,
+        numbers: Mapping[str, int],
+        publish: Callable[[str, bytes], None],
+        clock: SiteClock,
+        acked: Callable[[str, str, int], int],
+        learn: bool = False,
+    ) -> None:
+        """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends;
+        `clock`: the site's, for all processes.
+        `learn`: boards run this plan already, and a lost database knew its state."""
+        self.db = db
+        self.data = data
+        self.plan: Plan = plans.loads(data)
+        learn = learn and not db.has_space(self.plan.name, self.plan.hash)
+        self.store = db.space(self.plan.name, self.plan.hash)
+        self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
+        self.publish = publish
+        self.broken = 0  # frames whose handling failed by a defect of ours
+        pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
+        self.host = Host(
+            self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
+        )
+        self.host.start(mono_us(), learn)
+
+    @property
+    def name(self) -> str:
+        return str(self.plan.name)
+
+    def _send(self, to: int, frame: bytes) -> None:
+        self.db.after_commit(partial(self.publish, self.plan.hosts[to], bytes(frame)))
+
+    def receive(self, frame: bytes) -> None:
+        try:
+            self.host.receive(frame, mono_us())
+        except Exception:
+            # An authentic frame whose handling fails must not stop the others.
+            self.broken += 1
+            _log.exception("process %s: a frame could not be handled", self.name)
+
+    def settle(self) -> None:
+        """Do what follows from the received frames."""
+        if self.host.due:
+            self.pump()
+
+    def pump(self) -> None:
+        self.host.now = mono_us()
+        self.host.pump()
+
+    def tick(self) -> None:
+        self.host.tick(mono_us())
+
+    # ---- decisions
+
+    def configure(self, operator: str, values: dict[str, Any]) -> int:
+        """Change parameters of an operator while it runs; the number of the change."""
+        self.host.now = mono_us()
+        return int(self.host.configure(self.operator(operator).index, values))
+
+    def operator(self, name: str) -> Any:
+        for v in self.plan.vertices:
+            if v.name == name and v.kind:
+                return v
+        raise KeyError(name)
+
+    # ---- its state
+
+    def heard(self) -> Iterator[tuple[str, int]]:
+        """Every board of the process, and how many of its frames were accepted."""
+        for number, link in self.host.exchange.links.items():
+            yield self.plan.hosts[number], link.peer.counts[TAKEN]
+
+    def dropped(self) -> dict[str, int]:
+        """Messages and frames that were refused, by reason."""
+        return {reasons.text(reason): n for reason, n in self.host.dropped.items()}
+
+    def press(self) -> None:
+        """Request checkpoints for what is not safe yet: while a process drains, no interval ends any more."""
+        for port in self.host.ports.values():
+            if port.readers and port.ring.last > min(reader.safe for reader in port.readers):
+                port.press()
+
+    def made(self) -> int:
+        """Entries that the operators here have put out, in all."""
+        return sum(int(port.ring.last) for port in self.host.ports.values())
+
+    def unsafe(self) -> int:
+        """Entries of this process that only the gateway has, neither taken nor in the database."""
+        count = 0
+        for port in self.host.ports.values():
+            for reader in port.readers:
+                count += max(0, port.ring.last - reader.safe)
+        for end in self.host.ends:
+            e = end.inputs[0]
+            count += max(0, e.cur.xi - self.outbox.durable(e.edge.index, e.inc))
+        return count
+
+
+def _nonce() -> int:
+    return secrets.randbits(64)

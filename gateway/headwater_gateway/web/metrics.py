@@ -1,0 +1,148 @@
+"""What Prometheus scrapes, read off the service when it asks.
+
+The number of labels is limited: boards are those that are registered, streams those of deployed processes
+(all incarnations of one together), reasons and kinds closed sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from .. import refused
+from ..site_clock import mono_us
+
+if TYPE_CHECKING:
+    from ..database.outbox import OutboxStream
+    from ..service import Service
+
+STREAM = ["process", "stream"]
+
+
+def registry(service: Service) -> CollectorRegistry:
+    made = CollectorRegistry()
+    made.register(Metrics(service))
+    ProcessCollector(namespace="headwater", registry=made)
+    return made
+
+
+class Metrics:
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    def collect(self) -> Iterator[Any]:
+        if self.service.link is None:
+            return
+        yield from self._gateway()
+        yield from self._alarms()
+        yield from self._streams()
+        yield from self._boards()
+
+    def _gateway(self) -> Iterator[Any]:
+        s = self.service
+        link = s.link
+        assert link is not None
+        yield _gauge("broker_up", "1 while connected to the broker", int(link.up))
+        yield _counter("broker_connects", "Connections made to the broker", link.connects)
+        yield _counter("frames_in", "Frames that came from the broker", link.received)
+        yield _counter("frames_out", "Frames given to the broker", link.sent)
+        yield _counter("frames_out_dropped", "Frames for the broker dropped from a full queue", link.dropped)
+        family = CounterMetricFamily("headwater_frames_refused", "Frames refused", labels=["reason"])
+        counts = s.dropped()
+        for reason in refused.ALL:
+            family.add_metric([reason], counts.get(reason, 0))
+        yield family
+        yield from self._clock()
+        yield _gauge("database_bytes", "Bytes that the database holds", s.db.size_bytes)
+        yield _gauge("database_full", "1 while no entries are taken in", int(s.db.full))
+        yield _counter("commits", "Commits of the database", s.db.commits)
+        yield _gauge("commit_seconds", "Duration of the last commit", s.db.commit_s)
+        yield _counter("segments", "Segments cut", s.segments.cut_count)
+        yield _counter("segment_bytes", "Bytes of segments cut", s.segments.cut_bytes)
+        yield _counter("segments_cut_again", "Segments cut again: unreadable, or vanished", s.segments.recut)
+        yield _counter("segments_vanished", "Segments that vanished before the lake", s.segments.vanished)
+        yield _counter("entries_damaged", "Entries that could not be decoded", s.segments.damaged)
+
+    def _clock(self) -> Iterator[Any]:
+        clock = self.service.clock.view(mono_us())
+        trusted = int(clock["synchronised"])
+        yield _gauge("clock_synchronised", "1 while the machine's clock is synchronised", trusted)
+        yield _gauge("clock_ahead_seconds", "The site's time is ahead by this", clock["ahead_us"] / 1e6)
+        yield _gauge("clock_right_in_seconds", "Until it is right again", clock["right_in_s"])
+        if clock["error_us"] is not None:
+            yield _gauge(
+                "clock_error_seconds", "Largest error that the site's time may have", clock["error_us"] / 1e6
+            )
+
+    def _alarms(self) -> Iterator[Any]:
+        watch = self.service.observer.watch
+        family = GaugeMetricFamily(
+            "headwater_alarms", "Alarms that are on and not muted", labels=["severity"]
+        )
+        for severity, n in watch.counts().items():
+            family.add_metric([severity], n)
+        yield family
+        family = GaugeMetricFamily("headwater_alarms_by_kind", "Alarms that are on", labels=["kind"])
+        for kind, n in watch.by_kind().items():
+            family.add_metric([kind], n)
+        yield family
+        sink = self.service.observer.sink()
+        if sink.silent_s is not None:
+            yield _gauge("sink_silent_seconds", "Since the sink last gave a sign of life", sink.silent_s)
+
+    def _streams(self) -> Iterator[Any]:
+        newest: dict[str, OutboxStream] = {}
+        for end in self.service.ends.all.values():
+            newest[end.lake] = end
+        for name, text in (
+            ("durable", "Entries durable here, of the newest incarnation"),
+            ("cut", "Entries in segments, of the newest incarnation"),
+            ("acked", "Entries in the lake, of the newest incarnation"),
+        ):
+            family = GaugeMetricFamily("headwater_stream_" + name, text, labels=STREAM)
+            for end in newest.values():
+                family.add_metric([end.process, end.lake], getattr(end, name))
+            yield family
+        facts = list(self.service.observer.streams())
+        of_all: list[tuple[str, str, str]] = [
+            ("unacknowledged_age_seconds", "Age of the oldest entry here that the lake lacks", "lag_s"),
+            ("unacknowledged_entries", "Entries here that the lake lacks, of all incarnations", "waiting"),
+            ("board_backlog_entries", "Entries that the board has and the gateway not", "on_board"),
+            ("board_backlog_age_seconds", "Age of the oldest of these, at least", "on_board_s"),
+        ]
+        for name, text, key in of_all:
+            family = GaugeMetricFamily("headwater_" + name, text, labels=STREAM)
+            for fact in facts:
+                value = getattr(fact, key)
+                if value is None and key.endswith("_s") and (key == "lag_s" or fact.on_board == 0):
+                    value = 0.0  # nothing waits
+                if value is not None:  # unknown: no value
+                    family.add_metric([fact.process, fact.stream], value)
+            yield family
+
+    def _boards(self) -> Iterator[Any]:
+        labels = ["board"]
+        up = GaugeMetricFamily("headwater_board_up", "1 while the board speaks", labels=labels)
+        battery = GaugeMetricFamily("headwater_board_battery_volts", "Battery", labels=labels)
+        clock = GaugeMetricFamily(
+            "headwater_board_clock_error_seconds", "Largest error that its stamps may have", labels=labels
+        )
+        starts = GaugeMetricFamily("headwater_board_starts", "Times that it has started", labels=labels)
+        for name, board in self.service.boards.all.items():
+            up.add_metric([name], int(self.service.link_of(board) == "up"))
+            for family, key, unit in ((battery, "battery", 1e3), (clock, "sync", 1e6), (starts, "boot", 1)):
+                value = board.status.get(key)
+                if value is not None:
+                    family.add_metric([name], value / unit)
+        yield from (up, battery, clock, starts)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily("headwater_" + name, text, value=value)
+
+
+def _counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily("headwater_" + name, text, value=value)

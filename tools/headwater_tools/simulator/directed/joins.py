@@ -1,0 +1,322 @@
+"""Inputs that are closed and taken back, or that end or rest; most at a join of two boards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headwater.process import Process, Stream, SumJoin, Tumbling, Union, operator
+from headwater.runtime.host import Host
+from headwater.runtime.operator import Operator
+
+from ...examples import sp4
+from ..world import SECOND, SITE_US, Node
+from .base import GATEWAY, RIGHT, Directed, boards
+
+
+def pair(**how: Any) -> tuple[Process, Stream, Stream]:
+    """A process on two boards, and the source of each."""
+    p = boards("pair", "left", "right", **how)
+    a = p.source("a", "v:i16", rate_hz=20, on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    return p, a, b
+
+
+class DeadInput(Directed):
+    """One of two boards dies; the join continues without it by decision, and reopens the input when it
+    returns."""
+
+    LAKE: dict[str, Any] = {"cap": 600}
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, **self.LAKE)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
+
+        return [
+            (6, lambda: self.crash(2)),
+            (8, self.close),
+            (12, lambda: self.boot(2)),
+            (14, lambda: self.at_gateway(reopen)),
+        ]
+
+    def join(self) -> int:
+        return [v.index for v in self.plan.vertices if v.kind][0]
+
+    def at_gateway(self, action: Callable[[Host], object]) -> None:
+        self.world.call(self.node(GATEWAY), action)
+
+    def close(self, port: int = 1) -> None:
+        self.at_gateway(lambda host: host.close(self.join(), port))
+
+    def sleep(self) -> None:
+        """The second board sleeps for ten seconds, and announces it."""
+        self.world.asleep.add(2)
+        node = self.node(2)
+        self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
+
+
+class InTurn(DeadInput):
+    """One of two boards never hears the time, so what their join puts out is stamped synchronised and not, in
+    turn; and the lake is away, so its checkpoint carries as much of that as its buffer holds.
+    """
+
+    SECONDS = 60
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.cut(GATEWAY, 2)
+
+    def process(self) -> Process:
+        p, a, b = pair(checkpoints="uncoordinated", every=60, batch=60)
+        total = SumJoin(us=1_000_000, keep=32).named("sum").on("left", backup=["right", "gateway"])(a, b)
+        p.lake("pair/sum", total, cap=600, durable="lake")
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(28, lambda: self.open_lake(False)), (55, lambda: self.open_lake(True))]
+
+
+class TakenBack(DeadInput):
+    """No host dies: the entries of the closed input wait at the join, which reopens it and then loses power.
+    The second boot gets all of them at once, and skips what the first one did.
+    """
+
+    LAKE = {"cap": 900, "durable": "lake"}
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        return [
+            (5, lambda: self.open_lake(False)),
+            (6, close),
+            (9, reopen),
+            (13, lambda: self.crash(GATEWAY)),
+            (13.5, lambda: self.boot(GATEWAY)),
+            (16, lambda: self.open_lake(True)),
+        ]
+
+
+class TakenBackUnnamed(TakenBack):
+    """The same, and the request for the input knows no incarnation of it."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def reopen() -> None:
+            self.at_gateway(lambda host: host.reopen(join, 1, 0, host.site()))
+
+        return [(when, reopen if when == 9 else action) for when, action in super().script()]
+
+
+class PassedOver(DeadInput):
+    """An input is closed for a while, and taken back while its board is cut off. Then entries older and newer
+    than it may go back to come together, with a Check-Request among the older ones.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        _, (_, close), _, (_, reopen) = super().script()
+        return [
+            (6, close),
+            (6.2, lambda: self.cut(GATEWAY, RIGHT)),
+            (8, reopen),
+            (9, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+
+class TakenBackLate(DeadInput):
+    """A join hears late that it should take an input back, and later still that its proposal was granted. Its
+    other input is a button that is not pressed for long: meanwhile the join sends boundaries, and a union
+    after it continues by them. The reopened entries are above all of them.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.proposed = False
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Process:
+        p = boards("pair", "left", "right")
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        button = p.source("button", "v:i16", most_hz=2, on="right")
+        c = p.source("c", "v:i16", rate_hz=20, on="right")
+        join = Union().named("join").on("right", backup=["gateway", "left"])(button, a)
+        p.lake("pair/both", Union().named("both").on("right", backup=["gateway", "left"])(c, join), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.vertex("join")
+
+        def reopen(host: Host) -> None:
+            host.reopen(join, 1, self.world.current(-1, 0), host.site())
+
+        return [
+            (5, self.close),
+            (7, lambda: self.cut(GATEWAY, RIGHT)),
+            (7.1, lambda: self.at_gateway(reopen)),
+            (9.5, lambda: self.heal(GATEWAY, RIGHT)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        for inst in node.host.instances.values() if node.host else ():
+            if 2 in inst.decisions and not inst.decisions[2][2] and not self.proposed:
+                self.proposed = True
+                self.world.cut.add((GATEWAY, RIGHT))
+                self.world.after(3 * SECOND, lambda: self.heal(GATEWAY, RIGHT))
+
+
+class Ticks(Operator):
+    """How many times `us` have passed since the first element: a timer that never ends."""
+
+    IN = ("v:i16", "v:i16")
+    OUT = ("n:u32",)
+    PARAMS = "us:u32=100000"
+    STATE = "timer:i64 n:u32"
+    TIMED = True
+
+    def run(self: Any, x: Any, n: int) -> int:
+        self.timer = self.timer or x.ts_of(0) + self.us
+        return 0
+
+    def fire(self: Any) -> int:
+        self.timer += self.us
+        self.n += 1
+        self.y.cols[0][0] = self.n
+        return 1
+
+
+class NoInputOpen(DeadInput):
+    """Every input of an operator is closed, and stays so. Its time stands still, and so does time after it:
+    timers that never end must not run towards the end of all time."""
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        ticks = operator(Ticks)().named("ticks").on("gateway", backup=["left", "right"])(a, b)
+        windows = Tumbling(us=300_000, what="count", empty=1).named("windows")
+        p.lake("pair/windows", ticks >> windows.on("gateway", backup=["left", "right"]), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.close(0)), (7, self.close)]
+
+
+class Asleep(DeadInput):
+    """One of two boards sleeps, and announces it: the join continues by its promise, without any decision."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        world = self.world
+        self.heard_us = 0
+
+        def hear() -> None:
+            rows = [row for s in world.outbox.streams.values() for row in s.rows.values()]
+            self.heard_us = max(row[0] for row in rows) - SITE_US
+
+        return [(6, self.sleep), (15, hear), (16.5, lambda: world.asleep.clear())]
+
+
+class DeadSource(DeadInput):
+    """A board dies with its source; the join continues without it by decision, after a restart of the
+    join."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.kill(2)),
+            (8, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+            (11, self.close),
+        ]
+
+
+class DeadSourceMoved(DeadInput):
+    """The board dies, and the join starts elsewhere: its producer will never hear of the new epoch. First its
+    parameters change, as often as allowed, and only then is it decided that it continues without the input.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+        return [
+            (6, lambda: self.kill(2)),
+            (7, lambda: self.at_gateway(lambda host: host.instances[join].ck.now())),
+            (8, lambda: self.move(join, 1)),
+            *[(9 + i / 10, lambda: self.configure(join, us=500_000)) for i in range(10)],
+            (11, self.close),
+        ]
+
+
+class DeadSourceClosed(DeadInput):
+    """The board dies, the join continues without it by decision, and loses power as soon as that is granted:
+    what it had of the board exists nowhere else.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.kill(2)),
+            (8, self.close),
+            (8.05, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadAsleep(DeadInput):
+    """The board dies asleep. The join continues by its promise, and then by decision; it loses power as soon
+    as that is granted, and in its next boot no producer promises anything up to the decision's position.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, self.sleep),
+            (9, lambda: self.kill(2)),
+            (11, self.close),
+            (11.05, lambda: self.crash(GATEWAY)),
+            (12, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DeadInLoop(Directed):
+    """A board dies with the source of an operator in a loop. The join of the loop continues without it, and
+    so does that operator, which still takes its feedback: otherwise all buffers of the loop would fill up.
+    """
+
+    def process(self) -> Process:
+        return sp4.build("extended", every=36, batch=12, hosts=("left", "right", "gateway", "gateway"))
+
+    def script(self) -> list[tuple[float, Any]]:
+        calm = self.vertex("calm_right")
+        return [
+            (5, lambda: self.world.asleep.add(2)),
+            (6, lambda: self.world.call(self.node(2), lambda host: host.instances[calm].ck.now())),
+            (7, lambda: self.kill(2)),
+            (8, lambda: self.move(calm, GATEWAY)),
+            (9, self.close_ended),
+        ]
+
+
+class BeginsHalf(DeadInput):
+    """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and
+    starts again before it has taken a checkpoint of its own.
+    """
+
+    def process(self) -> Process:
+        p, a, b = pair(every=1000, level="local")
+        p.lake("pair/sum", SumJoin(us=1_000_000).named("sum").on("gateway")(a, b), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+
+        def save(host: Host) -> None:
+            host.instances[join].ck.now()
+
+        return [
+            (0, lambda: self.cut(RIGHT, GATEWAY)),
+            (3, lambda: self.at_gateway(save)),
+            (4, lambda: self.heal(RIGHT, GATEWAY)),
+            (8, lambda: self.crash(GATEWAY)),
+            (9, lambda: self.boot(GATEWAY)),
+        ]

@@ -1,0 +1,473 @@
+"""A simulated history: a process, faults drawn from a seed, then peace, then the comparison.
+
+The same seed always gives the same history; `Result.trace` records it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from headwater import operators
+from headwater.plan.model import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
+from headwater.plan.reader import LEVELS, STRATEGIES
+from headwater.runtime import decisions
+from headwater.runtime.instance import RUNNING
+from headwater.storage import reserve
+from headwater.storage.keyspace import F_GRANTED, F_NEXT
+
+from .checkers import (
+    Bounds,
+    Clocks,
+    Held,
+    Holes,
+    Sameness,
+    at_the_end,
+    behind,
+    blocked,
+    instance,
+    undecided,
+    wanted,
+)
+from .ideal import Ideal
+from .storm import SHARE, Storm
+from .world import SECOND, SITE_US, Hardware, Node, World
+
+# Sensors go on for this long: every board has heard the site's time again before its last samples, or
+# a join would wait forever for a board whose ts lag behind.
+AFTERWARDS_US = 8 * SECOND
+# When faults have stopped, everything accepted arrives within this: small buffers drain slowly.
+CALM_US = 240 * SECOND
+SECTOR_BYTES = 4096
+SMALL_SECTORS = 48  # a log that is declared this small is simulated as declared
+DRIFT_PPM_MAX = 100  # the worst clock that headwater.protocol.clock promises to tolerate
+MTUS = (256, 512, 1400)
+
+
+@dataclass
+class Result:
+    seed: int
+    process: str
+    errors: list[str]
+    trace: list[str]
+    counts: dict[str, int]
+    stats: dict[str, int] = field(default_factory=dict)
+    drawn: dict[str, int] = field(default_factory=dict)  # kind of fault -> times drawn
+
+    @property
+    def ok(self) -> bool:
+        return not self.errors
+
+    def json(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "process": self.process,
+            "ok": self.ok,
+            **self.counts,
+            **self.stats,
+            "drawn": self.drawn,
+            "errors": self.errors,
+        }
+
+
+def hardware(plan: Plan, seed: int, declared_kb: dict[str, int]) -> Hardware:
+    """What the boards of a seed are made of. declared_kb: flash that the process file gives them, by name."""
+    r = random.Random("hardware %d" % seed)
+    sectors: dict[int, int] = {}
+    kind = r.choice(("least", "declared", "plenty", "plenty"))
+    for number, name in enumerate(plan.hosts):
+        least = reserve.sectors(plan, number)
+        declared = declared_kb.get(name, 0) * 1024 // SECTOR_BYTES
+        if number and kind == "least":
+            sectors[number] = least
+        elif number and kind == "declared" and least <= declared <= SMALL_SECTORS:
+            sectors[number] = declared
+    bad_clocks = r.random() < SHARE
+    return Hardware(
+        sectors,
+        r.choice((*MTUS, MTUS[-1])),
+        DRIFT_PPM_MAX if bad_clocks else 60,
+        bool(sectors) or r.random() < 0.1,
+    )
+
+
+class Scenario:
+    def __init__(
+        self,
+        plan: Plan,
+        seed: int,
+        seconds: int = 25,
+        faults: bool = True,
+        made_of: Hardware | None = None,
+        world: World | None = None,
+    ) -> None:
+        self.plan = plan
+        self.world = world or World(plan, seed, hardware=made_of)
+        self.seed = seed
+        self.random = self.world.random
+        self.storm_us = seconds * SECOND
+        self.faults = faults
+        self.likely: dict[str, float] = {}  # kind of fault -> its share, if it is not the usual one
+        self.kills = 0
+        self.wanted: tuple[int, dict[int, int], Ideal] | None = None
+        self.unplanned = 0
+        self.epochs = {v.index: 1 for v in plan.vertices if v.kind}
+        self.place = {v.index: v.hosts[0] for v in plan.vertices if v.kind}
+        self.ran = {v: {host} for v, host in self.place.items()}  # every host that it ever ran on
+        self.closed: set[tuple[int, int]] = set()  # inputs that a decision closed, to be reopened
+        self.ended: set[tuple[int, int]] = set()  # inputs whose producer is lost
+        self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
+        world = self.world
+        self.sameness = Sameness(world, self.epochs, self.place)
+        self.clocks = Clocks(world)
+        world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+
+    @property
+    def trace(self) -> list[str]:
+        return self.world.trace
+
+    @property
+    def drawn(self) -> dict[str, int]:
+        return self.world.drawn
+
+    def run(self) -> Result:
+        world = self.world
+        for node in world.nodes:
+            world.after(self.random.randrange(SECOND // 2), partial(world.boot, node))
+        world.start_sensors()
+        if self.faults:
+            self.told_hardware()
+            Storm(self).start()
+        world.run(self.storm_us)
+        self.peace()
+        return self.finish()
+
+    def finish(self) -> Result:
+        """Faults have stopped: everything must arrive now."""
+        world = self.world
+        end = self.storm_us + CALM_US
+        world.run(self.storm_us + AFTERWARDS_US)
+        while world.now < end and not world.errors and world.refusing:
+            world.run(world.now + SECOND)
+        self.all_accept()
+        world.sampling = False
+        gone = -1
+        while not world.errors and not self.arrived():
+            if world.now >= end:
+                # A small buffer to a slow lake takes long: what still advances is slow, and not stuck.
+                if self.progress() == gone or world.now >= end + 3 * CALM_US:
+                    break
+                gone = self.progress()
+            world.run(world.now + max(SECOND, (world.now - self.storm_us - 2 * AFTERWARDS_US) // 2))
+        counts = {}
+        if not world.errors:
+            self.nothing_open()
+            self.clocks.at_the_end()
+            counts = at_the_end(world, self.place, True)
+        drawn = dict(sorted(world.drawn.items()))
+        return Result(self.seed, str(self.plan.name), world.errors, world.trace, counts, self.stats(), drawn)
+
+    def stats(self) -> dict[str, int]:
+        hosts = [n.host for n in self.world.nodes if n.host]
+        instances = [i for h in hosts for i in h.instances.values()]
+        return {
+            "migrations_planned": 0,
+            "migrations_unplanned": self.unplanned,
+            "replayed": self.world.taken.again,
+            "duplicates": self.world.outbox.duplicates,
+            "out_of_order": self.world.outbox.out_of_order,
+            "boots": sum(n.boots for n in self.world.nodes),
+            "frames": self.world.frames,
+            "checkpoints": sum(i.ck.committed for i in instances),
+        }
+
+    def told_hardware(self) -> None:
+        world, made_of = self.world, self.world.hardware
+        for number, sectors in sorted(made_of.sectors.items()):
+            world.draw(
+                "log as small as declared", "the log of %s has %d sectors" % (world.name(number), sectors)
+            )
+        if made_of.mtu < MTUS[-1]:
+            world.draw("short frames", "frames have %d bytes at most" % made_of.mtu)
+        if made_of.drift_ppm == DRIFT_PPM_MAX:
+            world.draw("bad clocks", "clocks go wrong by up to %d ppm" % DRIFT_PPM_MAX)
+        crowd = max(
+            sum(1 for v in self.plan.vertices if v.kind and v.hosts[0] == h) for h in range(len(world.nodes))
+        )
+        for policy, kind in ((DROP_OLDEST, "drop_oldest"), (DROP_NEWEST, "drop_newest"), (SPILL, "spill")):
+            if any(e.policy == policy for e in self.plan.edges):
+                world.draw("process with " + kind)
+        if crowd >= 12:
+            world.draw("many operators on a host", "%d operators on one host" % crowd)
+
+    # ---- hosts that are lost
+
+    def spare(self, node: Node | None = None) -> bool:
+        """Whether a host may die: enough remain to hold checkpoints at the level, and to run operators."""
+        living = len([n for n in self.world.nodes if not n.dead])
+        if self.plan.level == LOCAL:
+            return living > 2 and node is not None
+        return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
+
+    def may_lose(self, node: Node) -> bool:
+        """Whether the level covers the loss of its flash."""
+        if self.plan.level == LOCAL:
+            return node.number not in self.place.values()
+        return self.kills < self.kills_max
+
+    def lose(self, node: Node) -> None:
+        if self.plan.level != LOCAL:
+            self.kills += 1
+
+    # ---- operators that start elsewhere
+
+    def evacuate(self, node: Node, delay: int) -> None:
+        for v in sorted(self.place):
+            if self.place[v] == node.number:
+                self.world.after(delay, partial(self.activate, v, node.number))
+
+    def activate(self, v: int, away: int, to: int = -1) -> None:
+        """Start operator v on another host than `away`, or on host `to`."""
+        world = self.world
+        if self.place[v] != away:
+            return
+        ready = self.ready(v, away)
+        if to in ready:
+            ready = [to]
+        if not ready:
+            world.after(SECOND // 2, lambda: self.activate(v, away))
+            return
+        target = world.nodes[ready[0]]
+        number = self.moved(v, target.number)
+        self.unplanned += 1
+        self.sameness.untaken(v, away)
+        self.tell(v, target, number)
+
+    def ready(self, v: int, away: int) -> list[int]:
+        up = [n.number for n in self.world.nodes if n.up and n.number != away]
+        ready = [h for h in self.plan.vertices[v].hosts if h in up]
+        return ready or ([0] if 0 in up else [])
+
+    def moved(self, v: int, to: int, number: int = 0) -> int:
+        number = number or self.epochs[v] + 1
+        self.epochs[v] = number
+        self.place[v] = to
+        self.ran[v].add(to)
+        name = self.plan.vertices[v].name
+        self.world.note("%s starts at %s, epoch %d" % (name, self.world.name(to), number))
+        return number
+
+    def tell(self, v: int, target: Node, number: int) -> None:
+        world = self.world
+        boots = target.boots
+        world.call(target, lambda host: host.activate(v, number, target.mono()), "activate")
+        if not target.up or target.boots != boots:
+            # Power went in the middle: whether it took the operator over, its flash knows.
+            world.after(4 * SECOND, lambda: self.sure(v, target))
+
+    def sure(self, v: int, target: Node) -> None:
+        if self.place[v] != target.number or target.dead:
+            return
+        if not target.up:
+            self.world.after(SECOND, lambda: self.sure(v, target))
+        elif target.host:
+            inst = target.host.instances.get(v)
+            if inst is None or inst.epoch < (self.epochs[v], target.number):
+                self.tell(v, target, self.moved(v, target.number))
+
+    def clash(self, v: int) -> None:
+        """Two hosts are activated under one number."""
+        away = self.place[v]
+        up = {n.number for n in self.world.nodes if n.up and n.number != away}
+        both = sorted(up & {*self.plan.vertices[v].hosts, 0})[-2:]
+        if len(both) < 2:
+            return
+        number = self.epochs[v] + 1
+        self.world.draw("two activations with one number")
+        for host in both:
+            self.moved(v, host, number)
+        self.unplanned += 1
+        self.sameness.untaken(v, away)
+        for host in both:
+            self.tell(v, self.world.nodes[host], number)
+
+    # ---- peace
+
+    def peace(self) -> None:
+        world = self.world
+        world.note("faults stop")
+        world.loss = world.duplication = 0.0
+        world.delay_us = (1_000, 10_000)
+        world.cut.clear()
+        world.asleep.clear()
+        world.wall.right()
+        world.outbox.lake_open = True
+        world.outbox.full = False
+        for node in world.nodes:
+            node.flash.disarm()
+            if not node.up and not node.dead:
+                world.boot(node)
+        for v, p in sorted(self.closed):
+            world.after(SECOND, partial(self.reopen, v, p))
+        if self.faults:
+            world.after(2 * SECOND, self.close_ended)
+            world.after(2 * SECOND, self.reopen_forgotten)
+
+    def reopen(self, v: int, p: int) -> None:
+        """Reopen a closed input, repeatedly until the gateway has recorded it."""
+        world = self.world
+        gateway = world.nodes[0]
+        if (v, p) not in self.closed:
+            return
+        e = self.plan.ins(v)[p]
+        inc = world.current(-1, e.src)
+
+        def ask(host: Any) -> int:
+            try:
+                host.reopen(v, p, inc, host.site())
+            except ValueError:
+                return 0
+            return 1
+
+        if gateway.up and world.call(gateway, ask, "reopen"):
+            self.closed.discard((v, p))
+            world.draw("input reopened", "%s reopens its input %d" % (self.plan.vertices[v].name, p))
+        else:
+            world.after(SECOND, lambda: self.reopen(v, p))
+
+    def reopen_forgotten(self) -> None:
+        """A gateway that lost its database may have forgotten that an input was to be reopened, and one that
+        lost power while it was asked to close one may have done so. A person who manages the site sees the
+        closed input, and asks again."""
+        world = self.world
+        for v in sorted(self.place):
+            inst = instance(world, self.place, v)
+            for p, e in enumerate(inst.inputs if inst else ()):
+                if e.closed and (v, p) not in self.ended | self.closed:
+                    self.closed.add((v, p))
+                    self.reopen(v, p)
+        if world.now < self.storm_us + CALM_US // 2:
+            world.after(2 * SECOND, self.reopen_forgotten)
+
+    def close_ended(self) -> None:
+        """Inputs whose source died are closed by a person's request. Then joins continue without them, and
+        changes do not wait for a producer that never answers. In a loop that takes two decisions, for the
+        join and for the operator in the loop that has lost its source: while that one waits for its source
+        it does not take its feedback, until all operators of the loop wait for free space.
+        """
+        world = self.world
+        dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
+        for i in self.plan.order:
+            ins = list(enumerate(self.plan.ins(i)))
+            gone = [(p, e) for p, e in ins if e.src in dead and not e.delay_us]
+            if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
+                dead.add(i)
+            for p, _ in gone:
+                if (i, p) not in self.ended:
+                    self.close_one(i, p)
+        if world.now < self.storm_us + CALM_US // 2:
+            world.after(2 * SECOND, self.close_ended)
+
+    def close_one(self, v: int, p: int) -> None:
+        world = self.world
+
+        def ask(host: Any) -> int:
+            try:
+                host.close(v, p)
+            except ValueError:
+                return 0
+            return 1
+
+        if world.nodes[0].up and world.call(world.nodes[0], ask, "close"):
+            self.ended.add((v, p))
+            world.draw(
+                "input of a dead source closed",
+                "%s goes on without input %d" % (self.plan.vertices[v].name, p),
+            )
+
+    # ---- what must hold in the calm
+
+    def all_accept(self) -> None:
+        """No source of a living board refuses samples forever, unless a join waits for what is lost."""
+        world = self.world
+        waits = blocked(world, self.place)
+        for v, since in sorted(world.refusing.items()):
+            vertex = self.plan.vertices[v]
+            if v in waits:
+                world.draw("source that waits for samples that are lost", vertex.name)
+            elif not world.nodes[vertex.hosts[0]].dead and not world.errors:
+                age = (world.now - since) // SECOND
+                world.error("source %s refuses samples since %d s" % (vertex.name, age))
+
+    def progress(self) -> int:
+        """How much has ever been taken: it stays the same if everything waits forever."""
+        streams = self.world.outbox.streams.values()
+        return sum(self.world.taken.furthest.values()) + sum(s.durable for s in streams)
+
+    def nothing_open(self) -> None:
+        """Every change that the gateway accepted has its position."""
+        for v, granted, asked in self.open():
+            name = self.plan.vertices[v].name
+            if asked:
+                self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+            else:
+                self.world.error("%s: the gateway never learned what was decided" % name)
+        self.values_known()
+
+    def values_known(self) -> None:
+        """The gateway knows the parameters with which an operator runs: it judges the next change by them."""
+        gateway = self.world.nodes[0].host
+        if gateway is None or self.world.errors:
+            return
+        for v, at in sorted(self.place.items()):
+            host = self.world.nodes[at].host
+            inst = host.instances.get(v) if host else None
+            if inst is None or inst.status != RUNNING or not inst.decided or v in gateway.unlearned:
+                continue
+            vertex = self.plan.vertices[v]
+            op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
+            placed = int.from_bytes(gateway.store.get(F_GRANTED + v) or b"", "little")
+            known = decisions.follow(gateway, v, op, True) if placed == inst.decided else inst.changed
+            if known != inst.changed:
+                name = vertex.name
+                text = "%s runs with %r, and the gateway believes %r"
+                self.world.error(text % (name, inst.changed, known))
+
+    def open(self) -> list[tuple[int, int, int]]:
+        """Operators with changes that have no position yet, unless what they wait for is lost: how many have
+        one, and how many were requested."""
+        world = self.world
+        gateway = world.nodes[0].host
+        found: list[tuple[int, int, int]] = []
+        if gateway is None:
+            return found
+        for v in sorted(self.place):
+            asked, granted = [
+                int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (F_NEXT, F_GRANTED)
+            ]
+            if v in gateway.unlearned:
+                granted = asked = 0
+            if (asked > granted or v in gateway.unlearned) and not undecided(world, self.place, v):
+                found.append((v, granted, asked))
+        return found
+
+    def arrived(self) -> bool:
+        """True once nothing is missing: a quick check before the thorough one."""
+        world = self.world
+        if any(not n.up and not n.dead for n in world.nodes):
+            return False
+        if world.now < self.storm_us + AFTERWARDS_US + 2 * SECOND:
+            return False
+        decided = sum(len(d) for d in world.decisions().values())
+        if self.wanted is None or self.wanted[0] != decided or world.lost:
+            self.wanted = (decided, *wanted(world, self.place))
+        for e, n in self.wanted[1].items():
+            s = world.outbox.streams.get((e, world.current(e)))
+            if n and (s is None or s.durable < n):
+                return False
+        return not self.open() and not behind(world, self.place, self.wanted[2])
+
+
+__all__ = ["LEVELS", "OUTSIDE", "SITE_US", "STRATEGIES", "UNSAFE", "Result", "Scenario"]
