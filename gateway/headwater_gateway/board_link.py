@@ -34,7 +34,7 @@ PAUSE_MIN_S = 0.25
 class BufferedClient(mqtt.Client):
     """paho reads the first byte of a packet from its socket, then the next: each time a system call. Here
     they come from a buffer that was read at once. (The one private name that we depend on is
-    `_sock_recv`; tests/unit/test_gateway_link.py checks that paho has it.)"""
+    `_sock_recv`; tests/unit/gateway/test_gateway_frames.py checks that paho has it.)"""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311, **arguments)

@@ -158,7 +158,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "boards": {
         "silent_s": Key(
             20.0,
-            "Seconds of silence after which a board is shown as lost, unless it announced a sleep.",
+            "Seconds of silence after which a board is shown as lost.",
             _within(1, 86_400),
         ),
         "gone_s": Key(3600.0, "... and as gone.", _within(1, 10_000_000)),

@@ -25,7 +25,7 @@ OTHER = "other"
 
 ALL = (
     UNKNOWN_BOARD, NO_PROCESS, TOPIC, NOT_SITE, STATUS, SIZE, DAMAGED,
-    *(reasons.text(reason) for reason in range(refusals.SITE + 1)),
+    *(reasons.text(reason) for reason in range(refusals.LAST + 1)),
     *(text for why, text in enumerate(SEALS) if why not in (TAKEN, OPENED)),
     OTHER,
 )  # fmt: skip

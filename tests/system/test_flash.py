@@ -12,7 +12,7 @@ import firmware_files
 import pytest
 from headwater_tools import cli
 from headwater_tools.boards import firmware_file, micropython
-from headwater_tools.boards import virtual as virtual_board
+from headwater_tools.boards import virtual
 from headwater_tools.image import builder, partitions, profiles
 from littlefs import LittleFS
 
@@ -273,9 +273,9 @@ def test_a_virtual_board_runs_the_code_that_is_flashed_onto_a_real_one(
         assert hw(capsys, name, "--port", port, "--firmware", str(given))[0] == 0
     where = place(board, "romfs")
     real = mounted(flash.path, where.offset, where.size)
-    started, _ = virtual_board._images(("board_node",))
-    virtual = mounted(started, 0, started.stat().st_size)
-    assert len(virtual) > 30 and "headwater/core.mpy" in virtual and "headwater/node.mpy" in virtual
-    assert real.items() >= virtual.items()
+    started, _ = virtual._images(("board_node",))
+    found = mounted(started, 0, started.stat().st_size)
+    assert len(found) > 30 and "headwater/core.mpy" in found and "headwater/program.mpy" in found
+    assert real.items() >= found.items()
     # What a real board has beside it touches its hardware.
-    assert set(real) - set(virtual) == {name.replace(".py", ".mpy") for name in board.firmware}
+    assert set(real) - set(found) == {name.replace(".py", ".mpy") for name in board.firmware}

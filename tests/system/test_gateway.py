@@ -18,7 +18,7 @@ from typing import Any
 import paho.mqtt.client as mqtt
 import pyarrow.parquet as pq
 from gateway_site import Site, alive, until
-from headwater.protocol import frames as wire
+from headwater.protocol import frames
 from headwater.protocol.sessions import Peer
 from headwater_gateway.command import register as provision
 from headwater_gateway.segments.names import split
@@ -236,12 +236,12 @@ def test_garbage_forgeries_and_wrong_keys_change_nothing_and_are_counted(site: S
     evil = client(site, "evil")
     try:
         forged = Peer(secrets.token_bytes(32), 1, 77, 9, 0, bytes(8), lambda: secrets.randbits(64))
-        writer = wire.Writer(512)
+        writer = frames.Writer(512)
         frames = [b"", b"\0", bytes(16384), b"\xff" * 40]
         frames += [secrets.token_bytes(n) for n in (5, 20, 50, 200, 512)]
         for _ in range(5):
             forged.begin(writer)
-            writer.put(wire.STATUS, b"\xc0")
+            writer.put(frames.STATUS, b"\xc0")
             frames.append(bytes(forged.seal(writer)))
             if forged.reply:
                 frames.append(bytes(forged.reply))

@@ -28,8 +28,8 @@ Tree: TypeAlias = "int | str | list[Tree]"
 
 Epoch: TypeAlias = "tuple[int, int]"  # number, host
 Position: TypeAlias = "Sequence[int]"
-Message: TypeAlias = "tuple[Any, ...]"  # kind, then the fields that wire.MESSAGES lists for that kind
-Head: TypeAlias = "tuple[int, int, int, bytes, int]"  # of a frame: see wire.header
+Message: TypeAlias = "tuple[Any, ...]"  # kind, then the fields that frames.MESSAGES lists for that kind
+Head: TypeAlias = "tuple[int, int, int, bytes, int]"  # of a frame: see frames.header
 Span: TypeAlias = "tuple[int, int]"  # begin, end
 # Of a stream: elements a second at most, most elements between two checkpoints, longest time between them in
 # seconds. None: unknown.

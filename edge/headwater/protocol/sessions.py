@@ -192,7 +192,7 @@ class Peer:
 
     # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
     # its messages, or None: `why` says why, and `reply` may hold a frame to send back. Never raises.
-    # head: what wire.header has read of the frame, if it has.
+    # head: what frames.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
         why, span = self._judge(frame, head)

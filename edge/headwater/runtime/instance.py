@@ -62,13 +62,15 @@ class Instance:
         self.target_epoch: "Epoch" = (0, 0)
         self.fetch_from: list[int] = []
         self.fetch_try = 0
-        self.recalling = False  # until it is known which checkpoints its keepers hold (transfer.recall)
+        self.recalling = (
+            False  # until it is known which checkpoints its keepers hold (checkpoint_transfer.recall)
+        )
         self.unheard: list[int] = []  # keepers that have not answered yet
         self.erased = 0  # keepers that have none because their flash was erased
         self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch: "Epoch" = (1, vertex.hosts[0])
-        self.bounded = False  # a consumer needs its boundaries; see wiring.arrange
+        self.bounded = False  # a consumer needs its boundaries; see routing.arrange
         self.fired = 0  # ts up to which timers have fired
         self.decided = 0  # decisions applied
         self.depth = 0  # see settle_depth
@@ -145,7 +147,7 @@ class Instance:
     def decide_by(self, decisions: "dict[int, Decision]") -> None:
         self.decisions = decisions
 
-    # Whether a consumer needs its boundaries (wiring.arrange).
+    # Whether a consumer needs its boundaries (routing.arrange).
     def compute_bounds(self, needed: bool) -> None:
         self.bounded = needed
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Scheduler:
     def __init__(self, host: "Host") -> None:
         self.host = host
-        self.order: "list[Any]" = []  # Instances and LakeEnds, producers first
+        self.order: "list[Any]" = []  # Instances and LakeSinks, producers first
         self.acknowledged: set[int] = set()  # vertices whose pending checkpoints may be permanent now
 
     # What runs here from now on.

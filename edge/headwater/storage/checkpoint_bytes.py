@@ -13,7 +13,7 @@ FORMAT = 2
 
 
 # Bytes of the body. flags: of every input [closed, incarnation, from ts]. front: ts of what was taken last.
-# buf: see pack.dumps.
+# buf: see msgpack.dumps.
 def body(
     version: int,
     pos: "Position",

@@ -24,7 +24,7 @@ NUMBERS = {"a": 1, "b": 2}
 
 
 class Bench:
-    """A hosted on a database, and two boards that speak to it without a broker."""
+    """A hosted process on a database, and two boards that speak to it without a broker."""
 
     def __init__(self, folder: Path, max_bytes: int = 0) -> None:
         self.db = Database(folder / "gateway.db", lambda: 1, max_bytes)
@@ -152,7 +152,7 @@ def test_a_full_disk_fills_the_queues_and_drops_nothing(tmp_path: Path) -> None:
 
 
 def test_paho_asks_for_bytes_where_we_answer_from_what_was_read() -> None:
-    """The private names of paho that link.py leans on mean what they did."""
+    """The private names of paho that board_link.py leans on mean what they did."""
 
     class Socket:
         def __init__(self) -> None:

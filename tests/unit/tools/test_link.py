@@ -218,7 +218,7 @@ def test_an_argument_that_has_another_name_in_the_image_is_not_given_by_keyword(
     for text in (
         "from headwater.protocol.sessions import Peer\nPeer(my_boot=1)\n",
         "from headwater.protocol.sessions import Peer as P\nP(my_boot=1)\n",
-        "from headwater.protocol import sessions\nseal.Peer(my_boot=1)\n",
+        "from headwater.protocol import sessions\nsessions.Peer(my_boot=1)\n",
     ):
         with pytest.raises(UserError, match="line 2: .* argument 'my_boot' of Peer; give it by its place"):
             builder.linked().satellite(text)

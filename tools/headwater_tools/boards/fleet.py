@@ -19,7 +19,7 @@ from headwater.data.batch import Batch
 from headwater.plan import model as plans
 from headwater.process import Process
 from headwater.process.check import check
-from headwater.protocol import frames as wire
+from headwater.protocol import frames
 from headwater.protocol.sessions import Peer
 
 from ..errors import UserError
@@ -50,7 +50,7 @@ class Board:
         self.edge = next(e for e in p.edges if p.vertices[e.src].hosts[0] == self.number)
         self.log = secrets.randbits(63) | 1
         self.peer = Peer(key, self.number, self.log, 1, 0, p.hash, lambda: secrets.randbits(64))
-        self.writer = wire.Writer(FRAME_MAX)
+        self.writer = frames.Writer(FRAME_MAX)
         self.batch = Batch(p.vertices[self.edge.src].outs[0], p.batch)
         self.batch.dt = 1_000_000 // RATE_HZ
         self.xi = 0
@@ -75,13 +75,13 @@ class Board:
         self._reply()
         if span is None:
             return
-        for m in wire.messages(frame, *span, self.peer.log, self.log):
-            if m[0] == wire.HELLO:
+        for m in frames.messages(frame, *span, self.peer.log, self.log):
+            if m[0] == frames.HELLO:
                 self.asked = True
                 self.say(
-                    wire.ANSWER, self.edge.index, self.log, m[3], (0, 0), 0, self.xi, 0, self.safe, [], []
+                    frames.ANSWER, self.edge.index, self.log, m[3], (0, 0), 0, self.xi, 0, self.safe, [], []
                 )
-            elif m[0] == wire.SAFE:
+            elif m[0] == frames.SAFE:
                 self.safe = max(self.safe, m[4])
 
     def entries(self, n: int) -> bytes:
@@ -179,7 +179,7 @@ class Fleet:
                     "the gateway does not answer %d of %d boards" % (len(silent), len(self.boards))
                 )
             for board in silent:
-                board.say(wire.BEAT, 0, 1)
+                board.say(frames.BEAT, 0, 1)
                 self._flush(board)
             time.sleep(0.3)
 

@@ -21,7 +21,7 @@ from headwater.data import block, msgpack
 from headwater.data.alphabet import TYPES, Alphabet
 from headwater.data.batch import Batch
 from headwater.offboard import reasons
-from headwater.protocol import frames as wire
+from headwater.protocol import frames
 from headwater.protocol import sessions
 from headwater.protocol.sessions import Peer
 
@@ -112,7 +112,7 @@ def _values(k: int) -> dict[str, list[Any]]:
 
 
 def _frame(messages: list[tuple[Any, ...]]) -> bytes:
-    writer = wire.Writer(wire.FRAME_MAX)
+    writer = frames.Writer(frames.FRAME_MAX)
     writer.begin(3, 7, 70000, PLAN, LOG_A, LOG_B)
     for kind, *values in messages:
         assert writer.put(kind, *values)
@@ -121,7 +121,7 @@ def _frame(messages: list[tuple[Any, ...]]) -> bytes:
 
 def _frames() -> list[dict[str, Any]]:
     out = []
-    for kind, codes in wire.MESSAGES.items():
+    for kind, codes in frames.MESSAGES.items():
         messages: list[tuple[Any, ...]] = []
         for turn in range(3):
             values = _values(kind)
@@ -158,7 +158,7 @@ def _peers(life: int = 0) -> tuple[Any, Any]:
 
 
 def _sealed(peer: Peer, *messages: tuple[Any, ...]) -> bytes:
-    writer = wire.Writer(256)
+    writer = frames.Writer(256)
     peer.begin(writer)
     for message in messages:
         assert writer.put(*message)
@@ -182,17 +182,17 @@ def _seals() -> dict[str, Any]:
                 if frame:
                     hand(name, frame, b)
 
-    hand("1", _sealed(one, (wire.BEAT, 1, 2)), two)
+    hand("1", _sealed(one, (frames.BEAT, 1, 2)), two)
     settle()
-    kept = _sealed(one, (wire.GOT, 1, LOG_B, (0, 0), 5, 6, 0))
+    kept = _sealed(one, (frames.GOT, 1, LOG_B, (0, 0), 5, 6, 0))
     hand("1", kept, two)
     hand("1", kept, two)
-    hand("2", _sealed(two, (wire.TOLD, 3, 4)), one)
-    broken = bytearray(_sealed(one, (wire.TOLD, 3, 4)))
+    hand("2", _sealed(two, (frames.TOLD, 3, 4)), one)
+    broken = bytearray(_sealed(one, (frames.TOLD, 3, 4)))
     broken[-1] ^= 1
     hand("1", bytes(broken), two)
     one.use_plan(OLD_PLAN)
-    old = _sealed(one, (wire.TOLD, 3, 4))
+    old = _sealed(one, (frames.TOLD, 3, 4))
     hand("1", old, two)
     two.use_plan(PLAN, (OLD_PLAN,))
     hand("1", old, two)
@@ -246,7 +246,7 @@ def _refused() -> dict[str, list[list[str]]]:
             "2001ffffffffffffffffff0101000001",  # time above 64 bits
         )
     ]
-    frame = _frame([(wire.TOLD, 1, 2)])
+    frame = _frame([(frames.TOLD, 1, 2)])
     start = len(frame) - 3
     seal_ = bytes(8)
     frames = [frame[:k] for k in range(len(frame))] + [b"\x02" + frame[1:] + seal_]
@@ -266,7 +266,7 @@ def _refused() -> dict[str, list[list[str]]]:
             "0e00000500",  # content longer than the frame
         )
     ]
-    frames.append(frame[:start] + bytes([wire.TOLD, 0, 0]) * (wire.MESSAGES_MAX + 1) + seal_)
+    frames.append(frame[:start] + bytes([frames.TOLD, 0, 0]) * (frames.MESSAGES_MAX + 1) + seal_)
     packed = """
         c1 cc05 cd00ff d005 d0e0 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000
         cb7ff8000000000001
@@ -277,7 +277,7 @@ def _refused() -> dict[str, list[list[str]]]:
     small = Batch(Alphabet("a:i16"), 20)
 
     def read_frame(data: bytes) -> None:
-        wire.messages(data, wire.header(data)[-1], len(data) - wire.TAG, LOG_A, LOG_B)
+        frames.messages(data, frames.header(data)[-1], len(data) - frames.TAG, LOG_A, LOG_B)
 
     return {
         "block": _reasons(blocks, lambda data: block.decode(data, 0, len(data), small)),
@@ -292,7 +292,7 @@ def _reasons(inputs: list[bytes], read: Callable[[bytes], Any]) -> list[list[str
     for data in inputs:
         try:
             read(data)
-        except (block.BlockError, wire.FrameError, msgpack.PackError) as error:
+        except (block.BlockError, frames.FrameError, msgpack.PackError) as error:
             out.append([data.hex(), str(error)])
         else:
             raise AssertionError("taken: " + data.hex())
@@ -391,12 +391,12 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     def one_frame() -> None:
         data = _broken(rng, bytes.fromhex(rng.choice(good["frames"])["hex"]) + bytes(8))
         try:
-            pos = wire.header(data)[-1]
-            found = wire.messages(data, pos, len(data) - wire.TAG, LOG_A, LOG_B)
-        except wire.FrameError:
+            pos = frames.header(data)[-1]
+            found = frames.messages(data, pos, len(data) - frames.TAG, LOG_A, LOG_B)
+        except frames.FrameError:
             return
         for kind, *values in found:
-            assert len(values) == len(wire.MESSAGES[kind])
+            assert len(values) == len(frames.MESSAGES[kind])
         accepted["frame"] += 1
 
     def one_pack() -> None:
@@ -411,14 +411,14 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     # One host has a session with the other and gets its frames, once each, among broken ones; the
     # other has none, and receives only frames recorded in another boot.
     one, two = _peers(1)
-    frame = _sealed(one, (wire.BEAT, 1, 2))
+    frame = _sealed(one, (frames.BEAT, 1, 2))
     two.open(frame)
     one.open(two.reply)
     two.open(one.reply)
     one.open(two.reply)
     assert two.live and one.live
     former = [bytes.fromhex(step[1]) for step in good["seals"]["steps"]]
-    fresh = [_sealed(one, (wire.TOLD, k, 4)) for k in range(60)]
+    fresh = [_sealed(one, (frames.TOLD, k, 4)) for k in range(60)]
     recorded = former + fresh + [frame, one.reply]
     waiting = set(fresh)
     deaf = _peers(2)[0]

@@ -170,7 +170,7 @@ class Gateway(Switching):
 
 
 class Place:
-    """A process at the gateway: what `Switching` needs of a hosted."""
+    """A process at the gateway: what `Switching` needs of a hosted process."""
 
     made = HostedProcess.made
     press = HostedProcess.press
