@@ -1,4 +1,4 @@
-"""A hosted process: one process at the gateway, as host 0 of its plan - the core of `headwater` on the database.
+"""A hosted process: one process at the gateway, as host 0 of its plan: `headwater` on the database.
 
 Outgoing frames wait for the commit that covers their content: an acknowledgement is true when it is sent.
 """

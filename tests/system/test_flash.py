@@ -11,8 +11,7 @@ import chip
 import firmware_files
 import pytest
 from headwater_tools import cli
-from headwater_tools.boards import firmware_file, micropython
-from headwater_tools.boards import virtual
+from headwater_tools.boards import firmware_file, micropython, virtual
 from headwater_tools.image import builder, partitions, profiles
 from littlefs import LittleFS
 

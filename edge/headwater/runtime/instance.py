@@ -62,9 +62,8 @@ class Instance:
         self.target_epoch: "Epoch" = (0, 0)
         self.fetch_from: list[int] = []
         self.fetch_try = 0
-        self.recalling = (
-            False  # until it is known which checkpoints its keepers hold (checkpoint_transfer.recall)
-        )
+        # Until it is known which checkpoints its keepers hold (checkpoint_transfer.recall).
+        self.recalling = False
         self.unheard: list[int] = []  # keepers that have not answered yet
         self.erased = 0  # keepers that have none because their flash was erased
         self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level

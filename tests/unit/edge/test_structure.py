@@ -93,9 +93,9 @@ FOREIGN_WRITES = {
     **{("instance", "y." + field): _EACH_BATCH for field in ("ts", "unsync", "hole", "xi", "n", "dt")},
     ("instance", "e.cur.xi"): _EACH_BATCH,
     ("inputs", "self.cur.xi"): _EACH_BATCH,
-    ("seal", "writer.pos"): "a seal is the end of a frame, and no message: only Peer.seal adds it",
-    ("node", "s.driver.lost"): "a driver is an author's own object, and has a field for this",
-    ("secure", "made.verify_mode"): "an SSLContext of the interpreter has a field for this",
+    ("sessions", "writer.pos"): "a seal is the end of a frame, and no message: only Peer.seal adds it",
+    ("program", "s.driver.lost"): "a driver is an author's own object, and has a field for this",
+    ("tls", "made.verify_mode"): "an SSLContext of the interpreter has a field for this",
 }
 
 

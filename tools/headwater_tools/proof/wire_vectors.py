@@ -21,8 +21,7 @@ from headwater.data import block, msgpack
 from headwater.data.alphabet import TYPES, Alphabet
 from headwater.data.batch import Batch
 from headwater.offboard import reasons
-from headwater.protocol import frames
-from headwater.protocol import sessions
+from headwater.protocol import frames, sessions
 from headwater.protocol.sessions import Peer
 
 from ..environment import ROOT
