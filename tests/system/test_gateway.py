@@ -237,17 +237,17 @@ def test_garbage_forgeries_and_wrong_keys_change_nothing_and_are_counted(site: S
     try:
         forged = Peer(secrets.token_bytes(32), 1, 77, 9, 0, bytes(8), lambda: secrets.randbits(64))
         writer = frames.Writer(512)
-        frames = [b"", b"\0", bytes(16384), b"\xff" * 40]
-        frames += [secrets.token_bytes(n) for n in (5, 20, 50, 200, 512)]
+        junk = [b"", b"\0", bytes(16384), b"\xff" * 40]
+        junk += [secrets.token_bytes(n) for n in (5, 20, 50, 200, 512)]
         for _ in range(5):
             forged.begin(writer)
             writer.put(frames.STATUS, b"\xc0")
-            frames.append(bytes(forged.seal(writer)))
+            junk.append(bytes(forged.seal(writer)))
             if forged.reply:
-                frames.append(bytes(forged.reply))
+                junk.append(bytes(forged.reply))
         names = ("g/evil", "s/evil", "s/wrist", "g/wrist", "g/\u00e9", "x/evil", "g/evil/more")
         for topic in ["other", *("hw/" + name for name in names)]:
-            for frame in frames:
+            for frame in junk:
                 evil.publish(topic, frame, 0)
         dropped = until(lambda: (d := refused(site)) and d.get("seal: wrong seal") and d)
         assert dropped["of a board without a process"] > 0

@@ -28,7 +28,6 @@ TYPES: "dict[str, tuple[str, int, Any, Any]]" = {
 FIELDS_MAX = 32
 NAME_MAX = 32  # letters
 _NAME_FIRST = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-_NAME_REST = _NAME_FIRST + "0123456789"
 
 
 class AlphabetError(ValueError):
@@ -40,7 +39,7 @@ def is_name(s: str) -> bool:
     if not s or len(s) > NAME_MAX or s[0] not in _NAME_FIRST:
         return False
     for c in s:
-        if c not in _NAME_REST:
+        if c not in _NAME_FIRST and not "0" <= c <= "9":
             return False
     return True
 

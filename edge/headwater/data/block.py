@@ -30,7 +30,6 @@ _K_MASK = 31
 _RUN = 8  # values that share one width
 _ESCAPE = 12  # this many zeros announce a value written in full
 _HEAD = 38  # bytes of the longest head
-_OFFSETS = ("i", 4, 0, SPAN_US)  # the type of `at`
 _OVERSHOOT = 88  # a run may pass the plain size by this much before it is noticed
 
 
@@ -355,7 +354,7 @@ def decode(data: "Readable", pos: int, end: int, batch: "Batch") -> int:
             at = batch.at
             at[0] = 0
             if n > 1:
-                pos = _get_column(data, pos, end, at, n, _OFFSETS)
+                pos = _get_column(data, pos, end, at, n, ("i", 4, 0, SPAN_US))
             last = 0
             for i in range(n):
                 d = at[i]

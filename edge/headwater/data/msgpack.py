@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Readable
 
 DEPTH_MAX = 8  # lists and dicts inside each other
-_NAN = b"\x7f\xf8\0\0\0\0\0\0"
 
 
 class PackError(ValueError):
@@ -107,7 +106,7 @@ def _write(buf: bytearray, pos: int, v: "Any", depth: int) -> int:
     elif kind is float:
         buf[pos] = 0xCB
         pos += 1
-        v = struct.pack(">d", v) if v == v else _NAN
+        v = struct.pack(">d", v) if v == v else b"\x7f\xf8\0\0\0\0\0\0"
         n = 8
     elif kind is int:
         if v >= -32:

@@ -20,6 +20,7 @@
 # It reads no clock: monotone times and answers come in, ts go out.
 
 from ..offboard.compat import TYPE_CHECKING
+from .position import FAR
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,8 +30,7 @@ _PPB = 1000000000
 _SPAN_MIN_US = 10000000  # exchanges closer together say nothing about drift
 _SPAN_MAX_US = 256000000  # a measurement over longer tells of another temperature: begin a new one,
 _SPAN_END_US = 4096000000  # at the latest here, measured well enough or not
-_TS_MAX = 1 << 62
-UNKNOWN_US = _TS_MAX  # an error without a limit: of a host that does not know the true time
+UNKNOWN_US = FAR  # an error without a limit: of a host that does not know the true time
 
 
 # Extends a counter that wraps, like ticks_us (30 bits of 1 us) or ticks_ms (30 bits of 1000 us).
@@ -93,7 +93,7 @@ class Clock:
         trip = (t4 - t1) - (t3 - t2)
         rate_ppm = self.slew_ppm + 2 * self.drift_ppb_max // 1000
         slack = 2 + (t4 - t1 + t3 - t2) * rate_ppm // 1000000
-        if t4 < t1 or t3 < t2 or trip < -slack or t2 < 0 or t3 > _TS_MAX or err_us < 0:
+        if t4 < t1 or t3 < t2 or trip < -slack or t2 < 0 or t3 > FAR or err_us < 0:
             self.refused += 1
             return False
         sure = 1 if err_us < UNKNOWN_US else 0

@@ -17,6 +17,7 @@
 from hashlib import sha256
 from struct import unpack_from
 
+from ..board.native import BOARD
 from ..data.block import put_varint
 from ..offboard.compat import TYPE_CHECKING
 from .frames import OPENING, TAG, VERSION, FrameError, header
@@ -42,7 +43,6 @@ OTHER_PLAN = 9  # of a plan this host does not know
 _WHYS = 10  # so many; texts in offboard/reasons.py
 _WINDOW = 64
 _BEGUN_MAX = 4
-_COPIES = hasattr(sha256(b""), "copy")  # MicroPython cannot copy a hash
 
 
 # HMAC-SHA256 over the parts, one behind the other: 32 bytes.
@@ -151,7 +151,7 @@ class Peer:
         return self._whole_tag(log, plan, body)[:TAG]
 
     def _whole_tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
-        if not _COPIES:
+        if BOARD:  # MicroPython cannot copy a hash
             return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))
         inner, outer = self._begun.get((log, plan)) or self._begin(log, plan)
         inner = inner.copy()
@@ -188,7 +188,7 @@ class Peer:
         body = bytes(buf[:pos]) + self.plan[:2]
         for v in (self.my_log, answer, ask):
             body += v.to_bytes(8, "little")
-        self.reply = body + self._tag(self.my_log, _NO_PLAN, body)
+        self.reply = body + self._tag(self.my_log, bytes(8), body)
 
     # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
     # its messages, or None: `why` says why, and `reply` may hold a frame to send back. Never raises.
@@ -257,7 +257,7 @@ class Peer:
         ask = int.from_bytes(bytes(frame[pos + 16 : pos + 24]), "little")
         if not log:
             return MALFORMED
-        if not self._genuine(frame, log, _NO_PLAN):
+        if not self._genuine(frame, log, bytes(8)):
             return FORGED
         answered = self._asked and answer == self._asked
         if log == self.log:
@@ -288,4 +288,3 @@ class Peer:
 
 
 _ALL = (1 << _WINDOW) - 1
-_NO_PLAN = bytes(8)

@@ -162,8 +162,8 @@ class Fleet:
             self._flush(board)
 
     def _flush(self, board: Board) -> None:
-        frames, board.out = board.out, []
-        for frame in frames:
+        sent, board.out = board.out, []
+        for frame in sent:
             self.sock.sendall(packet("hw/g/" + board.name, frame))
 
     def open(self, timeout_s: float = 30) -> None:

@@ -248,8 +248,8 @@ def _refused() -> dict[str, list[list[str]]]:
     frame = _frame([(frames.TOLD, 1, 2)])
     start = len(frame) - 3
     seal_ = bytes(8)
-    frames = [frame[:k] for k in range(len(frame))] + [b"\x02" + frame[1:] + seal_]
-    frames += [
+    refused = [frame[:k] for k in range(len(frame))] + [b"\x02" + frame[1:] + seal_]
+    refused += [
         frame[:start] + bytes.fromhex(h) + seal_
         for h in (
             "00",  # no such message
@@ -265,7 +265,7 @@ def _refused() -> dict[str, list[list[str]]]:
             "0e00000500",  # content longer than the frame
         )
     ]
-    frames.append(frame[:start] + bytes([frames.TOLD, 0, 0]) * (frames.MESSAGES_MAX + 1) + seal_)
+    refused.append(frame[:start] + bytes([frames.TOLD, 0, 0]) * (frames.MESSAGES_MAX + 1) + seal_)
     packed = """
         c1 cc05 cd00ff d005 d0e0 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000
         cb7ff8000000000001
@@ -280,7 +280,7 @@ def _refused() -> dict[str, list[list[str]]]:
 
     return {
         "block": _reasons(blocks, lambda data: block.decode(data, 0, len(data), small)),
-        "frame": _reasons(frames, read_frame),
+        "frame": _reasons(refused, read_frame),
         "msgpack": _reasons([b"", *map(bytes.fromhex, packed)], msgpack.loads),
     }
 
