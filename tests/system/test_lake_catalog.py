@@ -111,7 +111,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     first = json.loads(done.stdout.splitlines()[-1])["registered"]
-    env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests")
+    env["PYTHONPATH"] += os.pathsep + str(ROOT / "tests" / "support")
     command = [sys.executable, "-c", SECOND, str(path), str(kept), str(other), *QUICK]
     done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

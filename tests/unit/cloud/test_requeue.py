@@ -260,7 +260,7 @@ def test_the_command_lists_and_brings_back(tmp_path: Path, capsys: pytest.Captur
         (("requeue", str(landing), at, "0000000000"), "nothing in quarantine has the id 0000000000"),
         (("requeue", str(tmp_path / "nowhere"), at, listed[0]["id"]), "there is no folder"),
         (("quarantine", str(tmp_path)), "there is no lake at"),
-        (("forget", at), "use one of quarantine, requeue, maintain"),
+        (("forget", at), "use one of show, quarantine, requeue, maintain, erase, register"),
     ):
         code, _, err = hw(*words)
         assert code == 2 and text in err and err.count("\n") == 1, err

@@ -146,8 +146,8 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
             (
                 deployment,
                 "_replace",
-                "other = old and read(old, node.key, node.name)[0].hash != new.hash",
-                "other = old and read(old, node.key, node.name)[0].vertices",
+                'other = bool(old) and read(old or b"", node.key, node.name)[0].hash != new.hash',
+                'other = bool(old) and read(old or b"", node.key, node.name)[0].vertices',
             )
         ],
         [(3, False)],

@@ -15,6 +15,7 @@ from headwater_tools import environment
 from headwater_tools.boards import micropython
 from headwater_tools.errors import UserError
 from headwater_tools.image import builder, linker, plain, sources, unused
+from headwater_tools.image.names import Names, spoken
 
 BOARD_TESTS = environment.ROOT / "tests" / "board"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
@@ -179,7 +180,8 @@ class NearError(ValueError):
 
 
 def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> None:
-    short = linked(**{"operators/near": NAMED}).names
+    operator = modules()["operator"]
+    short = Names({"operator": operator, "operators/near": NAMED}, (), spoken(operator))
     text = short.inside(NAMED, "operators/near")
     for gone in ("kept_us", "doubled_us", "more_us", "near_us", "size_us", "FAR", "Near:", "Near("):
         assert gone not in text, gone

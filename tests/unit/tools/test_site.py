@@ -13,7 +13,7 @@ from headwater_tools.boards import listing, micropython, recording, site_board
 from headwater_tools.errors import Failed, UserError
 from headwater_tools.site.supervisor import PAUSE_MAX_S, Supervisor
 
-HERE = environment.ROOT / "tools" / "headwater_tools"
+HERE = environment.ROOT / "tools" / "headwater_tools" / "boards" / "on_board"
 
 # ---- a CSV file as a sensor
 

@@ -29,7 +29,8 @@ from ..image import builder
 from . import micropython
 from .micropython import START
 
-PROGRAMS = Path(__file__).parent / "on_board"
+HERE = Path(__file__).parent
+PROGRAMS = (HERE / "on_board", HERE.parent / "bench" / "on_board")
 ECG = environment.ROOT / "tests" / "data" / "ecg208-360hz.i16"
 AGAIN = 42  # as in boards/on_board/board_node.py: the board restarts by itself
 LINES_KEPT = 1000
@@ -247,7 +248,8 @@ def _append(log: Path, line: str) -> None:
 def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
     """Package `headwater`, and the other programs of the board."""
     names = {"board_node", "board_sensors", *program}
-    return builder.board_images({name + ".py": PROGRAMS / (name + ".py") for name in names})
+    files = {name + ".py": folder / (name + ".py") for name in names for folder in PROGRAMS}
+    return builder.board_images({name: path for name, path in files.items() if path.exists()})
 
 
 def _die_with_parent() -> None:
