@@ -248,8 +248,8 @@ def _append(log: Path, line: str) -> None:
 def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
     """Package `headwater`, and the other programs of the board."""
     names = {"board_node", "board_sensors", *program}
-    files = {name + ".py": folder / (name + ".py") for name in names for folder in PROGRAMS}
-    return builder.board_images({name: path for name, path in files.items() if path.exists()})
+    found = [folder / (name + ".py") for name in sorted(names) for folder in PROGRAMS]
+    return builder.board_images({path.name: path for path in found if path.exists()})
 
 
 def _die_with_parent() -> None:
