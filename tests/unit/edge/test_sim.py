@@ -70,6 +70,21 @@ def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, exp
     assert len(run.lines[2, 0].entries) == expected
 
 
+@pytest.mark.parametrize(("before", "expected"), [(1, 5 * 3), (0, 3)])
+def test_the_ideal_run_empties_a_window_where_the_real_one_had_not_met_the_source(before, expected):
+    p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)
+    p.host("board", heap_kb=256)
+    a, b = (p.source(name, "v:i16", rate_hz=20, on="board") for name in "ab")
+    p.lake("pair/sum", SumJoin(us=1_000_000)(a, b))
+    taken = [(1_000_000 + 50_000 * i, 0, 3) for i in range(5)]
+    decisions = {2: [([0, 0, 0, 0], ["close", 0]), ([0, 4, 0, 1], ["open", 0, 1, taken[4][0]])]}
+    run = Ideal(
+        p.plan(), {0: {1: []}, 1: {2: taken}}, {0: taken[4][0] + 1, 1: taken[4][0] + 1}, decisions, {},
+        {(1, 2)}, reopened={(2, 2): before},
+    )  # fmt: skip
+    assert [row[2] for row in run.lines[2, 0].entries[3:]] == [4 * 3, expected]
+
+
 def test_the_mix_has_every_process_strategy_and_level():
     jobs = [Job(seed) for seed in range(1, SEEDS + 1)]
     plans = [job.plan() for job in jobs]

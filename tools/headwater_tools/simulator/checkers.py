@@ -469,6 +469,11 @@ def ends(world: World, place: dict[int, int]) -> Ends:
     return found
 
 
+def reopened(world: World) -> dict[tuple[int, int], int]:
+    """By decision: the incarnation that an input had when it was opened again."""
+    return {key: inc for key, (_, inc) in world.taken.reopened.items()}
+
+
 def least(world: World, place: dict[int, int]) -> Ideal:
     """The ideal run with what is known for certain: the boundaries that the sources gave, and of a stream
     whose log is lost what its consumers have. No operator puts out more than its buffers hold: a join that
@@ -479,7 +484,7 @@ def least(world: World, place: dict[int, int]) -> Ideal:
     decisions = world.decisions()
     return Ideal(
         world.plan, entries, bounds, decisions, found, taken,
-        buffers=True, begun=world.begun, drained=world.drained,
+        buffers=True, begun=world.begun, drained=world.drained, reopened=reopened(world),
     )  # fmt: skip
 
 
@@ -505,7 +510,9 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     far = SITE_US + world.now + 1000 * SECOND
     taken = set(world.taken.furthest)
     bounds = dict.fromkeys(entries, far)
-    ideal = Ideal(plan, entries, bounds, world.decisions(), {}, taken, far, begun=world.begun)
+    ideal = Ideal(
+        plan, entries, bounds, world.decisions(), {}, taken, far, begun=world.begun, reopened=reopened(world)
+    )
     run = least(world, place)
     _, full = waiting(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}

@@ -251,7 +251,8 @@ class Ideal:
     `taken`: (edge, incarnation) of which anything was ever taken; `shut`: up to where an operator has given
     boundaries of which no input is open; `buffers`: whether outputs have a bound; `begun`: (source,
     incarnation) of which an earlier version took so many entries; `drained`: what timers give that no entry
-    waits for is left out."""
+    waits for is left out; `reopened`: (operator, number of a decision) by which an input was opened again ->
+    the incarnation that it had until then, 0 if it had met none."""
 
     def __init__(
         self,
@@ -265,12 +266,14 @@ class Ideal:
         buffers: bool = False,
         begun: dict[tuple[int, int], int] | None = None,
         drained: bool = False,
+        reopened: dict[tuple[int, int], int] | None = None,
     ) -> None:
         self.plan = plan
         self.shut = shut
         self.ends = ends
         self.taken = taken
         self.begun = begun or {}
+        self.reopened = reopened or {}
         self.drained = drained
         self.accepted = accepted
         self.bounds = bounds
@@ -314,13 +317,16 @@ class Ideal:
 
     def first(self, v: int, port: int, e: Edge) -> int:
         """The incarnation that an input begins with: the one before that to which it changes by decision. An
-        input that was closed is taken back in the same one, perhaps."""
+        input that was closed is taken back in the same one, perhaps: where nothing of it was taken, only the
+        operator knows whether it had met its source."""
         incs = list(self.accepted.get(e.src, {}))
         took = [inc for inc in incs if (e.index, inc) in self.taken]
         closed = False
-        for pos, content in self.decisions.get(v, ()):
+        for number, (pos, content) in enumerate(self.decisions.get(v, ()), 1):
             if content[0] == "set" or content[1] != port:
                 continue
+            if content[0] == "open" and closed and not pos[port] and (v, number) in self.reopened:
+                return self.reopened[v, number]
             if content[0] == "open" and content[2] in incs:
                 before = incs[: incs.index(content[2])]
                 had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]

@@ -17,9 +17,12 @@ class Taken:
         self.begun = begun
         self.furthest: dict[tuple[int, int], int] = {}  # (edge, incarnation) -> the last entry taken
         self.again = 0
+        # (operator, number of a decision that opens an input again) -> the newest epoch that applied it, and
+        # the incarnation of which that one took until then; 0: it had met none.
+        self.reopened: dict[tuple[int, int], tuple[tuple[int, int], int]] = {}
 
     def watch(self, e: Any) -> None:
-        taken = e.taken
+        taken, reopen = e.taken, e.reopen
 
         def watched(n: int) -> None:
             key = (e.edge.index, e.inc)
@@ -28,7 +31,14 @@ class Taken:
             self.furthest[key] = max(before, e.cur.xi + n)
             taken(n)
 
+        def reopened(inc: int, from_ts: int, since: int) -> bool:
+            key = (e.edge.dst, since)
+            known = self.reopened.get(key, ((0, 0), 0))
+            self.reopened[key] = max(known, (e.sink.epoch, e.inc))
+            return bool(reopen(inc, from_ts, since))
+
         e.taken = watched
+        e.reopen = reopened
 
     def look(self, host: Any) -> None:
         """Record how far the inputs of a host are: some entries bypass `taken`, on the fast path. To be
