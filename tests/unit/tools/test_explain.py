@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from headwater.plan.placement import FOREVER
-from headwater_tools import cli, explain
+from headwater_tools import cli, environment, explain
 from headwater_tools.boards import energy
 from headwater_tools.errors import UserError
 from headwater_tools.image import profiles
@@ -131,6 +131,18 @@ def test_without_any_battery_every_place_is_as_good(
     assert row(lines, "clean", "chest", "hip")[-1] == "no host has a battery"
     virtual = (PROCESS % ("", 0, "")).replace('board="esp32", battery_mah=400', 'board="virtual"')
     assert row(told(tmp_path, capsys, text=virtual)[1], "chest", "virtual")[2] == "mains"
+
+
+def test_an_installed_wheel_has_no_profiles_and_reports_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "REPOSITORY", False)
+    assert told(tmp_path, capsys)[0] == 2
+    text = (PROCESS % ("", 400, "")).replace("esp32s3", "nothing_known")
+    (tmp_path / "belt.py").write_text(text)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["check", str(tmp_path / "belt.py")])
+    assert not end.value.code
 
 
 @pytest.mark.parametrize(

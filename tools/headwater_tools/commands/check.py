@@ -14,6 +14,7 @@ from headwater.plan.reader import DURABLE, LEVELS, STRATEGIES
 from headwater.process.check import Report, check
 from headwater.process.problems import ERROR, Problem
 
+from .. import environment
 from ..errors import UserError
 from ..explain import Explanation, unknown_boards
 from ..process_file import ProcessFileError, load
@@ -43,13 +44,15 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         raise IsADirectoryError(21, "is a folder: name a process file", args.file)
     if args.battery and not args.explain:
         raise UserError("--battery belongs to --explain: `hw check FILE --explain --battery wrist=60%`")
+    if args.explain and not environment.REPOSITORY:
+        raise UserError("--explain needs the repository of Headwater, which has what kinds of boards draw")
     try:
         process = load(args.file)
     except ProcessFileError as error:
         print(error.problem)
         return 1, {**answer, "problems": [_plain(error.problem)]}
     report = check(process)
-    unknown = unknown_boards(process.hosts)
+    unknown = unknown_boards(process.hosts) if environment.REPOSITORY else []
     problems = sorted(report.problems + unknown, key=lambda p: (p.file, p.line, p.severity != ERROR))
     for problem in problems:
         print(problem)
