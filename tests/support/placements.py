@@ -1,6 +1,6 @@
 """Cases of placement for tests: random ones, the longest life by brute force, and the golden vectors.
 
-`python tests/support/placements.py` (with edge and tools in PYTHONPATH) writes tests/data/placements.json.
+`python tests/support/placements.py` (with edge and tools in PYTHONPATH) writes tests/data/placements.jsonl.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from headwater.plan import placement
 from headwater.plan.placement import MAINS, OUTSIDE, Case, Edge, Host, Vertex
 
-GOLDEN = Path(__file__).parents[1] / "data" / "placements.json"
+GOLDEN = Path(__file__).parents[1] / "data" / "placements.jsonl"
 WIFI, BLE = "wifi", "ble"
 
 
@@ -174,7 +174,7 @@ def golden() -> list[dict[str, Any]]:
 
 
 def text() -> str:
-    return "[\n" + ",\n".join(json.dumps(told) for told in golden()) + "\n]\n"
+    return "".join(json.dumps(told) + "\n" for told in golden())
 
 
 if __name__ == "__main__":
