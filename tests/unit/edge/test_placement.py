@@ -165,7 +165,7 @@ def test_golden_vectors_are_what_this_interpreter_answers() -> None:
 
 def pair(left_mc: int = 1_000, other_mc: int = 1_000, **more: int) -> Case:
     """A source on host 1, one operator that 1, 2 and the gateway may run, the lake."""
-    hosts = [Host(MAINS, 0, 0, {"wifi": (0, 0, 0)}, 0)]
+    hosts = [Host(MAINS, 1_000_000, 0, {"wifi": (0, 0, 0)}, 0)]
     hosts += [Host(mc, 1_000_000, 1_000, WIFI, 70_000_000) for mc in (left_mc, other_mc)]
     vertices = [Vertex((1,), 0), Vertex((1, 2, 0), more.get("units_mhz", 0), moved_bytes=1_000)]
     edges = [Edge(0, 1, more.get("bytes_mhz", 100_000), 1_000), Edge(1, OUTSIDE, 1_000, more.get("out", 10))]
@@ -327,3 +327,43 @@ def test_what_limits_a_move_is_told() -> None:
     case.vertices[1].width = 64
     assert case.broken([1, 0])[0][:2] == (placement.WIDTH, 1)
     assert case.broken([2, 0])[0][:2] == (placement.NO_CANDIDATE, 0)
+
+
+MOVES: dict[str, tuple[Callable[[], None], Change]] = {
+    "a fifth is enough": (
+        test_a_move_gains_if_the_shorter_life_grows_by_a_quarter, (placement, "gains", "4 * min", "5 * min"),
+    ),
+    "the longer life counts": (
+        test_a_move_gains_if_the_shorter_life_grows_by_a_quarter,
+        (placement, "gains", "min(giver_then, taker_then)", "max(giver_then, taker_then)"),
+    ),
+    "a move costs nothing": (
+        test_a_move_is_told_with_what_it_costs_both, (Case, "moved", "(then, cost)", "(then, (0, 0))"),
+    ),
+    "the giver pays for the taker": (
+        test_a_move_is_told_with_what_it_costs_both, (Case, "moved", "(to, spent[1])", "(to, spent[0])"),
+    ),
+    "a host flees at the last moment": (
+        test_a_host_flees_with_twice_what_its_hand_over_costs_and_its_log,
+        (Case, "flee_mc", "nc += 2 * min", "nc += min"),
+    ),
+    "its log is left behind": (
+        test_a_host_flees_with_twice_what_its_hand_over_costs_and_its_log,
+        (Case, "flee_mc", "waiting_bytes * dear", "0 * dear"),
+    ),
+    "mains run dry": (
+        test_a_host_on_mains_lasts_for_ever_and_an_empty_one_not_at_all,
+        (placement, "life_s", "left_mc == MAINS or", "False or"),
+    ),
+    "what is equal moves": (
+        test_of_equal_placements_the_declared_one_is_taken,
+        (placement._Search, "look", "worth.append(sum(", "worth.append(-sum("),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(MOVES))
+def test_a_broken_rule_of_moves_is_detected(name: str) -> None:
+    promise, change = MOVES[name]
+    with seeded([change]), pytest.raises(AssertionError):
+        promise()
