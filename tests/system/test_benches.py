@@ -24,6 +24,15 @@ SMALL = {
         "--frames 60 --rounds 2",
         ("garbage: refused", "flood: CPU", "refused: seal", "memory grown", "log grown", "entries lost"),
     ),
+    "energy": (
+        "--cases 3",
+        (
+            "radio: cases within",
+            "radio: time of the search",
+            "computation: cases within",
+            "an element of Fir",
+        ),
+    ),
     "flash": ("--hours 1 --sweep part", ("programmed per", "mount, full", "sweep: cuts")),
     "gateway": (
         "--rounds 1 --frames 40 --large 10 --boards 4 --latencies 3",

@@ -87,6 +87,13 @@ MEASURED = (
         "hw bench overhead",
     ),
     (
+        "placement, 200 random processes with six operators, searched with fewer trials than placements",
+        "{energy|radio: cases within a tenth of the longest life|.1f} % come within a tenth of the longest "
+        "life where the radio empties batteries, "
+        "{energy|computation: cases within a tenth of the longest life|.1f} % where computation does",
+        "hw bench energy --section placement",
+    ),
+    (
         "gateway, frames from the broker to the disk, beside a bare receive loop of paho",
         "{gateway|frames of 1 reading, of the bare loop|.2f} with one reading each, "
         "{gateway|frames of 360 readings, of the bare loop|.2f} with 360; "

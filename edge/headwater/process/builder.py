@@ -58,14 +58,28 @@ def near(word: object, words: Iterable[object]) -> str:
 
 
 class Host:
-    """A host as declared: what it has."""
+    """A host as declared: what it has. `board`, `battery_mah` and `awake_percent` say how long its battery
+    lasts; they are no part of the plan."""
 
-    def __init__(self, name: str, flash_kb: int, heap_kb: int, floats: int, where: Place) -> None:
+    def __init__(
+        self,
+        name: str,
+        flash_kb: int,
+        heap_kb: int,
+        floats: int,
+        where: Place,
+        board: str | None = None,
+        battery_mah: int | None = None,
+        awake_percent: int = 100,
+    ) -> None:
         self.name = name
         self.flash_kb = flash_kb
         self.heap_kb = heap_kb
         self.floats = floats
         self.where = where
+        self.board = board
+        self.battery_mah = battery_mah  # None: as this kind of board has; 0: on mains
+        self.awake_percent = awake_percent
         self.sound = True  # until the check finds that one of these is not
 
 
@@ -283,10 +297,21 @@ class Process:
         self.vertices: list[Declared] = []
         self.wires: list[Wire] = []
 
-    def host(self, name: str, flash_kb: int = FLASH_KB, heap_kb: int = HEAP_KB, floats: int = 32) -> str:
+    def host(
+        self,
+        name: str,
+        flash_kb: int = FLASH_KB,
+        heap_kb: int = HEAP_KB,
+        floats: int = 32,
+        board: str | None = None,
+        battery_mah: int | None = None,
+        awake_percent: int = 100,
+    ) -> str:
         """Declare a host: its log partition, its heap, and the width of its floats. The gateway
-        needs no declaration."""
-        self.hosts.append(Host(name, flash_kb, heap_kb, floats, _here()))
+        needs no declaration. `board` is its kind (`hw image` lists them), `battery_mah` its battery (0: on
+        mains), `awake_percent` the share of the time in which it does not sleep: `hw check --explain`
+        tells from these how long it lasts."""
+        self.hosts.append(Host(name, flash_kb, heap_kb, floats, _here(), board, battery_mah, awake_percent))
         return name
 
     def _mention(self, name: str) -> None:

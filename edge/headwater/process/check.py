@@ -14,19 +14,26 @@ from ..storage import reserve
 from . import builder
 from .feasibility import Feasibility
 from .problems import ERROR, WARNING, Problem
-from .sizing import SECTOR_BYTES, kb
+from .sizing import SECTOR_BYTES, Sizing, kb
 
 
 class Report:
-    """What the check found. `plan` (bytes) and `hash` are None if there is an error."""
+    """What the check found. `plan` (bytes), `decoded` and `hash` are None if there is an error; `sizing` has
+    the estimates that it used."""
 
     def __init__(
-        self, name: str, problems: list[Problem], plan: bytes | None, decoded: plans.Plan | None
+        self,
+        name: str,
+        problems: list[Problem],
+        plan: bytes | None,
+        decoded: plans.Plan | None,
+        sizing: Sizing,
     ) -> None:
         self.name = name
         self.problems = problems
         self.plan = plan
         self.decoded = decoded
+        self.sizing = sizing
         self.hash = decoded.process_hash.hex() if decoded else None
 
     def errors(self) -> list[Problem]:
@@ -103,7 +110,7 @@ class _Check(Feasibility):
         self.advice()
         if not self.wrong():
             return self.number()
-        return Report(self.process.name, self.sorted(), None, None)
+        return Report(self.process.name, self.sorted(), None, None, self)
 
     # -- the plan ------------------------------------------------------------------------------------
 
@@ -116,5 +123,5 @@ class _Check(Feasibility):
             decoded = plans.loads(data)
         except plans.PlanError as e:
             self.error(p, str(e), "Make it smaller")
-            return Report(p.name, self.sorted(), None, None)
-        return Report(p.name, self.sorted(), data, decoded)
+            return Report(p.name, self.sorted(), None, None, self)
+        return Report(p.name, self.sorted(), data, decoded, self)

@@ -14,6 +14,7 @@ from .rules import NAME_CURE, Rules, _words
 from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Vertex, is_number, kb
 
 GATEWAY_HEAP_KB = 262144
+BATTERY_MAH_MAX = 100000
 LEVEL_HOLDERS = (0, 1, 2)
 
 
@@ -78,6 +79,7 @@ class Feasibility(Rules):
             if host.floats not in (32, 64):
                 self.error(host, "floats=%r" % (host.floats,), "Give 32 or 64")
                 ok = False
+            self.battery(host)
             host.sound = ok
             declared[host.name] = host
         gateway = declared.pop(GATEWAY, None)
@@ -97,6 +99,15 @@ class Feasibility(Rules):
             )
         for v in self.order:
             self.place(v)
+
+    def battery(self, host: Host) -> None:
+        if host.board is not None and not isinstance(host.board, str):
+            self.error(host, "board=%r is not a name" % (host.board,), 'Name a kind, like board="esp32"')
+        if host.battery_mah is not None:
+            self.number_in(host, "battery_mah", host.battery_mah, 0, BATTERY_MAH_MAX)
+            if host.name == GATEWAY and host.battery_mah:
+                self.error(host, "battery_mah=%r at the gateway" % (host.battery_mah,), "Leave it out")
+        self.number_in(host, "awake_percent", host.awake_percent, 1, 100)
 
     def find_host(self, v: Vertex, name: str) -> int | None:
         names = [host.name for host in self.hosts]

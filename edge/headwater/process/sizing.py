@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..data.alphabet import Alphabet
+from ..data.block import longest
 from ..offboard.interfaces import Params, Rates
 from ..plan import model as plans
 from ..plan.reader import DELAY_US_MAX, DURABLE, POLICIES
@@ -143,6 +144,21 @@ class Sizing:
             inputs = [(u.most_hz, u.interval, u.interval_s) for u in feeders]
             v.most_hz, v.interval, v.interval_s = flow(inputs, timed, per, us)
 
+    def taken_hz(self, v: Vertex) -> float:
+        """Elements a second that a vertex takes at most, or accepts, if it is a source; 0 where unknown."""
+        if v.source:
+            return v.most_hz or 0
+        return sum([self.producer(wire).most_hz or 0 for wire in v.inputs.values()])
+
+    def carried(self, v: Vertex, port: int) -> tuple[float, float]:
+        """(bytes, batches) a second of a stream, at most; 0 where unknown. Bytes are those of the longest
+        blocks: what the codec saves depends on the values."""
+        rate = v.most_hz or 0
+        if not rate or v.outs is None or port >= len(v.outs):
+            return 0, 0
+        n = min(self.process.batch, max(1, math.floor(rate * self.process.batch_ms / 1000)))
+        return rate / n * longest(v.outs[port], n, v.irregular), rate / n
+
     def sparing(self, v: Vertex) -> tuple[int, int]:
         if v.cls is None or not v.bound:
             return 1, 0
@@ -252,19 +268,29 @@ class Sizing:
             yield alphabet, max([c for c in caps if isinstance(c, int)] or [self.process.batch])
 
     def buffer_bytes(self, v: Vertex, host: int) -> int:
-        """Heap of a vertex on a host: state, a batch per output, rings, queues of remote inputs."""
+        """Heap of a vertex on a host: its own, and queues of remote inputs."""
+        total = self.own_bytes(v)
+        for port in sorted(v.inputs):
+            if self.producer(v.inputs[port]).host != host:
+                total += self.queue_bytes(v.inputs[port])
+        return total
+
+    def own_bytes(self, v: Vertex) -> int:
+        """Heap of a vertex wherever it runs: state, a batch per output, rings."""
         batch = self.process.batch
         total = v.state_bytes
         for alphabet, cap in self.port_caps(v):
             cap = min(cap, 4 * batch) if v.source else cap
             chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
             total += batch * (alphabet.width + 4) + cap * (alphabet.width + 4 * v.irregular) + 24 * chunks
-        for port in sorted(v.inputs):
-            x = self.producer(v.inputs[port])
-            if x.host != host and x.outs and v.inputs[port].stream.port < len(x.outs):
-                alphabet = x.outs[v.inputs[port].stream.port]
-                total += 5 * batch * (alphabet.width + 4 * x.irregular)
         return total
+
+    def queue_bytes(self, wire: Wire) -> int:
+        """Heap of the queue of an input whose producer runs on another host."""
+        x = self.producer(wire)
+        if not x.outs or wire.stream.port >= len(x.outs):
+            return 0
+        return 5 * self.process.batch * (x.outs[wire.stream.port].width + 4 * x.irregular)
 
     def log_bytes(self, v: Vertex) -> int:
         assert v.outs is not None

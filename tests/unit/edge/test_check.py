@@ -780,6 +780,10 @@ def test_a_host_is_declared_once():
         ({"flash_kb": 8}, "flash_kb is 8"),
         ({"heap_kb": "64"}, "heap_kb is '64', not a number"),
         ({"floats": 16}, "floats=16"),
+        ({"board": 32}, "board=32 is not a name"),
+        ({"battery_mah": -1}, "battery_mah is -1"),
+        ({"battery_mah": 3.7}, "battery_mah is 3.7, not a number"),
+        ({"awake_percent": 0}, "awake_percent is 0"),
     ],
 )
 def test_what_a_host_has_lies_in_its_range(given, what):

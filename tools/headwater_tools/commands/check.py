@@ -1,4 +1,7 @@
-"""`hw check FILE`: validates a process file; all problems at once, with line numbers and suggested fixes."""
+"""`hw check FILE`: validates a process file; all problems at once, with line numbers and suggested fixes.
+
+`--explain` adds how long the batteries of its hosts last, and where its operators should run.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,11 @@ from typing import Any
 from headwater.plan.model import Plan
 from headwater.plan.reader import DURABLE, LEVELS, STRATEGIES
 from headwater.process.check import Report, check
-from headwater.process.problems import Problem
+from headwater.process.problems import ERROR, Problem
 
+from .. import environment
+from ..errors import UserError
+from ..explain import Explanation, unknown_boards
 from ..process_file import ProcessFileError, load
 
 SUMMARY = "validate a process file: reports all problems at once, with line numbers and suggested fixes"
@@ -18,27 +24,51 @@ SUMMARY = "validate a process file: reports all problems at once, with line numb
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a Python file that leaves one Process in a variable")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="tell how long each battery lasts, where operators should run, and why not elsewhere",
+    )
+    parser.add_argument(
+        "--battery",
+        action="append",
+        default=[],
+        metavar="HOST=LEVEL",
+        help="with --explain: what a battery has left, like wrist=60%% or wrist=3.72V (100%%)",
+    )
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     answer: dict[str, Any] = {"file": args.file, "ok": False, "process": None, "hash": None}
     if Path(args.file).is_dir():
         raise IsADirectoryError(21, "is a folder: name a process file", args.file)
+    if args.battery and not args.explain:
+        raise UserError("--battery belongs to --explain: `hw check FILE --explain --battery wrist=60%`")
+    if args.explain and not environment.REPOSITORY:
+        raise UserError("--explain needs the repository of Headwater, which has what kinds of boards draw")
     try:
-        report = check(load(args.file))
+        process = load(args.file)
     except ProcessFileError as error:
         print(error.problem)
         return 1, {**answer, "problems": [_plain(error.problem)]}
-    for problem in report.problems:
+    report = check(process)
+    unknown = unknown_boards(process.hosts) if environment.REPOSITORY else []
+    problems = sorted(report.problems + unknown, key=lambda p: (p.file, p.line, p.severity != ERROR))
+    for problem in problems:
         print(problem)
     answer["process"] = report.name if isinstance(report.name, str) else repr(report.name)
-    answer["problems"] = [_plain(problem) for problem in report.problems]
-    if report.decoded is None:
-        print(_count(len(report.errors()), "error"), end="")
+    answer["problems"] = [_plain(problem) for problem in problems]
+    if report.decoded is None or unknown:
+        print(_count(len(report.errors() + unknown), "error"), end="")
         print(", " + _count(len(report.warnings()), "warning") if report.warnings() else "")
         return 1, answer
+    explanation = Explanation(report, args.battery) if args.explain else None
     _describe(report)
-    return 0, {**answer, "ok": True, "hash": report.hash, **_counts(report)}
+    answer = {**answer, "ok": True, "hash": report.hash, **_counts(report)}
+    if explanation is not None:
+        print("\n".join(explanation.lines()))
+        answer["placement"] = explanation.as_json()
+    return 0, answer
 
 
 def _plain(problem: Problem) -> dict[str, Any]:

@@ -1,0 +1,266 @@
+"""`hw check --explain`: how long batteries last, where operators go and why, and whether to start elsewhere.
+
+What boards draw is in their energy profiles; the answer is that of `plan.placement.place`, the function by
+which hosts move operators. All lives are estimates from below: see headwater/process/energy.py.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.plan import placement
+from headwater.plan.placement import FOREVER, HEAP, LINK, WIDTH
+from headwater.process.builder import GATEWAY, Host, near
+from headwater.process.check import Report
+from headwater.process.energy import Board, Energy, energy
+from headwater.process.problems import ERROR, Problem
+from headwater.process.sizing import RUNTIME_KB, kb
+
+from .boards import energy as profiles
+from .errors import UserError
+from .image.profiles import names as kinds
+
+_LEVEL = re.compile(r"(?:(\d{1,3})%|(\d{1,2}(?:\.\d{1,3})?)V)\Z")
+NOTICED = 1  # percent: what lengthens a life by no more is no reason to run an operator elsewhere
+VOLTS_MIN, VOLTS_MAX = 2.5, 4.5
+
+
+def unknown_boards(hosts: Sequence[Host]) -> list[Problem]:
+    """Hosts whose kind of board has no profile."""
+    problems = []
+    for host in hosts:
+        if isinstance(host.board, str) and host.board not in kinds():
+            what = "unknown board %r%s" % (host.board, near(host.board, kinds()))
+            cure = "Use one of %s" % ", ".join(kinds())
+            problems.append(Problem(ERROR, host.where, "host '%s'" % host.name, what, cure))
+    return problems
+
+
+class Explanation:
+    """Of a process without errors; `batteries`: what `--battery` says, HOST=LEVEL each."""
+
+    def __init__(self, report: Report, batteries: Sequence[str]) -> None:
+        assert report.decoded is not None
+        self.plan = report.decoded
+        self.sizing = report.sizing
+        self.hosts = report.sizing.hosts
+        boards = {host.name: self._board(host) for host in self.hosts}
+        self.percent = levels(batteries, self.hosts, boards)
+        self.energy: Energy = energy(report.sizing, self.plan, boards, self.percent, profiles.work())
+        self.case = self.energy.case
+        self.first = self.energy.first
+        self.best = placement.place(self.case, self.first) or self.first
+        if self.gain() is None:
+            self.best = self.first
+
+    def _board(self, host: Host) -> Board | None:
+        if host.name == GATEWAY:
+            return None
+        return profiles.board(host.board or profiles.ASSUMED)
+
+    def gain(self) -> int | None:
+        """Which battery, in the order in which they are empty, lasts noticeably longer at the best one."""
+        pairs = zip(self.case.worth(self.first), self.case.worth(self.best))
+        return next((k for k, (now, then) in enumerate(pairs) if 100 * (then - now) > NOTICED * now), None)
+
+    # -- for people
+
+    def lines(self) -> list[str]:
+        out = ["", "Batteries, estimated from below: highest rates, longest blocks."]
+        out += self._assumptions()
+        out += _table(self._host_rows())
+        out += ["", "Operators, and the time until the first battery is empty if one of them ran elsewhere:"]
+        out += _table(self._operator_rows())
+        return [*out, "", *self._proposal()]
+
+    def _assumptions(self) -> list[str]:
+        out = []
+        assumed = [
+            h.name for h, b in zip(self.hosts, self.energy.boards) if b is not None and h.board is None
+        ]
+        if assumed:
+            text = 'Board %s assumed for %s: declare it, like p.host("%s", board="%s", battery_mah=400).'
+            out.append(text % (profiles.ASSUMED, _and(assumed), assumed[0], profiles.ASSUMED))
+        if self.energy.unlimited:
+            text = "Nothing limits the rate of %s, so it counts nothing: give most_hz=."
+            out.append(text % _and(self.energy.unlimited))
+        return out
+
+    def _host_rows(self) -> list[tuple[str, ...]]:
+        now, then = self.case.draws(self.first), self.case.lives(self.best)
+        lives = self.case.lives(self.first)
+        assert now is not None
+        moved = self.best != self.first
+        rows = [("host", "board", "battery", "draws", "lasts", *(("at best",) if moved else ()))]
+        for h, host in enumerate(self.hosts):
+            board = self.energy.boards[h]
+            row: tuple[str, ...] = (host.name, host.board or "-", "mains", "-", "-")
+            if board is not None:
+                battery = "%d mAh, %d %%" % (self.energy.capacity_mah[h], self.percent.get(host.name, 100))
+                row = (host.name, board.name, battery, "%.2f mA" % (now[h] / 1e6), life(lives[h]))
+            rows.append((*row, life(then[h])) if moved else row)
+        return rows
+
+    def _operator_rows(self) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("operator", "goes to", "elsewhere", "first empty", "why not")]
+        for vertex in self.plan.vertices:
+            if not vertex.kind:
+                continue
+            here = self.best[vertex.index]
+            name, place = vertex.name, self.hosts[here].name
+            for h in vertex.hosts:
+                if h != here:
+                    rows.append((name, place, self.hosts[h].name, *self._elsewhere(vertex.index, h)))
+                    name = place = ""
+            if name:
+                rows.append((name, place, "-", "-", "no other candidate"))
+        return rows
+
+    def _elsewhere(self, v: int, h: int) -> tuple[str, str]:
+        places = list(self.best)
+        places[v] = h
+        limit = self.refusal(places, v)
+        if limit:
+            return "-", limit
+        best, there = self.case.worth(self.best), self.case.worth(places)
+        if not there:
+            return "-", "no host has a battery"
+        shown = self._first_empty(places)
+        if there[0] < best[0]:
+            return shown, "shorter"
+        if there < best:
+            return shown, "another battery lasts less long"
+        if there > best:
+            return (
+                shown,
+                "not noticeably longer" if self.best == self.first else "longer: the search missed it",
+            )
+        return shown, "as long"
+
+    def refusal(self, places: list[int], v: int) -> str:
+        """The limit that a placement breaks, in words; "" if it keeps all."""
+        broken = self.case.broken(places)
+        if not broken:
+            return ""
+        reason, where, _ = broken[0]
+        if reason == HEAP:
+            need = kb(self.case.heaps(places)[where]) + RUNTIME_KB
+            host = self.hosts[where]
+            return "heap: %s needs %d KB and has %d KB" % (host.name, need, host.heap_kb)
+        if reason == WIDTH:
+            return "floats: it needs %d bits" % self.case.vertices[where].width
+        return "no link in common" if reason == LINK else "not a candidate"
+
+    def _first_empty(self, places: list[int]) -> str:
+        lives = self.case.lives(places)
+        h = min(range(len(lives)), key=lambda i: (lives[i], i))
+        return "%s (%s)" % (life(lives[h]), self.hosts[h].name)
+
+    def _proposal(self) -> list[str]:
+        moves = self.moves()
+        if not self.case.worth(self.first):
+            return ["No host has a battery: every placement is as good."]
+        if not moves:
+            return ["No placement within the candidates lasts noticeably longer than the declared one."]
+        now, then = self.case.worth(self.first), self.case.worth(self.best)
+        k = self.gain()
+        assert k is not None
+        what = "first battery" if not k else "battery that is empty as number %d" % (k + 1)
+        out = [
+            "Proposal: the %s lasts %s instead of %s%s."
+            % (what, life(then[k]), life(now[k]), _more(now[k], then[k]))
+        ]
+        for v in moves:
+            vertex = self.plan.vertices[v]
+            others = [self.hosts[h].name for h in vertex.hosts if h != self.best[v]]
+            place = '"%s", backup=%s' % (self.hosts[self.best[v]].name, json.dumps(others))
+            out.append("  %s: .on(%s)" % (vertex.name, place))
+        alone = [v for v in moves if placement.gains(*self.case.moved(self.first, v, self.best[v]))]
+        names = _and([self.plan.vertices[v].name for v in alone]) if alone else "none of them"
+        out.append("Alone, %s would lengthen the shorter life of its two hosts by a quarter." % names)
+        return out
+
+    def moves(self) -> list[int]:
+        """The operators that the best placement puts elsewhere."""
+        return [v for v in range(len(self.best)) if self.best[v] != self.first[v]]
+
+    # -- for programs
+
+    def as_json(self) -> dict[str, Any]:
+        def named(places: Sequence[int]) -> dict[str, str]:
+            return {v.name: self.hosts[places[v.index]].name for v in self.plan.vertices if v.kind}
+
+        def told(places: Sequence[int]) -> dict[str, Any]:
+            lives = dict(zip([host.name for host in self.hosts], self.case.lives(places)))
+            flee = [self.case.flee_s(places, h, host.flash_kb * 1024) for h, host in enumerate(self.hosts)]
+            return {
+                "places": named(places),
+                "lives_s": {name: None if s == FOREVER else s for name, s in lives.items()},
+                # A host with its log full hands over what it runs when it has less than this.
+                "flee_s": {name: s for name, s in zip(lives, flee) if lives[name] != FOREVER},
+            }
+
+        return {"declared": told(self.first), "best": told(self.best)}
+
+
+def levels(words: Sequence[str], hosts: Sequence[Host], boards: dict[str, Board | None]) -> dict[str, int]:
+    """Percent left by host, from HOST=60% or HOST=3.72V each."""
+    found: dict[str, int] = {}
+    names = [host.name for host in hosts]
+    for word in words:
+        name, _, level = word.partition("=")
+        match = _LEVEL.match(level)
+        if match is None:
+            raise UserError(
+                "--battery %s: write HOST=PERCENT%% or HOST=VOLTS, like wrist=60%% or wrist=3.72V" % word
+            )
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1, 0.6)
+            hint = ", did you mean '%s'?" % close[0] if close else ":"
+            raise UserError(
+                "--battery %s: no host '%s'%s the process has %s" % (word, name, hint, ", ".join(names))
+            )
+        host, board = hosts[names.index(name)], boards[name]
+        if board is None or host.battery_mah == 0:
+            raise UserError("--battery %s: host '%s' runs on mains; it has no battery" % (word, name))
+        if name in found:
+            raise UserError("--battery %s: host '%s' is given twice" % (word, name))
+        if match[1]:
+            found[name] = int(match[1])
+            if found[name] > 100:
+                raise UserError("--battery %s: give 0 to 100 percent" % word)
+        else:
+            volts = float(match[2])
+            if not VOLTS_MIN <= volts <= VOLTS_MAX:
+                raise UserError("--battery %s: give %g to %g volts" % (word, VOLTS_MIN, VOLTS_MAX))
+            found[name] = board.percent(round(volts * 1000))
+    return found
+
+
+def life(seconds: int) -> str:
+    """A duration for people."""
+    if seconds >= FOREVER:
+        return "-"
+    minutes, days = seconds // 60, seconds // 86400
+    if days >= 2:
+        return "%d d %d h" % (days, seconds // 3600 % 24)
+    if minutes >= 60:
+        return "%d h %02d min" % (minutes // 60, minutes % 60)
+    return "%d min" % minutes if minutes else "%d s" % seconds
+
+
+def _more(now: int, then: int) -> str:
+    return ", %d %% more" % (100 * (then - now) // now) if now else ""
+
+
+def _and(words: Sequence[str]) -> str:
+    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else words[0]
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return ["  " + "  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows]
