@@ -29,6 +29,12 @@ secret_file = "secrets/webhook"
 timeout_s = 2
 retry_max_s = 1
 """
+RARE = """
+from headwater.process import Process, Threshold
+p = Process("one", checkpoints="ecoc", every=60, batch=50)
+accel = p.source("accel", "x:i16", rate_hz=20, on="wrist")
+p.lake("one/rare", accel >> Threshold(high=32000, low=31000), within_ms=3500)
+"""
 SECRET = "Bearer 6b1f-not-in-any-log"
 
 
@@ -241,3 +247,23 @@ def test_every_notice_arrives_in_order_while_gateway_and_receiver_are_killed_and
 
 def secret_in(folder: Path) -> bool:
     return any(SECRET.split()[1].encode() in path.read_bytes() for path in folder.iterdir() if path.is_file())
+
+
+def test_a_stream_that_has_nothing_to_say_is_not_silent_until_its_board_is(site: Site) -> None:
+    site.start_broker()
+    site.start_gateway()
+    board = site.wave_board()
+    board.start()
+    (site.folder / "one.py").write_text(RARE)
+    site.hw("deploy", "one.py")
+    until(lambda: site.state()["processes"]["one"]["step"] == "runs", 60)  # type: ignore[index]
+    seen: set[str] = set()
+    end = time.monotonic() + 6  # longer than the delay that is asked for, and two reports
+    while time.monotonic() < end:
+        seen |= alarms(site)
+        time.sleep(0.3)
+    assert "stream.silent/one/rare" not in seen and site.stream("one/rare")["durable"] == 0
+    board.stop()
+    until(lambda: "stream.silent/one/rare" in alarms(site), 30)
+    board.start()
+    until(lambda: "stream.silent/one/rare" not in alarms(site), 60)

@@ -101,7 +101,7 @@ class Port:
 
     last: int
     safe: int
-    moved: float  # when `last` last rose: the report of that time, and that of the one before
+    moved: float | None  # when `last` last rose; None: there is no entry yet
     settled: float  # when everything was safe, or more became safe
 
 
@@ -120,7 +120,7 @@ class Reports:
     def note(self, key: int, last: int, safe: int, now: float) -> None:
         port = self.ports.get(key)
         if port is None or last < port.last or safe < port.safe:
-            self.ports[key] = Port(last, safe, now if last else -1.0, now)
+            self.ports[key] = Port(last, safe, now if last else None, now)
             return
         if last > port.last:
             port.moved = now
@@ -200,7 +200,7 @@ class Silence:
         at = min((reports.last[board] for board in boards), default=now)
         for key in way.sources:
             source = reports.ports.get(key)
-            if source is None:
+            if source is None or source.moved is None:
                 return None
             board = hosts[stream_of(key)[0]]
             since = reports.before[board] if board else now - max(SETTLE_S, way.within_s)

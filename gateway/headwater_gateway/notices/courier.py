@@ -99,6 +99,7 @@ class Mqtt:
         except TimeoutError:
             if not acknowledged:
                 return Outcome("failed", "the broker did not acknowledge within %d s" % ACK_S)
+            self._published = {}  # states were dropped as well
             return Outcome(
                 "failed",
                 "the broker acknowledges notices and does not pass them on: its access list does not know "
@@ -108,6 +109,7 @@ class Mqtt:
             return Outcome("failed", str(error))
         finally:
             self._echoes.pop(ident, None)
+        self.publish_states()
         return DELIVERED
 
     # ---- states

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import ssl
+import threading
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -94,6 +98,62 @@ def test_an_answer_accepts_refuses_or_asks_for_patience() -> None:
     assert {what(status)[0] for status in (301, 307, 400, 401, 403, 404, 410, 422)} == {"refused"}
     assert {what(status)[0] for status in (408, 429, 500, 502, 503)} == {"failed"}
     assert what(429, "120") == ("failed", 120) and what(503, "Wed, 21 Oct") == ("failed", 0)
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """Sends every request on to another address, and notes what it was shown."""
+
+    seen: list[tuple[str, str | None]] = []
+
+    def do_POST(self) -> None:
+        self.seen.append((self.path, self.headers["X-Key"]))
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(307 if self.path == "/moved" else 200)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+class Calm(HTTPServer):
+    def handle_error(self, *words: object) -> None:
+        """A client that does not trust the certificate hangs up."""
+
+
+def test_only_a_server_whose_certificate_is_good_is_shown_the_secret(tmp_path: Path) -> None:
+    provision.site(tmp_path, "localhost", 8883)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls" / "broker.crt", tmp_path / "tls" / "broker.key")
+    server = Calm(("127.0.0.1", 0), Quiet)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    (tmp_path / "secret").touch(mode=0o600)
+    (tmp_path / "secret").write_text("4f1c")
+    Quiet.seen.clear()
+
+    def send(path: str, ca: str) -> str:
+        text = '[webhook]\nurl = "https://localhost:%d/%s"\nsecret_file = "secret"\n'
+        text += 'header = "X-Key"\nca = "%s"\n'
+        (tmp_path / "gateway.toml").write_text(text % (server.server_port, path, ca))
+        hook = webhook.Webhook(config.read(tmp_path / "gateway.toml"))
+        outcome = asyncio.run(hook.send({"id": "1"}))
+        assert "4f1c" not in outcome.why
+        return outcome.what + ": " + outcome.why
+
+    try:
+        assert send("a", "").startswith("failed: its certificate was not accepted (")
+        assert Quiet.seen == []
+        assert send("a", "tls/ca.crt") == "delivered: "
+        assert "307, a redirect" in send("moved", "tls/ca.crt")
+        assert Quiet.seen == [("/a", "4f1c"), ("/moved", "4f1c")]
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert send("a", "tls/ca.crt").startswith("failed: no connection (")
 
 
 # ---- alarms about receivers
@@ -295,6 +355,18 @@ def test_an_element_is_a_sign_and_one_that_the_board_holds_is_none() -> None:
     g.durable = 1
     g.run(1)
     assert g.alarms() == []
+
+
+def test_a_source_that_has_not_sampled_yet_says_nothing() -> None:
+    g = Greenhouse()
+    g.run(15, samples=False)
+    assert g.quiet is None and g.alarms() == []
+    for _ in range(60):
+        g.run(1)
+        assert g.alarms() == []
+    never = Greenhouse()
+    never.run(int(FIRST_S) + 2, samples=False)
+    assert never.alarms() == ["stream.silent/greenhouse/frost"]
 
 
 def test_a_start_knows_nothing_until_something_comes_or_the_time_has_passed() -> None:
