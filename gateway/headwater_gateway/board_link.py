@@ -3,7 +3,8 @@
 It promises that the callback gets every message the broker delivers, in order; that it keeps trying when
 the broker is away, with growing pauses, and logs that once; and that it never blocks the loop: name look-up,
 connecting and the TLS handshake run in a worker thread. It does not promise delivery: frames are
-acknowledged by the hosts that receive them (headwater/runtime/host.py), so QoS 0 is enough.
+acknowledged by the hosts that receive them (headwater/runtime/host.py), so QoS 0 is enough. What nobody
+acknowledges otherwise, `publish_surely` brings as far as the broker.
 """
 
 from __future__ import annotations
@@ -68,11 +69,18 @@ class Link:
         topics: list[str],
         take: Callable[[str, bytes], None],
         drained: Callable[[], None],
+        will: Callable[[], tuple[str, bytes] | None] = lambda: None,
+        connected: Callable[[], None] = lambda: None,
     ) -> None:
+        """`will()`: topic and payload of the last will of the next connection, which is retained;
+        `connected()` is called when one is made."""
         self.config = config.mqtt
         self.topics = topics
         self.take = take
         self.drained = drained
+        self.will = will
+        self.on_connected = connected
+        self._sure: dict[int, asyncio.Future[None]] = {}  # number of a PUBLISH -> its acknowledgement
         self.up = False
         self.problem = "not connected yet"
         self._answered = True
@@ -101,6 +109,7 @@ class Link:
         client.on_connect = self._connected
         client.on_disconnect = self._disconnected
         client.on_message = self._message
+        client.on_publish = self._acknowledged
         client.on_socket_open = self._opened
         client.on_socket_close = self._closed
         client.on_socket_register_write = self._register_write
@@ -131,6 +140,9 @@ class Link:
     def _connect(self) -> None:
         self._answered = False
         self.client.forget()
+        will = self.will()
+        if will is not None:
+            self.client.will_set(will[0], will[1], 1, True)
         self.client.connect_async(self.config.host, self.config.port, self.config.keepalive_s)
         self.client.reconnect()
 
@@ -189,6 +201,12 @@ class Link:
         self.connects += 1
         self.problem = ""
         _log.info("broker %s:%d: connected", self.config.host, self.config.port)
+        self.on_connected()
+
+    def _acknowledged(self, client: Any, userdata: Any, number: int, reason: Any, properties: Any) -> None:
+        waiting = self._sure.pop(number, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     def _disconnected(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if self.up:
@@ -196,7 +214,14 @@ class Link:
         elif not self._answered:
             self._say(_unanswered(self.config))
         self.up = False
-        self._loop.call_soon_threadsafe(self._lost.set)
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        self._lost.set()
+        waiting, self._sure = self._sure, {}
+        for one in waiting.values():
+            if not one.done():
+                one.set_exception(ConnectionError("the connection to the broker ended"))
 
     def _message(self, client: Any, userdata: Any, message: Any) -> None:
         self.received += 1
@@ -241,15 +266,29 @@ class Link:
         else:
             self._loop.remove_writer(sock)
 
-    def publish(self, topic: str, payload: bytes) -> None:
+    def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
         """Send, if the broker is connected; otherwise nothing, since senders repeat their frames."""
         if not self.up:
             return
         if len(self.client._out_packet) >= QUEUE_MAX:
             self.dropped += 1
             return
-        self.client.publish(topic, payload, 0)
+        self.client.publish(topic, payload, qos, retain)
         self.sent += 1
+
+    async def publish_surely(self, topic: str, payload: bytes, retain: bool = False) -> None:
+        """Send; the broker has it when this returns. ConnectionError if it may not have it."""
+        if not self.up:
+            raise ConnectionError("the broker is not connected")
+        sent = self.client.publish(topic, payload, 1, retain)
+        if sent.rc != mqtt.MQTT_ERR_SUCCESS:
+            raise ConnectionError("the broker is not connected")
+        self.sent += 1
+        acknowledged = self._sure[sent.mid] = self._loop.create_future()
+        try:
+            await acknowledged
+        finally:
+            self._sure.pop(sent.mid, None)
 
 
 # OpenSSL's verdict on a certificate, by its number (X509_V_ERR_...): which fix to suggest.

@@ -18,7 +18,7 @@ from .monitoring import site_alarms
 
 SUMMARY = (
     "the gateway: init makes its folder, run starts it, check validates its configuration, state and alarms "
-    "show it, backup and restore copy its site"
+    "show it, watch notices from another machine that it is dead, backup and restore copy its site"
 )
 
 CONFIG = "gateway.toml"
@@ -31,7 +31,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         nargs="?",
         default=".",
-        help="folder of the gateway, or its configuration file; restore: the archive",
+        help="folder of the gateway, or its configuration file; restore: the archive; watch: the folder "
+        "`watcher` of the site, or a copy of it",
     )
     parser.add_argument(
         "other",
@@ -114,7 +115,7 @@ def config_path(folder: str) -> Path:
 
 
 def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    from . import provision
+    from . import broker, provision
 
     if args.port is not None and not 1 <= args.port <= 65535:
         raise UserError("--port %d: give 1 to 65535" % args.port)
@@ -128,6 +129,13 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print("made %s" % path)
     if not made:
         print("everything is there already; nothing was changed")
+    elif broker.reload(folder):
+        print("the broker has read its access list and passwords again")
+    lacks = provision.acl_lacks(folder)
+    if lacks:
+        print("%s was changed by hand; for alarms and heartbeat it needs:" % (folder / "mosquitto" / "acl"))
+        for line in lacks:
+            print("      " + line)
     known = provision.boards_of(folder)
     if args.new_authority and known:
         print("the boards (%s) trust the previous authority: each needs" % ", ".join(known))
@@ -248,6 +256,15 @@ def _alarms(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return site_alarms.exit_code(answer), answer
 
 
+def _watch(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from .notices.watch import Watcher
+
+    for_s = None if args.mute_for is None else site_alarms.seconds(args.mute_for)
+    alive, text = Watcher(Path(args.folder)).run(for_s)
+    print(text)
+    return int(not alive), {"alive": alive, "text": text}
+
+
 def _backup(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from .database import backup
 
@@ -319,6 +336,7 @@ _DO = {
     "check": _check,
     "state": _state,
     "alarms": _alarms,
+    "watch": _watch,
     "backup": _backup,
     "restore": _restore,
 }

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from . import UserError
 
@@ -32,6 +33,10 @@ def _within(low: float, high: float) -> Callable[[Any], str]:
     return lambda v: "" if low <= v <= high else "use %g to %g" % (low, high)
 
 
+def _zero_or(low: float, high: float) -> Callable[[Any], str]:
+    return lambda v: "" if v == 0 or low <= v <= high else "use %g to %g, or 0" % (low, high)
+
+
 def _one_of(*words: str) -> Callable[[Any], str]:
     return lambda v: "" if v in words else "use one of %s" % ", ".join('"%s"' % w for w in words)
 
@@ -48,6 +53,29 @@ def _word(value: Any) -> str:
 def _names(value: Any) -> str:
     good = all(c.isascii() and (c.isalnum() or c in "-_. ") for c in value)
     return "" if good else 'use names without port, like "gateway.example.org hw.lan"'
+
+
+def _url(value: Any) -> str:
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or not value.isascii() or not value.isprintable() or " " in value:
+        return 'use an address like "https://example.org/alarms"'
+    if "@" in parts.netloc:
+        return "a password in an address would be shown: put it into the file of webhook.secret_file"
+    return ""
+
+
+def _header(value: Any) -> str:
+    good = 0 < len(value) <= 64 and all(c.isascii() and (c.isalnum() or c == "-") for c in value)
+    if not good:
+        return "use letters, digits and -"
+    taken = ("content-type", "content-length", "host", "idempotency-key", "user-agent")
+    return "the gateway sets that header itself: choose another" if value.lower() in taken else ""
 
 
 KEYS: dict[str, dict[str, Key]] = {
@@ -183,6 +211,49 @@ KEYS: dict[str, dict[str, Key]] = {
             1000.0,
             "Alarm when the times that a board stamps may be wrong by more than this.",
             _within(1, 10_000_000),
+        ),
+    },
+    "notices": {
+        "mqtt": Key(
+            True,
+            "Tell alarms to the site's broker: a message on SITE/w/g/notices whenever one begins, changes\n"
+            "or ends, and a retained one on SITE/w/g/on/ID for each that is on.",
+            _any,
+        ),
+        "repeat_s": Key(
+            3600.0,
+            "Repeat a critical alarm after this number of seconds until it is acknowledged; 0: never.",
+            _zero_or(10, 10_000_000),
+        ),
+        "heartbeat_s": Key(
+            10.0,
+            "Seconds between two heartbeats on SITE/w/g/heartbeat; 0: none. A watcher takes the gateway for\n"
+            "dead after three of them.",
+            _zero_or(0.5, 3600),
+        ),
+    },
+    "webhook": {
+        "url": Key(
+            "",
+            'Tell alarms to this address: a POST of JSON for each notice, like "https://example.org/alarms".\n'
+            '"": no webhook.',
+            _url,
+        ),
+        "secret_file": Key(
+            "",
+            "File with the value of a header that proves who sends, like `Bearer ...`. Secrets are not\n"
+            "written in this file.",
+            _any,
+        ),
+        "header": Key("Authorization", "Name of that header.", _header),
+        "ca": Key(
+            "",
+            'Certificates against which that of the address is checked; "": those that this machine trusts.',
+            _any,
+        ),
+        "timeout_s": Key(10.0, "Seconds to wait for an answer.", _within(0.1, 300)),
+        "retry_max_s": Key(
+            300.0, "Longest pause between two attempts, which double from one second.", _within(1, 86_400)
         ),
     },
     "log": {
@@ -341,7 +412,20 @@ def _together(values: dict[str, dict[str, Any]]) -> list[str]:
         problems.append('mqtt.ca = "": with mqtt.tls it is needed to check the broker; name the file')
     if values["boards"]["gone_s"] < values["boards"]["silent_s"]:
         problems.append("boards.gone_s is below boards.silent_s: a board is lost first, and gone later")
+    webhook = values["webhook"]
+    if webhook["url"]:
+        parts = urlsplit(webhook["url"])
+        if webhook["secret_file"] and parts.scheme == "http" and parts.hostname not in _HERE:
+            problems.append(
+                "webhook.secret_file: %s is not encrypted, and everybody on the way could read the secret: "
+                "use an address with https" % webhook["url"]
+            )
+    elif webhook["secret_file"] or webhook["ca"]:
+        problems.append('webhook.url = "": webhook.secret_file and webhook.ca need an address')
     return problems
+
+
+_HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def _toml(value: Any) -> str:

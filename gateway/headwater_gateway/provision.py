@@ -4,6 +4,7 @@
     FOLDER/secrets/                master key, password for the broker, token of the page: the owner's alone
     FOLDER/tls/                    an authority of this site, and the broker's certificate
     FOLDER/mosquitto/              mosquitto.conf, acl, passwords
+    FOLDER/watcher/                config.json, ca.crt: what a machine needs for `hw gateway watch`
     FOLDER/boards/NAME/            config.json, board.key, ca.der: what goes onto that board
 
 On an existing site `site` changes nothing that a board or a person depends on. It adds a missing file
@@ -35,7 +36,8 @@ from . import UserError, config
 from .keys import Keys, make, write_secret
 
 NAME_MAX = 16
-RESERVED = ("g", "s", "gateway")
+WATCHER = "watcher"  # the broker's user who may read alarms and heartbeat, and nothing else
+RESERVED = ("g", "s", "w", "gateway", WATCHER)
 YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
@@ -50,6 +52,14 @@ topic read {site}/g/+
 topic read {site}/s/+
 topic write {site}/+/g
 topic write {site}/+/s
+"""
+
+# Alarms and heartbeat. Patterns hold for every user, so what the watcher may not is said first.
+ACL_WATCHER = """topic readwrite {site}/w/g/#
+
+user watcher
+topic deny {site}/+/watcher
+topic read {site}/w/g/#
 """
 
 CONF = """\
@@ -85,6 +95,7 @@ def site(folder: Path, host: str, port: int, new_authority: bool = False) -> lis
             _once(folder / "secrets" / "token", secrets.token_urlsafe(24) + "\n", made)
             values = {"mqtt": {"host": host, "port": port}}
             _once(folder / CONFIG, config.text(values), made, secret=False)
+            _watcher(folder, made)
     except OSError as error:
         if isinstance(error, (PermissionError, FileExistsError, NotADirectoryError)):
             cure = "choose a folder that this user may write"
@@ -206,7 +217,7 @@ def _master_key(folder: Path, made: list[str]) -> None:
 def _broker(folder: Path, port: int, made: list[str]) -> None:
     home = folder / "mosquitto"
     home.mkdir(exist_ok=True)
-    _once(home / "acl", ACL.format(site="hw"), made)
+    _once(home / "acl", (ACL + ACL_WATCHER).format(site="hw"), made)
     conf = CONF.format(user=owner(folder), port=port, tls=folder / "tls", folder=home)
     _once(home / "mosquitto.conf", conf, made, secret=False)
     password, passwords = folder / "secrets" / "mqtt.password", home / "passwords"
@@ -223,6 +234,50 @@ def _broker(folder: Path, port: int, made: list[str]) -> None:
             if isinstance(text, str):
                 _user(passwords, name, text)
         made.append(str(passwords))
+
+
+def _watcher(folder: Path, made: list[str]) -> None:
+    """What a watcher needs, and what the broker has to know of it. A site of an earlier version gets both."""
+    if WATCHER in boards_of(folder):
+        return  # a board of an earlier version has that name at the broker
+    c = config.read(folder / CONFIG)
+    home, broker = folder / "watcher", folder / "mosquitto"
+    home.mkdir(exist_ok=True, mode=0o700)
+    former = _former(home / "config.json").get("broker")
+    password = former.get("password") if isinstance(former, dict) else None
+    if not isinstance(password, str):
+        password = secrets.token_urlsafe(18)
+        settings: dict[str, Any] = {
+            "host": c.mqtt.host,
+            "port": c.mqtt.port,
+            "tls": c.mqtt.tls,
+            "ca": "ca.crt",
+        }
+        settings.update(user=WATCHER, password=password)
+        text = json.dumps({"site": c.gateway.site, "broker": settings}, indent=1)
+        _swap(home / "config.json", text.encode() + b"\n")
+        made.append(str(home / "config.json"))
+    if c.mqtt.tls:
+        authority = c.path(c.mqtt.ca).read_bytes()
+        if not (home / "ca.crt").exists() or (home / "ca.crt").read_bytes() != authority:
+            _swap(home / "ca.crt", authority)
+            made.append(str(home / "ca.crt"))
+    passwords = broker / "passwords"
+    if not any(line.startswith(WATCHER + ":") for line in passwords.read_text().splitlines()):
+        _user(passwords, WATCHER, password)
+    if (broker / "acl").read_text() == ACL.format(site=c.gateway.site):
+        _swap(broker / "acl", (ACL + ACL_WATCHER).format(site=c.gateway.site).encode())
+        made.append(str(broker / "acl"))
+
+
+def acl_lacks(folder: Path) -> list[str]:
+    """The lines for alarms and heartbeat, if a person changed the access list and it has not got them."""
+    path = folder / "mosquitto" / "acl"
+    if WATCHER in boards_of(folder) or not path.exists():
+        return []
+    lines = ACL_WATCHER.format(site=config.read(folder / CONFIG).gateway.site).splitlines()
+    present = {" ".join(line.split()) for line in path.read_text().splitlines()}
+    return [] if lines[0] in present else ["user gateway", *lines]
 
 
 def owner(folder: Path) -> str:

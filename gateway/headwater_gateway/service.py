@@ -42,6 +42,7 @@ from .hosted import HostedProcess
 from .keys import load
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
+from .notices.notifier import Notifier
 from .segments.planner import CutterGone, CutterProcess, Segments
 from .site_clock import Machine, SiteClock, mono_us
 
@@ -101,6 +102,7 @@ class Service(Switching):
         self.numbers = Numbers(self.db, self.segments.knows)
         self.history = History(self.db)
         self.learning = Learning(self)
+        self.notifier = Notifier(config, self.db, log, boot)
         self.observer = Observer(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
@@ -158,8 +160,12 @@ class Service(Switching):
                 raise damaged(self.db.path, error)
             from .web import http
 
-            topics = [self._from_site + "+", self._from_host + "+"]
-            self.link = Link(self.config, topics, self._take, self._drained)
+            notifier = self.notifier
+            topics = [self._from_site + "+", self._from_host + "+", *notifier.topics]
+            self.link = Link(
+                self.config, topics, self._take, self._drained, notifier.will, notifier.connected
+            )
+            notifier.use(self.link)
             self.web = http.Web(self)
             await self.web.start()
         except BaseException:
@@ -172,6 +178,7 @@ class Service(Switching):
             asyncio.create_task(self.segments.run(self._with_entries), name="segments"),
             asyncio.create_task(self._ticks(), name="ticks"),
             asyncio.create_task(self.link.run(), name="link"),
+            *(asyncio.create_task(runs, name=name) for name, runs in self.notifier.runs()),
         ]
         for task in self._tasks:
             task.add_done_callback(self._ended)
@@ -198,6 +205,7 @@ class Service(Switching):
     async def stop(self) -> None:
         _log.info("stopping")
         await self.web.stop()
+        await self.notifier.stop(self.site_us())
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -216,6 +224,7 @@ class Service(Switching):
                 self._advance(process)
             self.boards.tick()
             self.observer.tick()
+            self.notifier.tick(self.site_us(), self.observer.watch.counts())
             self._look_at_disk()
             await asyncio.sleep(TICK_S)
 
@@ -249,7 +258,7 @@ class Service(Switching):
                 self._strange(refused.NO_PROCESS)
         elif topic.startswith(self._from_site):
             self.boards.receive(topic[len(self._from_site) :], frame)
-        else:
+        elif not self.notifier.takes(topic, frame):
             self._strange(refused.TOPIC)
 
     def _strange(self, reason: str) -> None:
@@ -548,12 +557,14 @@ class Service(Switching):
         }
 
     def alarms(self) -> dict[str, Any]:
-        """The headline, the alarms that are on, ids that are muted and until when, and the latest events."""
+        """The headline, the alarms that are on, ids that are muted and until when, the receivers of notices,
+        and the latest events."""
         watch = self.observer.watch
         return {
             "headline": headline(watch),
             "alarms": watch.shown(),
             "mutes": dict(watch.mutes),
+            "receivers": self.notifier.view(self.site_us()),
             "events": list(self.observer.journal.events)[-EVENTS_SHOWN:],
         }
 

@@ -38,7 +38,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 MANIFEST_MAX = 16 << 20
 DATABASE = "data/gateway.db"
-FOLDERS = ("boards", "mosquitto", "tls")  # beside gateway.toml
+FOLDERS = ("boards", "mosquitto", "tls", "watcher")  # beside gateway.toml
 LEFT_OUT = ("broker.pid",)
 # Files that the configuration may name somewhere else.
 NAMED = (
@@ -47,6 +47,8 @@ NAMED = (
     ("mqtt", "key"),
     ("mqtt", "password_file"),
     ("http", "token_file"),
+    ("webhook", "secret_file"),
+    ("webhook", "ca"),
 )
 PIECE = 1 << 20
 

@@ -36,12 +36,16 @@ KINDS = (
     "database.full",
     "process.adopt",
     "process.learn",
+    "receiver.failing",
+    "receiver.refused",
     "segments",
     "segments.damaged",
     "sink.elsewhere",
     "sink.idle",
+    "stream.silent",
     "stream.stuck",
 )
+RECEIVER_KINDS = ("receiver.failing", "receiver.refused")
 
 BATTERY_BACK_MV = 50  # a low battery is no longer low this far above the limit
 BATTERY_EMPTY_MV = 100  # this far below the limit it is nearly empty
@@ -51,6 +55,7 @@ CLOCK_GRACE_S = 60.0  # after its start, for a board to synchronise
 CRASHES = 2  # in the window: not one accident any more
 SUBJECT_MAX = 200  # characters
 MUTES_MAX = 100
+RECEIVER_S = 60.0  # a receiver of notices that has failed for this long does not answer
 MUTE_MAX_S = 30 * 86_400
 
 
@@ -108,6 +113,9 @@ class StreamFacts:
     host: str = ""  # where its producer runs
     on_board: int | None = 0  # elements that the producer's host has and the gateway not; None: unknown
     on_board_s: float | None = None  # age of the oldest of them, at least
+    within_s: float = 0.0  # the delay that the process file asks for; 0: none
+    report_s: float = 0.0  # how often its hosts report
+    quiet_s: float | None = None  # without an element or a boundary; None: not known yet
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,19 @@ class SinkFacts:
     stopped: bool = False  # it announced its end
     elsewhere: str = ""  # another lake, that the sink which reads the landing zone writes to
     every_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ReceiverFacts:
+    """A receiver of notices: see notices/."""
+
+    name: str
+    waiting: int = 0
+    failing_s: float | None = None  # since its last success, if attempts have failed after that
+    why: str = ""
+    refused: int = 0  # notices that it did not accept
+    refused_why: str = ""
+    tried: bool = True  # an attempt has ended since the gateway started
 
 
 @dataclass(frozen=True)
@@ -145,6 +166,7 @@ class Facts:
     boards: tuple[BoardFacts, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     sink: SinkFacts = field(default_factory=SinkFacts)
+    receivers: tuple[ReceiverFacts, ...] = ()
     on: Mapping[str, str] = field(default_factory=dict)  # id -> severity of the alarms that are on
 
 
@@ -182,6 +204,9 @@ def judge(facts: Facts, limits: Limits) -> Verdict:
         _board(board, facts, limits, verdict)
     for stream in facts.streams:
         _backlog(stream, facts, limits, verdict)
+        _silent(stream, facts, verdict)
+    for receiver in facts.receivers:
+        _receiver(receiver, facts, verdict)
     verdict.alarms.sort(key=lambda alarm: (alarm.severity != CRITICAL, alarm.id))
     return verdict
 
@@ -460,6 +485,57 @@ def _backlog(stream: StreamFacts, facts: Facts, limits: Limits, verdict: Verdict
             ),
             "Check the board's link and other alarms; when its flash is full it refuses samples.",
         )
+
+
+def _silent(stream: StreamFacts, facts: Facts, verdict: Verdict) -> None:
+    """The process file asks for every element within a delay: silence for longer means that the stream is not
+    watched any more."""
+    ident = "stream.silent/" + stream.stream
+    if not stream.within_s:
+        return
+    if stream.quiet_s is None:
+        verdict.unsure.add(ident)
+    elif stream.quiet_s > stream.within_s + stream.report_s:
+        verdict.add(
+            ident,
+            CRITICAL,
+            "Stream %s is silent: for %s neither an element nor a sign that none was due; within_ms asks for "
+            "%s." % (stream.stream, span(stream.quiet_s), precise(stream.within_s)),
+            "What it measures is not watched: check %s, the boards of its sources and their alarms; "
+            "`hw gateway state %s` shows what process %s waits for."
+            % (stream.host or "its board", facts.folder, stream.process),
+        )
+
+
+def _receiver(receiver: ReceiverFacts, facts: Facts, verdict: Verdict) -> None:
+    failing, refused = ("%s/%s" % (kind, receiver.name) for kind in RECEIVER_KINDS)
+    if receiver.waiting and not receiver.tried:
+        verdict.unsure.add(failing)
+    elif receiver.name == "mqtt" and not facts.broker_up:
+        verdict.unsure.add(failing)  # the alarm of the broker explains it
+    elif receiver.failing_s is not None and receiver.failing_s > RECEIVER_S:
+        verdict.add(
+            failing,
+            CRITICAL,
+            "The receiver %s of alarms does not answer for %s: %s. %s there."
+            % (receiver.name, span(receiver.failing_s), receiver.why, _notices(receiver.waiting)),
+            "Nobody is told of alarms in this way. `hw gateway alarms %s` shows the attempts; they go on."
+            % facts.folder,
+        )
+    if receiver.refused:
+        verdict.add(
+            refused,
+            CRITICAL,
+            "The receiver %s has refused %s of alarms: %s."
+            % (receiver.name, number(receiver.refused, "notice"), receiver.refused_why),
+            "They are not sent again by themselves. Check its section in gateway.toml, restart the gateway "
+            "if that was changed, and then `hw gateway alarms %s --retry %s`."
+            % (facts.folder, receiver.name),
+        )
+
+
+def _notices(n: int) -> str:
+    return number(n, "notice") + (" waits" if n == 1 else " wait")
 
 
 # ---- over time

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headwater.protocol.site_link import LEFT_OUT, REFUSED
+from headwater.protocol.site_link import LEFT_OUT, REFUSED, RUNS
+from headwater.runtime.instance import RUNNING
 from headwater.storage.keyspace import stream_key, stream_of
 
 from .. import UserError
@@ -24,6 +25,7 @@ from . import alarms
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
 from .journal import Journal
 from .lags import Lag, Lags
+from .silence import Silence
 
 if TYPE_CHECKING:
     from ..deployments.switching import Process
@@ -95,6 +97,7 @@ class Observer:
         )
         self.journal = Journal(service.db)
         self.lags = Lags(service.db, service.ends)
+        self.silence = Silence()
         self._recent: dict[str, Recent] = {}
         self._broker_since: float | None = None  # the broker has been connected since then
         self._due = 0.0
@@ -113,6 +116,10 @@ class Observer:
             here = {p.number for p in self.producers().values() if p.host == board.name}
             rows = [row for row in backlog if row[0] in here]
             self.lags.report(process.name, rows, self.service.site_us())
+        if _runs(board) and process is not None and process.hosted is not None:
+            reports = self.silence.of(process.hosted.plan, time.monotonic())
+            if reports.ways:
+                reports.report(board.name, backlog or (), time.monotonic())
 
     def tick(self) -> None:
         now = time.monotonic()
@@ -130,6 +137,7 @@ class Observer:
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
         self.journal.save()
+        self.service.notifier.look(self.watch, now_us)
 
     def _tell(self, change: Change) -> None:
         if change.what == "over":
@@ -171,6 +179,7 @@ class Observer:
 
     def _done(self, text: str) -> None:
         self.journal.save()
+        self.service.notifier.look(self.watch, self.service.site_us())
         self.service.event("operator", "Alarm " + text)
 
     # ---- facts
@@ -199,6 +208,7 @@ class Observer:
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
+            receivers=service.notifier.facts(),
             on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )
 
@@ -275,6 +285,7 @@ class Observer:
         now_us = service.site_us()
         lags = {lag.stream: lag for lag in self.lags.look(now_us, beyond(service.segments.acks))}
         producers = self.producers()
+        quiet = self._quiet(lags)
         for name in [*lags, *(name for name in producers if name not in lags)]:
             producer = producers.get(name)
             lag = lags.get(name) or Lag(name, producer.process if producer else "")
@@ -289,7 +300,39 @@ class Observer:
                 host=producer.host if producer else "",
                 on_board=held,
                 on_board_s=None if held_us is None else held_us / 1e6,
+                **quiet.get(name, {}),
             )
+
+    def _quiet(self, lags: Mapping[str, Lag]) -> dict[str, dict[str, Any]]:
+        """Of every stream with `within_ms`: for how long it has been silent."""
+        found: dict[str, dict[str, Any]] = {}
+        now = time.monotonic()
+        self.silence.keep(self.service.processes)
+        for process in self.service.processes.values():
+            hosted = process.hosted
+            if hosted is None:
+                continue
+            reports = self.silence.of(hosted.plan, now)
+            if not reports.ways:
+                continue
+            for port in hosted.host.ports.values():
+                last = port.ring.last
+                reports.note(port.stream, last, min((r.safe for r in port.readers), default=last), now)
+            own = hosted.plan.hosts[0]
+            for name, way in reports.ways.items():
+                where = {v: host_of(process, v) for v in way.vertices}
+                hosts = {v: "" if host == own else host for v, host in where.items()}
+                stalled = any(not host and not _steps(process, v) for v, host in hosts.items())
+                newest = lags[name].newest if name in lags else None
+                durable = newest.durable if newest else 0
+                quiet_s = self.silence.quiet_s(way, reports, hosts, durable, stalled, now)
+                found[name] = {
+                    "within_s": way.within_s,
+                    "report_s": reports.period_s(),
+                    # While the process changes, its sources pause.
+                    "quiet_s": None if process.coming is not None or process.step else quiet_s,
+                }
+        return found
 
     def _held(self, producer: Producer | None, lag: Lag, now_us: int) -> tuple[int | None, int | None]:
         """What the producer's host has and the gateway not, and its age; None: unknown."""
@@ -309,6 +352,27 @@ class Observer:
         last = next((row[1] for row in backlog if row[0] == producer.number), 0)
         age = self.lags.on_board_us(producer.process, producer.number, durable, now_us)
         return max(0, last - durable), age if last > durable else None
+
+
+def _runs(board: Board) -> bool:
+    """Whether its last report is that of a board that runs its deployment."""
+    wanted = board.wanted
+    return (
+        board.state == RUNS
+        and board.status.get("state") == RUNS
+        and wanted is not None
+        and board.status.get("plan") == wanted.id
+    )
+
+
+def _steps(process: Process, vertex: int) -> bool:
+    """Whether a vertex runs at the gateway."""
+    hosted = process.hosted
+    assert hosted is not None
+    if not hosted.plan.vertices[vertex].kind:
+        return vertex in hosted.host.sources
+    instance = hosted.host.instances.get(vertex)
+    return instance is not None and instance.status == RUNNING
 
 
 def host_of(process: Process, vertex: int) -> str:

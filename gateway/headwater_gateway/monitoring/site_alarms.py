@@ -23,17 +23,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="alarms: ignore it for the time --for",
     )
     parser.add_argument(
-        "--for", dest="mute_for", metavar="TIME", help="alarms: like 30m, 2h or 7d; at most 30d"
-    )
+        "--for", dest="mute_for", metavar="TIME",
+        help="alarms: like 30m, 2h or 7d; at most 30d. watch: end after this time, if the gateway lives",
+    )  # fmt: skip
     parser.add_argument(
         "--unmute", action="append", default=[], metavar="ID", help="alarms: stop ignoring it"
     )
+    parser.add_argument(
+        "--retry", action="append", default=[], metavar="RECEIVER",
+        help="alarms: send again what this receiver has refused",
+    )  # fmt: skip
     parser.add_argument("--events", action="store_true", help="alarms: print the latest events too")
 
 
 def check(args: argparse.Namespace) -> None:
     """UserError if an option of `alarms` was given to another command."""
-    given = [name for name in ("ack", "mute", "unmute", "events") if getattr(args, name)]
+    given = [name for name in ("ack", "mute", "unmute", "retry", "events") if getattr(args, name)]
+    if args.do == "watch" and not given:
+        return
     if args.mute_for is not None:
         given.append("for")
     if given and args.do != "alarms":
@@ -43,7 +50,7 @@ def check(args: argparse.Namespace) -> None:
 
 
 def request(args: argparse.Namespace) -> dict[str, Any]:
-    body: dict[str, Any] = {"ack": args.ack, "mute": args.mute, "unmute": args.unmute}
+    body: dict[str, Any] = {"ack": args.ack, "mute": args.mute, "unmute": args.unmute, "retry": args.retry}
     if args.mute_for is not None:
         body["seconds"] = seconds(args.mute_for)
     return body
@@ -98,9 +105,36 @@ def page(answer: dict[str, Any], events: bool = False) -> list[str]:
     for ident, until in answer["mutes"].items():
         if ident not in on:
             found.append("%s is not on, and muted until %s" % (ident, date(until)))
+    found += [_receiver(receiver) for receiver in answer["receivers"]]
     if events:
         found += ["%s %s" % (date(event["at_us"]), event["text"]) for event in answer["events"][-EVENTS:]]
     return found
+
+
+def _receiver(receiver: dict[str, Any]) -> str:
+    """What waits for a receiver of notices, since when, and why."""
+    words = "receiver %s: " % receiver["name"]
+    if receiver["waiting"]:
+        words += "%s, the oldest of %s" % (_notices(receiver["waiting"], "waits"), date(receiver["since_us"]))
+    else:
+        words += "nothing waits"
+    if receiver["failing_since_us"] is not None:
+        since = date(receiver["failing_since_us"])
+        words += "; no answer since %s: %s; next attempt in %d s" % (
+            since,
+            receiver["why"],
+            receiver["next_s"],
+        )
+    if receiver["refused"]:
+        words += "; %s refused: %s" % (_notices(receiver["refused"], "was"), receiver["refused_why"])
+    if receiver["merged"]:
+        words += "; %s merged since the start" % _notices(receiver["merged"], "was")
+    return words
+
+
+def _notices(n: int, verb: str) -> str:
+    several = {"waits": "wait", "was": "were"}[verb]
+    return "%d notice %s" % (n, verb) if n == 1 else "%d notices %s" % (n, several)
 
 
 def lag(stream: dict[str, Any]) -> str:

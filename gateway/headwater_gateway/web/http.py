@@ -343,7 +343,7 @@ class Web:
         return self.service.remove_board(str(body["name"]))
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Acknowledge or mute alarms; without either, the present ones."""
+        """Acknowledge or mute alarms, or send refused notices again; without any, the present ones."""
         observer = self.service.observer
         for ident in body.get("ack", []):
             observer.acknowledge(str(ident))
@@ -351,6 +351,8 @@ class Web:
             observer.mute(str(ident), float(body["seconds"]))
         for ident in body.get("unmute", []):
             observer.unmute(str(ident))
+        for name in body.get("retry", []):
+            self.service.notifier.retry(str(name))
         return self.service.alarms()
 
 

@@ -89,9 +89,32 @@ class Metrics:
         for kind, n in watch.by_kind().items():
             family.add_metric([kind], n)
         yield family
+        yield from self._notices()
         sink = self.service.observer.sink()
         if sink.silent_s is not None:
             yield _gauge("sink_silent_seconds", "Since the sink last gave a sign of life", sink.silent_s)
+
+    def _notices(self) -> Iterator[Any]:
+        lanes = self.service.notifier.notices.lanes
+        labels = ["receiver"]
+        for name, text, count in (
+            ("delivered", "Notices of alarms that a receiver has accepted", "delivered"),
+            ("failed_attempts", "Attempts to deliver a notice that failed", "failed"),
+            ("refused", "Notices that a receiver did not accept", "refused"),
+            ("merged", "Notices that were merged into others, because too many waited", "merged"),
+        ):
+            counter = CounterMetricFamily("headwater_notices_" + name, text, labels=labels)
+            for lane in lanes.values():
+                counter.add_metric([lane.name], getattr(lane, count))
+            yield counter
+        for name, text, count in (
+            ("waiting", "Notices that wait for a receiver", "waiting"),
+            ("parked", "Notices that were refused, and are not sent again by themselves", "parked"),
+        ):
+            gauge = GaugeMetricFamily("headwater_notices_" + name, text, labels=labels)
+            for lane in lanes.values():
+                gauge.add_metric([lane.name], len(getattr(lane, count)))
+            yield gauge
 
     def _streams(self) -> Iterator[Any]:
         newest: dict[str, OutboxStream] = {}

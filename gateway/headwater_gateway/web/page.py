@@ -200,7 +200,7 @@ def make_view(snapshot: Mapping[str, Any], own: Mapping[tuple[str, int], tuple[i
         "now_us": snapshot["now_us"],
         "up_us": int(snapshot["up_s"] * 1e6),
         "gateway": {name: snapshot[name] for name in ("broker", "clock", "database", "segments", "dropped")},
-        **{name: snapshot[name] for name in ("headline", "alarms", "mutes", "sink", "limits")},
+        **{name: snapshot[name] for name in ("headline", "alarms", "mutes", "receivers", "sink", "limits")},
         "hosts": [_host(name, board) for name, board in snapshot["boards"].items()],
         "processes": [_process(name, process) for name, process in processes.items()],
         "positions": {name: _positions(name, process, ports) for name, process in processes.items()},

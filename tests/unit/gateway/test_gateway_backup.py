@@ -85,7 +85,9 @@ def test_nothing_is_overwritten(site: Path, tmp_path: Path) -> None:
     archive = tmp_path / "a"
     make(site, archive)
     before = files(site)
-    with pytest.raises(UserError, match="has gateway.toml, secrets, data, boards, mosquitto, tls already"):
+    with pytest.raises(
+        UserError, match="has gateway.toml, secrets, data, boards, mosquitto, tls, watcher already"
+    ):
         backup.restore(archive, site)
     (site / "gateway.toml").unlink()
     with pytest.raises(UserError, match="nothing is overwritten"):

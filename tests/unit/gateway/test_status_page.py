@@ -22,6 +22,7 @@ def snapshot(**more: Any) -> dict[str, Any]:
         "now_us": 5_000_000, "up_s": 3.0, "alarms": [], "boards": {}, "processes": {}, "streams": [],
         "broker": {}, "clock": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
         "headline": {"state": "good", "text": "All is well"}, "sink": {}, "limits": {},
+        "receivers": [],
     }  # fmt: skip
     return {**found, **more}
 

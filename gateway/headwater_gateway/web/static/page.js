@@ -201,7 +201,7 @@ function show(changed) {
   if (changed.now_us) clock = { us: changed.now_us, at: performance.now() };
   $("main").hidden = false;
   if (changed.site) $("site").textContent = view.site.name;
-  if (changed.alarms || changed.mutes) show_alarms();
+  if (changed.alarms || changed.mutes || changed.receivers) show_alarms();
   if (changed.processes || changed.hosts) show_processes();
   if (changed.positions || changed.processes || changed.hosts) show_positions();
   if (changed.hosts) show_hosts();
@@ -274,7 +274,8 @@ function show_summary() {
 function show_alarms() {
   const on = new Set(view.alarms.map((alarm) => alarm.id));
   const later = Object.entries(view.mutes).filter(([id]) => !on.has(id));
-  $("alarms-section").hidden = !view.alarms.length && !later.length;
+  const troubled = view.receivers.filter((r) => r.failing_since_us !== null || r.refused);
+  $("alarms-section").hidden = !view.alarms.length && !later.length && !troubled.length;
   const items = view.alarms.map((a) => {
     const marks = [a.acked_us ? "acknowledged" : "", a.muted_until_us ? `muted until ${date(a.muted_until_us)}` : "", a.sure ? "" : "as it was when last known"];
     const sign = a.muted_until_us ? "○" : a.severity === "critical" ? "▲" : "△";
@@ -286,6 +287,9 @@ function show_alarms() {
   items.push(...later.map(([id, until]) => h("li", { class: "muted" }, h("span", { "aria-hidden": "true" }, "○"),
     h("div", null, h("p", { class: "since" }, h("code", null, id), ` is not on, and muted until ${date(until)}`)))));
   $("alarms").replaceChildren(...items);
+  $("receivers").replaceChildren(...troubled.map((r) => h("li", { "data-receiver": r.name }, `Receiver ${r.name}: `,
+    r.failing_since_us === null ? "" : [`does not answer since ${date(r.failing_since_us)} (${r.why}), ${plural(r.waiting, "notice")} waiting`, r.refused ? "; " : ""],
+    r.refused ? `${plural(r.refused, "notice")} refused (${r.refused_why})` : "")));
   $("folder").textContent = view.site.folder;
 }
 
