@@ -156,22 +156,31 @@ def test_paho_asks_for_bytes_where_we_answer_from_what_was_read() -> None:
 
     class Socket:
         def __init__(self) -> None:
-            self.parts = [fleet.packet("t/x", b"one") + fleet.packet("t/x", b"two")[:4]]
-            self.parts.append(fleet.packet("t/x", b"two")[4:])
+            surely = b"\x32\x0a\x00\x03t/y\x00\x07one"  # with QoS 1: acknowledged, as paho does it
+            short = b"\x30\x03\x00\x09t"  # a topic of nine bytes, of which one is there
+            self.parts = [surely + fleet.packet("t/x", b"two")[:4]]
+            odd = b"\x30\x05\x00\x01\xffno"  # a topic that is no text
+            odd_surely = b"\x32\x07\x00\x01\xff\x00\x08no"
+            self.parts.append(fleet.packet("t/x", b"two")[4:] + odd + odd_surely + short)
 
         def recv(self, size: int) -> bytes:
             if not self.parts:
                 raise BlockingIOError
             return self.parts.pop(0)
 
-    client = BufferedClient()
-    seen: list[bytes] = []
-    client.on_message = lambda c, u, m: seen.append(m.payload)
+        def close(self) -> None:
+            pass
+
+    seen: list[tuple[str, bytes]] = []
+    client = BufferedClient(lambda topic, payload: seen.append((topic, payload)))
     client._sock = Socket()  # type: ignore[assignment]
-    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen == [b"one"] and client.unread
-    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen == [b"one", b"two"]
-    assert not client.unread and client.loop_read() == mqtt.MQTT_ERR_SUCCESS
-    assert len(client._out_packet) == 0 and not client.want_write()
+    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen == [("t/y", b"one")] and client.unread
+    assert len(client._out_packet) == 1  # the acknowledgement
+    assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen[1:] == [("t/x", b"two")]
+    for odd in ("\N{REPLACEMENT CHARACTER}", ""):
+        assert client.loop_read() == mqtt.MQTT_ERR_SUCCESS and seen.pop() == (odd, b"no")
+    assert client.unread and client.loop_read() == mqtt.MQTT_ERR_PROTOCOL and len(seen) == 2
+    assert not client.unread
     client._sock = None
 
 
