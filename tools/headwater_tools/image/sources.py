@@ -38,15 +38,25 @@ OFF_BOARD = ("process", "offboard", "testing")
 
 def tree() -> dict[str, str]:
     """Path inside the package's folder without .py -> source without types, of all of the package."""
+    return dict(_tree(EDGE))
+
+
+@functools.cache
+def _tree(folder: Path) -> dict[str, str]:
     return {
-        path.relative_to(EDGE).with_suffix("").as_posix(): untyped(path.read_text())
-        for path in sorted(EDGE.rglob("*.py"))
+        path.relative_to(folder).with_suffix("").as_posix(): untyped(path.read_text())
+        for path in sorted(folder.rglob("*.py"))
     }
 
 
 def texts() -> dict[str, str]:
     """Name inside an image -> source without types, importing by such names, of all of the package."""
-    whole = tree()
+    return dict(_texts(EDGE))
+
+
+@functools.cache
+def _texts(folder: Path) -> dict[str, str]:
+    whole = _tree(folder)
     return {name: flattened(whole[path], path) for name, path in _paths().items()}
 
 
