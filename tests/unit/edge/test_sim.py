@@ -107,7 +107,7 @@ def test_storms_are_mostly_short_and_a_minute_on_average():
 
 
 def test_what_is_drawn_is_counted_and_told(capsys):
-    outcomes = [play(Job(seed, "sp2", seconds=30)) for seed in range(1, 5)]
+    outcomes = [play(Job(seed, "sp2", seconds=30)) for seed in range(1, 9)]
     for outcome in outcomes:
         told = sum(line.endswith(" loses power") for line in outcome.trace)
         assert outcome.drawn.get("power lost", 0) == told
