@@ -50,8 +50,6 @@ COUNTS = (
     "gaps_declared",
     "migrations_planned",
     "migrations_unplanned",
-    "takeovers",
-    "takeovers_needless",
     "replayed",
     "boots",
     "frames",
