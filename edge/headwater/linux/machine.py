@@ -37,7 +37,7 @@ class Machine:
         self, flash: FlashFile, drivers: Mapping[str, Callable[..., Any]], config: Mapping[str, Any]
     ) -> None:
         self.flash = flash
-        self.drivers = {name: self._kept(maker) for name, maker in drivers.items()}
+        self.drivers = {name: self._noted(maker) for name, maker in drivers.items()}
         self.made: list[Any] = []
         self.battery = config["battery"].get("path")
         self.watchdog_s = config["watchdog_s"]
@@ -64,7 +64,7 @@ class Machine:
         """End this boot, and begin no other. May be called in a handler of a signal."""
         self.stopping = True
 
-    def _kept(self, maker: Callable[..., Any]) -> Callable[..., Any]:
+    def _noted(self, maker: Callable[..., Any]) -> Callable[..., Any]:
         def make(settings: Mapping[str, Any], alphabet: Alphabet, rate_mhz: int, n: int) -> Any:
             driver = maker(settings, alphabet, rate_mhz, n)
             self.made.append(driver)
