@@ -13,12 +13,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.linux import serving
+
 from . import UserError, units
 from .monitoring import site_alarms
 
 SUMMARY = (
     "the gateway: init makes its folder, run starts it, check validates its configuration, state and alarms "
-    "show it, watch notices from another machine that it is dead, backup and restore copy its site"
+    "show it, watch notices from another machine that it is dead, backup and restore copy its site, units "
+    "makes services of it; host: see `hw host`"
 )
 
 CONFIG = "gateway.toml"
@@ -32,14 +35,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         default=".",
         help="folder of the gateway, or its configuration file; restore: the archive; watch: the folder "
-        "`watcher` of the site, or a copy of it",
+        "`watcher` of the site, or a copy of it; host: what `hw provision` made",
     )
     parser.add_argument(
         "other",
         metavar="OTHER",
         nargs="?",
         help="backup FOLDER FILE: the archive to make; restore FILE FOLDER: the new site; units "
-        "FOLDER TARGET: where the units of systemd go",
+        "FOLDER TARGET: where the units of systemd go; the folder of a host has a unit too",
     )
     parser.add_argument("--host", help="init: name or address of the broker (localhost)")
     parser.add_argument("--port", type=int, help="init: its port (8883)")
@@ -56,6 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--board", action="append", default=[], metavar="NAME", help="init: register a board too"
     )
+    serving.options(parser, "host: ")
     site_alarms.arguments(parser)
 
 
@@ -86,6 +90,8 @@ def run(
     """`root`: the repository, if this is its `hw gateway`; `prepare` makes what its services cannot."""
     if args.rebuild and args.do != "run":
         raise UserError("--rebuild belongs to `hw gateway run`: `hw gateway run %s --rebuild`" % args.folder)
+    if (args.log is not None or args.check) and args.do != "host":
+        raise UserError("--log and --check belong to a host: `hw host %s`" % args.folder)
     site_alarms.check(args)
     if args.do != "units" and (args.other is None) == (args.do in ("backup", "restore")):
         what = "an argument is missing" if args.other is None else "one argument is too many, %s" % args.other
@@ -170,6 +176,13 @@ def _run(args: argparse.Namespace) -> tuple[int, None]:
     from .__main__ import run as serve
 
     return serve(str(config_path(args.folder)), args.rebuild), None
+
+
+def _host(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    try:
+        return serving.run(Path(args.folder), args.log, args.check)
+    except serving.HostError as problem:
+        raise UserError(str(problem))
 
 
 def _check(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -303,24 +316,27 @@ def _units(
     from . import provision
     from .config import read
 
-    folder = read(config_path(args.folder)).folder
+    host = units.host_in(Path(args.folder))
+    folder = Path(args.folder).resolve() if host else read(config_path(args.folder)).folder
     target = Path(args.other) if args.other else None
     user = provision.owner(folder)
     program = Path(sys.argv[0]).resolve()
     if target is None:
-        print("services of systemd for this site, run by its owner %s; as root:" % user)
+        print("services of systemd for this %s, run by its owner %s; as root:" % (host or "site", user))
         words = "%s gateway" % (root / "hw") if root else str(program)
         print("  %s units %s /etc/systemd/system" % (words, folder))
         return 0, {"folder": str(folder), "user": user, "made": []}
-    made = units.write(target, folder, user, root, program)
-    if prepare:
+    made = units.write(target, folder, user, root, program, host)
+    if prepare and not host:
         prepare()
     for path in made:
         print("made %s" % path)
     if user == "root":
-        print("they run as root, who owns %s: better make the site as a user of its own" % folder)
+        print("they run as root, who owns %s: better give it to a user of its own" % folder)
     print("next: systemctl daemon-reload")
-    if root:
+    if host:
+        print("      systemctl enable --now %s" % made[0].stem)
+    elif root:
         print("      systemctl enable --now headwater-broker headwater-gateway")
         print("      on the machine of the lake: hw sink %s/landing %s/lake --once; then" % (folder, folder))
         print("      systemctl enable --now headwater-sink headwater-maintenance.timer")
@@ -334,6 +350,7 @@ _DO = {
     "init": _init,
     "run": _run,
     "check": _check,
+    "host": _host,
     "state": _state,
     "alarms": _alarms,
     "watch": _watch,

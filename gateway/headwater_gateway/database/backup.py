@@ -39,7 +39,8 @@ MANIFEST = "manifest.json"
 MANIFEST_MAX = 16 << 20
 DATABASE = "data/gateway.db"
 FOLDERS = ("boards", "mosquitto", "tls", "watcher")  # beside gateway.toml
-LEFT_OUT = ("broker.pid",)
+# Not the flash of a host that runs in `boards/NAME`: an older one would give numbers a second time.
+LEFT_OUT = ("broker.pid", "flash.bin", "flash.bin.new", "lock")
 # Files that the configuration may name somewhere else.
 NAMED = (
     ("mqtt", "ca"),

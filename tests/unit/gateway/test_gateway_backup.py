@@ -102,6 +102,16 @@ def test_nothing_is_overwritten(site: Path, tmp_path: Path) -> None:
     assert (kept / "landing" / "x.parquet").read_bytes() == b"x"
 
 
+def test_the_flash_of_a_host_is_left_out(site: Path, tmp_path: Path) -> None:
+    """Restored later, it would give stream times a second time."""
+    for name in ("flash.bin", "lock", "drivers.py"):
+        (site / "boards" / "vent" / name).write_text(name)
+    make(site, tmp_path / "site.backup")
+    backup.restore(tmp_path / "site.backup", tmp_path / "other")
+    there = {path.name for path in (tmp_path / "other" / "boards" / "vent").iterdir()}
+    assert "drivers.py" in there and "config.json" in there and not {"flash.bin", "lock"} & there
+
+
 def test_files_that_the_configuration_names_elsewhere_come_along(site: Path, tmp_path: Path) -> None:
     etc = tmp_path / "etc"
     etc.mkdir()

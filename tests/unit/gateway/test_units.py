@@ -38,7 +38,8 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
 
 
 def test_units_name_this_repository_site_and_owner(made: Path) -> None:
-    assert sorted(path.name for path in made.iterdir()) == NAMES == [p.name for p in units.TEMPLATES]
+    assert sorted(path.name for path in made.iterdir()) == NAMES
+    assert sorted([*NAMES, units.HOST]) == [p.name for p in units.TEMPLATES]
     site, hw = made.parent / "site", environment.ROOT / "hw"
     for name in NAMES:
         text = (made / name).read_text()
@@ -58,6 +59,7 @@ def test_what_a_command_takes_is_what_a_unit_gives_it() -> None:
     for name, words in (
         ("broker", ["broker", "run", "/var/lib/headwater"]),
         ("gateway", ["gateway", "run", "/var/lib/headwater"]),
+        ("host", ["host", "/var/lib/headwater"]),
         ("sink", ["sink", "/var/lib/headwater/landing", "/var/lib/headwater/lake", "--forever"]),
         ("maintenance", ["maintain", "/var/lib/headwater/lake"]),
     ):
@@ -66,6 +68,25 @@ def test_what_a_command_takes_is_what_a_unit_gives_it() -> None:
         if name != "maintenance":
             # Bad use, a wrong configuration and a damaged database end with 2: no restart cures them.
             assert service["RestartPreventExitStatus"] == "2" and service["Restart"] == "on-failure"
+
+
+def test_the_folder_of_a_host_has_a_unit_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home, target = tmp_path / "shed", tmp_path / "system"
+    home.mkdir()
+    target.mkdir()
+    (home / "config.json").write_text('{"name": "shed"}')
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["gateway", "units", str(home), str(target)])
+    assert not stop.value.code and "systemctl enable --now headwater-host-shed" in capsys.readouterr().out
+    service = Unit(target / "headwater-host-shed.service")["Service"]
+    assert service["ExecStart"] == "%s host %s" % (environment.ROOT / "hw", home)
+    assert service["ReadWritePaths"] == str(home) and service["User"] == provision.owner(home)
+    (target / "headwater-host-shed.service").unlink()
+    units.write(target, home, "pi", None, Path("/opt/venv/bin/headwater-gateway"), "shed")
+    service = Unit(target / "headwater-host-shed.service")["Service"]
+    assert service["ExecStart"] == "/opt/venv/bin/headwater-gateway host %s" % home
 
 
 def test_homes_are_hidden_unless_the_site_is_in_one() -> None:

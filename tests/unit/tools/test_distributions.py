@@ -103,7 +103,8 @@ def test_a_wheel_holds_every_file_of_its_package_and_the_licence(wheels: dict[st
             assert archive.read(name + "/LICENSE") == (environment.ROOT / "LICENSE").read_bytes()
         assert wanted and wanted <= held
         extra = held - wanted
-        assert extra <= {name + "/LICENSE", "headwater_gateway/systemd/headwater-gateway.service"}
+        templates = ["headwater_gateway/systemd/headwater-%s.service" % part for part in ("gateway", "host")]
+        assert extra <= {name + "/LICENSE", *templates}
 
 
 def test_the_runtime_and_the_process_builder_need_no_other_package(installed: Path, tmp_path: Path) -> None:
@@ -147,6 +148,22 @@ def test_the_gateway_is_a_program_of_its_own(installed: Path, tmp_path: Path) ->
     assert unit.name == "headwater-gateway.service" and "/opt/headwater" not in text
     assert "\nExecStart=%s run %s\n" % (program, tmp_path / "site") in text
     assert "\nReadWritePaths=%s\n" % (tmp_path / "site") in text
+
+
+def test_a_host_needs_the_runtime_alone(installed: Path, tmp_path: Path) -> None:
+    """The folder of a host is looked at by each of the three programs; the first has no other package."""
+    home = tmp_path / "shed"
+    home.mkdir()
+    (home / "board.key").write_bytes(bytes(32))
+    (home / "config.json").write_text('{"name": "shed", "broker": {"host": "10.0.0.2", "tls": false}}')
+    for words in (
+        ["-m", "headwater.linux", "shed", "--check"],
+        [installed / "bin" / "headwater-gateway", "host", "shed", "--check"],
+        [installed / "bin" / "hw", "host", "shed", "--check"],
+    ):
+        code, out = run(installed, tmp_path, words)
+        assert code == 0 and "host shed, broker 10.0.0.2:8883, log of 16384 KB (to be made)" in out, out
+    assert not (home / "flash.bin").exists()
 
 
 def test_a_notebook_imports_the_lake(installed: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..site.place import NotRunning, Place, holder
+from ..site.place import NotRunning, Place
 
 HEAD = ("board", "link", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
 NONE = "-"
@@ -55,7 +55,7 @@ def _row(place: Place, name: str, board: dict[str, Any], state: dict[str, Any]) 
         "rssi": status.get("rssi"),
         "free_bytes": status.get("free"),
         "why": why,
-        "virtual": holder(place.virtual(name) / "lock") or None,
+        "virtual": place.running(name) or None,
     }
 
 
@@ -213,7 +213,7 @@ def remove(place: Place, name: str) -> tuple[int, dict[str, Any]]:
 
 
 def _not_here(place: Place, name: str) -> None:
-    process = holder(place.virtual(name) / "lock")
+    process = place.running(name)
     if process:
         raise UserError(
             "board %s runs here, as process %d: end that first; nothing was changed" % (name, process)

@@ -33,7 +33,7 @@ LIBRARY = "operators/__init__"  # its table _MODULES names the modules of the op
 UNLOAD = "unload"  # the function that unloads modules, by their names
 
 # Folders of modules that need CPython. The builder refuses to build an image that imports one of them.
-OFF_BOARD = ("process", "offboard", "testing")
+OFF_BOARD = ("process", "offboard", "testing", "linux")
 
 
 def tree() -> dict[str, str]:

@@ -77,6 +77,12 @@ class Place:
     def virtual(self, board: str) -> Path:
         return self.folder / "virtual" / board
 
+    def running(self, board: str) -> int:
+        """The process of this machine that is this board: a virtual one, or `hw host` in the board's own
+        folder; 0 where there is none."""
+        locks = (self.virtual(board) / "lock", self.folder / "boards" / board / "lock")
+        return next(filter(None, map(holder, locks)), 0)
+
     def boards(self) -> list[str]:
         """The boards that have a folder with a key."""
         from headwater_gateway.provision import boards_of

@@ -179,6 +179,9 @@ class Up:
             if self.wanted is not None:
                 if not ran_here:
                     site_board.must_be_alone(self.place, name)
+            elif (self.place.folder / "boards" / name / "flash.bin").exists():
+                self.say(name, "left out: `hw host %s` is this board" % (self.place.shown / "boards" / name))
+                continue
             elif seen and not ran_here:
                 self.say(name, "left out, since a real board of this name has reported; --boards %s" % name)
                 continue
