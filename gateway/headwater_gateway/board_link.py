@@ -16,6 +16,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as mqtt
@@ -30,6 +31,15 @@ READ_BYTES = 1 << 16  # read from the socket at once
 TURN_S = 0.02  # frames are received for this long before the loop does something else
 QUEUE_MAX = 20_000  # frames that wait for the broker; more are dropped, and their senders repeat them
 PAUSE_MIN_S = 0.25
+
+
+def trusting(authority: Path) -> ssl.SSLContext:
+    """For links to the site's broker: only a certificate of this authority is good. The authority of an older
+    site lacks extensions that Python 3.13 demands by itself."""
+    context = ssl.create_default_context(cafile=str(authority))
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
 
 
 class BufferedClient(mqtt.Client):
@@ -122,8 +132,7 @@ class Link:
         client = BufferedClient(self._take, client_id="", clean_session=True, reconnect_on_failure=False)
         c = self.config
         if c.tls:
-            context = ssl.create_default_context(cafile=str(config.path(c.ca)))
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            context = trusting(config.path(c.ca))
             if c.cert:
                 context.load_cert_chain(str(config.path(c.cert)), str(config.path(c.key)))
             client.tls_set_context(context)

@@ -369,8 +369,20 @@ def _authority(folder: Path, host: str, made: list[str]) -> None:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=365 * YEARS))
             .add_extension(x509.BasicConstraints(authority, 0 if authority else None), critical=True)
+            # Without these Python 3.13 takes no certificate unless it is told to be lenient.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+            )
         )
-        if not authority:
+        if authority:
+            usage = dict.fromkeys(
+                "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
+                "crl_sign encipher_only decipher_only".split(),
+                False,
+            )
+            builder = builder.add_extension(x509.KeyUsage(key_cert_sign=True, **usage), critical=True)
+        else:
             names: list[x509.GeneralName] = [x509.DNSName("localhost")]
             names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
             try:

@@ -7,7 +7,6 @@ certificate, and the password of a user who may read alarms and heartbeat and wr
 from __future__ import annotations
 
 import json
-import ssl
 import threading
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from .. import UserError
+from ..board_link import trusting
 from ..monitoring.alarms import number, span
 from . import topics
 from .heartbeat import Pulse
@@ -36,7 +36,7 @@ class Watcher:
             self.site, broker = str(settings["site"]), settings["broker"]
             self.host, self.port = str(broker["host"]), int(broker["port"])
             user, password = str(broker["user"]), str(broker["password"])
-            tls = ssl.create_default_context(cafile=str(home / broker["ca"])) if broker["tls"] else None
+            tls = trusting(home / broker["ca"]) if broker["tls"] else None
         except OSError as error:
             raise UserError(
                 "%s: %s: copy the folder `watcher` here, which `hw gateway init` makes in the site"
@@ -50,7 +50,6 @@ class Watcher:
         self.client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id="", protocol=mqtt.MQTTv311)
         self.client.username_pw_set(user, password)
         if tls is not None:
-            tls.minimum_version = ssl.TLSVersion.TLSv1_2
             self.client.tls_set_context(tls)
         self.client.reconnect_delay_set(1, 5)
         self.client.on_connect = self._connected

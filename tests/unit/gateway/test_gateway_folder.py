@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from headwater_gateway import UserError, broker, keys, provision
+from headwater_gateway.board_link import trusting
 from headwater_gateway.command import register
 from headwater_gateway.config import read
 from headwater_tools import cli, environment
@@ -121,6 +124,25 @@ def test_init_on_a_site_that_differs_says_so_and_changes_nothing(
     code, out, _ = hw(capsys, "gateway", "init", site, "--board", "vent")
     assert code == 0 and "board vent is registered already; it was not changed" in out
     assert content(site) == before
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_the_broker_s_certificate_is_good_by_the_strict_rules_of_python_3_13_too(
+    site: Path, strict: bool
+) -> None:
+    context = trusting(site / "tls" / "ca.crt")
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    if strict:
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+    broker_s = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker_s.load_cert_chain(site / "tls" / "broker.crt", site / "tls" / "broker.key")
+    to_broker, to_us = ssl.MemoryBIO(), ssl.MemoryBIO()
+    us = context.wrap_bio(to_us, to_broker, server_hostname="localhost")
+    other = broker_s.wrap_bio(to_broker, to_us, server_side=True)
+    for side in (us, other, us, other):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    assert us.getpeercert()
 
 
 def test_a_lost_authority_is_never_replaced_silently(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
