@@ -362,7 +362,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ("deploy --set average.us=100 --process greenhouse --gateway site", ["average", "us", "100"]),
         ("provision vent site", ["vent", "--renew"]),
         ("provision 1vent site", ["'1vent'", "a letter, then letters, digits or _"]),
-        ("provision gateway site", ["'gateway'", "not g or s or gateway"]),
+        ("provision gateway site", ["'gateway'", "not g or s or w or gateway or watcher"]),
         ("provision a_board_with_a_long_name site", ["a_board_with_a_long_name", "at most 16"]),
         ("provision roof/2 site", ["'roof/2'", "a letter, then letters, digits or _"]),
         ("gateway init site --host elsewhere", ["elsewhere", "localhost"]),
