@@ -39,11 +39,12 @@ SECRET = "Bearer 6b1f-not-in-any-log"
 
 
 class Server:
-    """Answers with `status`, after `pause_s`; remembers what came, and what of it was accepted."""
+    """Answers with `status`, after `pause_s` or at `answers`; remembers what came, and what of it was accepted."""
 
     def __init__(self) -> None:
         self.status = 204
         self.pause_s = 0.0
+        self.answers = threading.Event()  # set: no answer waits any more
         self.came: list[dict[str, Any]] = []
         self.accepted: list[dict[str, Any]] = []
         self.secrets: set[str | None] = set()
@@ -56,7 +57,7 @@ class Server:
                 assert self.headers["Idempotency-Key"] == notice["id"]
                 server.came.append(notice)
                 status = server.status
-                time.sleep(server.pause_s)
+                server.answers.wait(server.pause_s)
                 if status == 204:
                     server.accepted.append(notice)
                 try:
@@ -74,6 +75,7 @@ class Server:
         self.thread.start()
 
     def close(self) -> None:
+        self.answers.set()
         self.http.shutdown()
         self.thread.join()
         self.http.server_close()
@@ -202,10 +204,11 @@ def test_every_notice_arrives_in_order_while_gateway_and_receiver_are_killed_and
     assert "receiver webhook: 1 notice waits" in shown and "it answers with HTTP status 503" in shown
 
     # The server takes the notice, and the gateway is killed before it hears that.
-    server.status, server.pause_s = 204, 1.5
+    server.status, server.pause_s = 204, 60.0
     count = len(server.came)
     until(lambda: len(server.came) > count, 10)
     site.kill_gateway(signal.SIGKILL)
+    server.answers.set()
     assert watch.wait(20) == 1 and watch.stdout is not None
     assert "The gateway is gone: the broker has lost its connection." in watch.stdout.read()
     watch.stdout.close()
