@@ -39,7 +39,7 @@ SECRET = "Bearer 6b1f-not-in-any-log"
 
 
 class Server:
-    """Answers with `status`, after `pause_s` or at `answers`; remembers what came, and what of it was accepted."""
+    """Answers with `status`, after `pause_s` or at `answers`; remembers what came and what it accepted."""
 
     def __init__(self) -> None:
         self.status = 204
