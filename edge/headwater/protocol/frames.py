@@ -58,6 +58,9 @@ SWITCH = 24
 STATUS = 25
 STANDS = 26
 STAND = 27
+WORD = 28
+TAKE = 29
+LIVES = 30
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -87,6 +90,9 @@ MESSAGES = {
     STATUS: "b",  # content
     STANDS: "vv",  # vertex, 0: requests its state
     STAND: "vevvvb",  # vertex, epoch, decisions granted, known, settled; content
+    WORD: "vvvp",  # count, period and flags, hosts heard, operators: see runtime/words.py
+    TAKE: "ve",  # vertex, epoch
+    LIVES: "vev",  # vertex, epoch, state
 }
 
 

@@ -247,14 +247,18 @@ def recall(host: "Host", inst: "Instance") -> None:
             routing.seek(host, inst, have[1], [], have[0])
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
-        if inst.status != FETCHING and (not silent or silent + inst.erased <= host.plan.level):
+        if (
+            inst.status != FETCHING
+            and not inst.blind
+            and (not silent or silent + inst.erased <= host.plan.level)
+        ):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
             if data:
                 host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
                 inst.ck.store_at_level()
-        for h in inst.unheard:
+        for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
     if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):

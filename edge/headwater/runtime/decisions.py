@@ -536,7 +536,9 @@ def _on_stands(host: "Host", sender: int, m: "Message") -> None:
 # An operator that starts on another host than before first hears which decisions were granted:
 # from then on the gateway takes no proposal of an older epoch.
 def ask(host: "Host", v: int, epoch: "Epoch", decided: int) -> None:
-    _say(host, 0, frames.ASK, v, v, epoch, decided)
+    inst = host.instances.get(v)
+    if not (inst and inst.blind):
+        _say(host, 0, frames.ASK, v, v, epoch, decided)
 
 
 def _on_told(host: "Host", sender: int, m: "Message") -> None:

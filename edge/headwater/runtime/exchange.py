@@ -113,6 +113,8 @@ class Exchange:
             if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
+            if host.words:
+                host.words.hear(sender)
             if peer.live and link.life != (peer.log, peer.boot):
                 link.life = (peer.log, peer.boot)
                 self._new_life(link)
@@ -168,6 +170,8 @@ class Exchange:
             p.lose(link.number)
         link.want(frames.BEAT, 0, host.state(), host.boot_number)
         host.late.pop(link.number, None)
+        if host.words:
+            host.words.begins(link.number)
 
     # Whether this sender may say this message, and whether its numbers can be.
     def may_say(self, sender: int, m: "Message") -> bool:
@@ -248,6 +252,16 @@ class Exchange:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
+        elif kind >= frames.WORD:
+            if not self.host.words:
+                return  # no operator of this process has a backup that concerns this host
+            from . import words
+
+            handlers = words.HANDLERS
+            if kind > frames.WORD:
+                from . import watching
+
+                handlers = watching.HANDLERS
         else:
             from . import decisions
 
@@ -436,7 +450,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

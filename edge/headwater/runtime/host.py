@@ -11,7 +11,7 @@ from ..board.unload import unload
 from ..data import block
 from ..data.batch import Batch
 from ..data.scratch import Scratch
-from ..offboard.compat import TYPE_CHECKING, const
+from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.clock import Floor
 from ..storage.keyspace import F_FLOOR
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
     from .outputs import OutPort
     from .source import Source
 
-_BEAT_US = const(5000000)
-
 
 class Host:
+    # How often a host reports at least, for how long one has to be silent before its operators start
+    # elsewhere, and the time in which a message normally reaches everybody over MQTT.
+    PACE = (5000000, 30000000, 2000000)
+
     # plan, me (number in it), store (mounted), keys (host number -> key of the link),
     # clock (clock.Clock), send(host number, frame), nonce() -> 64 random bits,
     # outbox: where a gateway's edges to the lake end, otherwise None.
@@ -91,6 +93,8 @@ class Host:
         self.safe_us = 0  # when any end of an edge to the lake acknowledged last
         # Of each vertex: epoch number, its host; the host where it runs.
         self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
+        self.pace = self.PACE
+        self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
@@ -115,6 +119,8 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
+        if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+            self._listen()
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
             "runtime.startup",
@@ -127,6 +133,14 @@ class Host:
             "data.msgpack_reader",
         )
         self.pump()
+
+    # Hosts may take over from each other here.
+    def _listen(self) -> None:
+        from . import words
+
+        operators = words.concerning(self.plan, self.me)
+        if operators:
+            self.words = words.Words(self, operators)
 
     # What startup.py found: the number of this boot, what F_AGAIN holds, and see the fields.
     def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
@@ -142,6 +156,12 @@ class Host:
         self.now = now
         relocation.activate(self, v, number)
         self.pump()
+
+    # The same for an operator that was found to run nowhere. blind: no producer could be asked.
+    def takeover(self, v: int, number: int, blind: bool) -> None:
+        from . import relocation
+
+        relocation.activate(self, v, number, True, blind)
 
     # A newer epoch of an operator runs elsewhere: this one tells and takes nothing any more.
     def stop(self, inst: "Instance", epoch: "Epoch") -> None:
@@ -172,6 +192,8 @@ class Host:
         self.now = now
         if self.clock.synced:
             self.promise(self.clock.at(wake))
+        if self.words:
+            self.words.sleep(wake - now)
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
@@ -229,11 +251,15 @@ class Host:
         if now - self.tick_us >= RETRY_US // 2:
             self.tick_us = now
             self.exchange.retry()
+            if self.words:
+                self.words.tick()
             self.store.idle()
-        if now - self.beat_us >= _BEAT_US:
+        if now - self.beat_us >= self.pace[0]:
             self.beat_us = now
             self.exchange.say_state()
             self.exchange.ask_time()
+            if self.words:
+                self.words.say()
         self.pump()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.

@@ -67,6 +67,9 @@ class Instance:
         self.unheard: list[int] = []  # keepers that have not answered yet
         self.erased = 0  # keepers that have none because their flash was erased
         self.unsettled = False  # no checkpoint of this epoch is stored at the plan's level
+        self.blind = (
+            False  # it began without any producer, and says nothing before it has asked (watching.py)
+        )
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch: "Epoch" = (1, vertex.hosts[0])
         self.bounded = False  # a consumer needs its boundaries; see routing.arrange
@@ -141,6 +144,11 @@ class Instance:
         self.recalling = recalling
         self.unheard = unheard
         self.erased = erased
+
+    # It says nothing to other hosts, or does from now on.
+    def blinded(self, blind: bool) -> None:
+        assert not blind or self.status == ASKING, "an operator that runs is known to others"
+        self.blind = blind
 
     # These decisions are stored here, and no permanent checkpoint covers them yet.
     def decide_by(self, decisions: "dict[int, Decision]") -> None:

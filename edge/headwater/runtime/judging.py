@@ -23,6 +23,10 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = sender in plan.keepers(m[1])
     elif kind in (frames.CKPT, frames.FETCH):
         ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
+    elif kind == frames.TAKE:
+        ok = plan.may_run(m[1], sender)
+    elif kind == frames.LIVES:
+        ok = m[2][0] <= EPOCH_MAX and plan.may_run(m[1], m[2][1]) and m[3] < 3
     elif kind in (frames.GRANT, frames.TOLD, frames.STANDS) or kind == frames.CONFIG and m[2]:
         ok = sender == 0
     else:

@@ -26,6 +26,7 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol.position import further
 from ..storage.keyspace import (
+    ALONE,
     F_AGAIN,
     F_OP,
     LOST,
@@ -69,7 +70,22 @@ def note_running(host: "Host", inst: "Instance") -> None:
     state = UNTOLD if inst.status == ASKING else RUNS
     if state == RUNS and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
         state = UNSETTLED
+    if inst.blind:
+        state = ALONE
     note(host, inst.vertex.index, inst.epoch, state)
+
+
+# It says nothing to other hosts before it has asked whether the operator lives; in a later boot neither.
+def blind(host: "Host", inst: "Instance") -> None:
+    inst.blinded(True)
+    note(host, inst.vertex.index, inst.epoch, ALONE)
+
+
+# It has asked, and speaks from now on.
+def see(host: "Host", inst: "Instance") -> None:
+    assert inst.blind
+    inst.blinded(False)
+    note_running(host, inst)
 
 
 # The epoch of an operator has a checkpoint at the plan's level.

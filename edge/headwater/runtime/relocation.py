@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from .instance import Instance
 
 
-# Run operator v here from now on, under a new epoch.
-def activate(host: "Host", v: int, number: int) -> None:
+# Run operator v here from now on, under a new epoch. quiet: the others hear of it when it is in touch with
+# its producers (words.py). blind: it begins without any producer, and speaks to no other host yet.
+def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False) -> None:
     from . import checkpoint_transfer, decisions, hosting
 
     epoch = (number, host.me)
@@ -32,10 +33,35 @@ def activate(host: "Host", v: int, number: int) -> None:
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
     lifecycle.ask(inst)
     checkpoint_transfer.begin_recall(host, inst)
-    moved(host, v, epoch, host.me)
+    if blind:
+        lifecycle.blind(host, inst)
+    if not quiet:
+        moved(host, v, epoch, host.me)
+    if host.words:
+        host.words.begin(v)
     for e in inst.inputs:
         routing.connect(host, e)
     routing.again(host)
+    checkpoint_transfer.recall(host, inst)
+    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+
+
+# A blind instance has heard that the operator runs elsewhere: it ends, as if it had never begun.
+def release(host: "Host", inst: "Instance") -> None:
+    assert inst.blind, "an instance that others know of is no secret"
+    _end(host, inst, host.where[inst.vertex.index][:2])
+
+
+# ... or that it does not: it begins in earnest.
+def reveal(host: "Host", inst: "Instance") -> None:
+    lifecycle.see(host, inst)
+    host.words.say()
+    for e in inst.inputs:
+        routing.connect(host, e)
+    if inst.status == STOPPED:
+        return
+    from . import checkpoint_transfer, decisions
+
     checkpoint_transfer.recall(host, inst)
     decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 

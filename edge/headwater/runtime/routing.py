@@ -80,6 +80,8 @@ def hello(host: "Host", e: "InEdge") -> None:
     port = e.port
     if port is None:
         e.ask_at(host.where[e.edge.src][2])
+        if not e.sink.is_lake and e.sink.blind:
+            return  # it asks whether it runs elsewhere, before it raises the epoch anywhere
         k = e.edge.index
         at = e.cur.xi + 1
         if host.exchange.say(e.producer, HELLO, k, k, e.inc, e.sink.epoch, at, e.sink.position()):

@@ -9,6 +9,7 @@ from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import OUTSIDE
 from ..protocol.sessions import Peer
 from ..storage.keyspace import (
+    ALONE,
     B_DEPLOYMENT,
     F_AGAIN,
     F_BOOT,
@@ -116,10 +117,13 @@ def _begin(host: "Host", made: "dict[int, Operator]") -> None:
 
                     checkpoint_transfer.begin_recall(host, inst)
                     lifecycle.ask_again(inst)
-                if epoch > host.where[v.index][:2]:
+                    if state == ALONE:
+                        lifecycle.blind(host, inst)
+                if epoch > host.where[v.index][:2] and len(v.hosts) == 1:
                     from . import relocation
 
-                    relocation.moved(host, v.index, epoch, me)  # power failed in the middle of it
+                    # Power failed in the middle of it. Where there are backups, words.py tells of it.
+                    relocation.moved(host, v.index, epoch, me)
             else:
                 lifecycle.forget_epoch(host, v.index)  # ... or of its end
         elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:

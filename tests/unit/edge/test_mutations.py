@@ -34,6 +34,7 @@ from headwater.runtime.lake_sink import LakeSink
 from headwater.runtime.merge import Joined
 from headwater.runtime.outputs import OutPort, Reader
 from headwater.runtime.source import Source
+from headwater.runtime.words import Words
 from headwater_gateway.site_clock import SiteClock
 from headwater_tools.examples import diamond, sp2, sp3, sp4
 from headwater_tools.simulator.directed import SCHEDULES
@@ -193,7 +194,7 @@ DEFECTS = [
         "ties go to the higher port",
         "two implementations of the merge that differ",
         [(Joined, "_take", "if best < 0 or v < t:", "if best < 0 or v <= t:")],
-        ["sp2", "sp2 uncoordinated", "sp4 spare"],
+        ["sp2", "sp2 uncoordinated", "sp4 spare", "diamond"],
     ),
     Defect(
         "a boundary lets its own ts through on any port",
@@ -277,7 +278,7 @@ DEFECTS = [
             (receiver, "on_data", "if not skip and e.sink.is_lake", "if skip < n and e.sink.is_lake"),
             (LakeSink, "pass_on", _NEXT, ""),
         ],
-        ["spoiled", "buttons"],
+        ["spoiled", "buttons", "sp2 local"],
     ),
     Defect(
         "a block passes through to the lake though another is missing before it",
@@ -678,7 +679,11 @@ DEFECTS = [
     Defect(
         "an operator that was to begin when power went is forgotten",
         "an operator that runs nowhere, because each host believes that another one runs it",
-        [(startup, "_go_on", "if w[0] > 1 and", "if False and")],
+        [
+            (startup, "_go_on", "if w[0] > 1 and", "if False and"),
+            (Words, "suspected", "if there == host.me or self.dead(there):", "if self.dead(there):"),
+            (Words, "suspected", "return self.named[i] == there and", "return False and"),
+        ],
         ["erased and told"],
     ),
     Defect(

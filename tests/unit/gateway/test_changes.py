@@ -128,7 +128,7 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
             (decisions, "propose", "_rooted(host, inst, pos)", "True"),  # it waits for a checkpoint too
             (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
         ],
-        [(122, True), (28, True), (62, True)],
+        [(283, True), (302, True)],
     ),
     (
         "what an earlier version did not send counts as lost with the gateway",

@@ -407,7 +407,7 @@ class Changes:
         self.wall = Wall()
         self.promised: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
-        self.hardware = Hardware(mtu=self.random.choice((512, 1400)))
+        self.hardware = Hardware(mtu=self.random.choice((512, 1400)), pace=Host.PACE)
         self.keys = Keys(MASTER)
         self.records = Records()
         self.database: Any = self.records

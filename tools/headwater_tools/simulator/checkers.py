@@ -46,6 +46,8 @@ class Sameness:
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
         self.seen: dict[tuple[int, int, int], tuple[int, int]] = {}
         self.batches: dict[str, Batch] = {}
+        self.ran: dict[int, set[int]] = {}  # operator -> every host that it ever ran on
+        self.tops = dict(epochs)  # operator -> the highest number of any epoch
         # How far consumers were before the present event: in it, a decision may be granted and
         # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and
         # the outbox.
@@ -75,6 +77,10 @@ class Sameness:
                 self.settled[v] = inst.epoch
             if inst.epoch > (self.epochs[v], self.place[v]):
                 self.restarted(v, inst.epoch, node.number)
+        for v in self.epochs:
+            at = self.world.nodes[self.place[v]]
+            if at.dead or (at is node and v not in host.instances):
+                self.ended(v)
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
             inst = host.instances.get(v)
@@ -90,13 +96,22 @@ class Sameness:
             self.seen[key] = (node.boots, ring.last)
 
     def restarted(self, v: int, epoch: tuple[int, int], number: int) -> None:
-        """A host whose flash was erased has started an operator again by itself."""
+        """A host has started an operator by itself."""
         self.world.note("%s starts itself at %s, epoch %d" % (
             self.world.plan.vertices[v].name, self.world.name(number), epoch[0]
         ))  # fmt: skip
         away, self.place[v] = self.place[v], number
         self.epochs[v] = epoch[0]
+        self.tops[v] = max(self.tops[v], epoch[0])
+        self.ran.setdefault(v, set()).add(number)
         self.untaken(v, away)
+
+    def ended(self, v: int) -> None:
+        """The newest instance has ended, or never began: the one before it counts again, if it lives."""
+        hosts = [node.host for node in self.world.nodes if node.host]
+        living = [host.instances[v].epoch for host in hosts if v in host.instances]
+        if living and max(living)[1] != self.place[v]:
+            self.epochs[v], self.place[v] = max(living)
 
     def untaken(self, v: int, away: int) -> None:
         """Drop what no consumer, except perhaps on host `away`, has taken of v and of all after it."""
@@ -323,6 +338,98 @@ class Held:
             world.error(
                 "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
             )
+
+
+class Takeovers:
+    """No instance that is in touch loses its operator to a host that decides by itself. After faults stop,
+    exactly one instance of each operator that has backups runs, on a candidate that lives.
+
+    Instances are looked at from time to time: since when is the newest one of an operator in touch, with
+    links in both directions to every producer of it?
+    """
+
+    LOOK_US = SECOND // 2
+
+    def __init__(self, world: World, place: dict[int, int]) -> None:
+        self.world = world
+        self.place = place
+        self.count = 0
+        self.needless = 0  # takeovers of an operator that was in touch, if only for a moment
+        self.since: dict[int, tuple[tuple[int, int], int]] = {}  # operator -> its epoch, in touch since
+        self.movable = [v.index for v in world.plan.vertices if v.kind and len(v.hosts) > 1]
+        world.on_takeover.append(self.taken)
+        if self.movable:
+            world.after(self.LOOK_US, self.look)
+
+    def look(self) -> None:
+        for v in self.movable:
+            if self.world.now < self.world.broker_us + 4 * SECOND and self.world.broker_us:
+                continue  # the broker is away: that is no reason to move
+            best = self.newest(v)
+            if best is None or not self.in_touch(*best):
+                self.since.pop(v, None)
+            elif v not in self.since or self.since[v][0] != best[1].epoch:
+                self.since[v] = (best[1].epoch, self.world.now)
+        self.world.after(self.LOOK_US, self.look)
+
+    def newest(self, v: int) -> tuple[Node, Any] | None:
+        """The instance of the newest epoch that others may know of, where it lives."""
+        found = [(n.host.instances[v].epoch, n) for n in self.world.nodes if n.host and v in n.host.instances]
+        found = [(epoch, n) for epoch, n in found if n.host and not n.host.instances[v].blind]
+        if not found:
+            return None
+        node: Any = max(found, key=lambda each: each[0])[1]
+        return node, node.host.instances[v]
+
+    def in_touch(self, node: Node, inst: Any) -> bool:
+        cut = self.world.cut
+        for e in inst.inputs:
+            if e.closed:
+                continue
+            if not (e.contact or e.other):
+                return False
+            there = node.number if e.port else e.producer
+            if self.place.get(e.edge.src, there) != there:
+                return False  # that producer has been replaced
+            ways = {(node.number, there), (there, node.number)}
+            if there != node.number and (ways & cut or self.world.nodes[there].dead):
+                return False
+        return True
+
+    def taken(self, node: Node, v: int, blind: bool) -> None:
+        self.count += 1
+        best = self.newest(v)
+        if blind or best is None or not self.in_touch(*best):
+            return
+        self.needless += 1
+        epoch, since = self.since.get(v, ((0, 0), 0))
+        ago = self.world.now - since
+        if epoch == best[1].epoch and ago > 3 * self.world.hardware.pace[1] // 2:
+            text = "%s takes over %s, which has been in touch at %s for %.1f s"
+            name, at = self.world.plan.vertices[v].name, self.world.name(best[0].number)
+            self.world.error(text % (self.world.name(node.number), name, at, ago / SECOND))
+
+    def calm_us(self) -> int:
+        """How long it takes after faults stop until every operator runs once."""
+        dead, step = self.world.hardware.pace[1:]
+        worst = 0
+        for v in self.movable:
+            above = [u for u in self.movable if v in reach(self.world.plan.edges, u)]
+            sources = [self.world.plan.vertices[e.src] for u in above for e in self.world.plan.ins(u)]
+            blind = 24 * dead if any(self.world.nodes[s.hosts[0]].dead for s in sources if not s.kind) else 0
+            hosts = len(self.world.plan.vertices[v].hosts)
+            if any(n.dead for n in self.world.nodes) or self.count:
+                worst = max(worst, 2 * dead * len(above) + blind + hosts * step + 15 * SECOND)
+        return worst
+
+    def at_the_end(self) -> None:
+        world = self.world
+        for v in self.movable:
+            vertex = world.plan.vertices[v]
+            at = [n.number for n in world.nodes if n.host and v in n.host.instances]
+            if len(at) != 1 or at[0] not in vertex.hosts:
+                told = ", ".join(world.name(n) for n in at) or "nowhere"
+                world.error("%s runs at: %s" % (vertex.name, told))
 
 
 def accepted(world: World) -> tuple[dict[int, dict[int, list[Entry]]], dict[int, int]]:

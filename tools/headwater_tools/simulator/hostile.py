@@ -123,6 +123,7 @@ class Hostile:
             self.site,
             self.decided,
             self.asked,
+            self.watched,
         ]
         return r.choice(draws)(r, sender, to)
 
@@ -300,3 +301,16 @@ class Hostile:
         values = self.any_fields(r, kind)
         values[:2] = [v, r.choice(((0, sender.number), self.epoch(v)))]
         return (kind, *values)
+
+    def watched(self, r: random.Random, sender: Node, to: Node) -> Message | None:
+        """A word, a question or an answer about operators with numbers that cannot be."""
+        v = self.operator(r)
+        if v is None:
+            return None
+        nobody = len(self.plan.hosts) + _number(r) % (1 << 32)
+        if r.random() < 0.3:
+            return (frames.TAKE, max(len(self.plan.vertices), v) + _number(r) % (1 << 32), (1, 0))
+        if r.random() < 0.5:
+            return (frames.LIVES, v, *r.choice((((1, nobody), 2), (self.epoch(v), 3), ((1 << 31, 0), 2))))
+        named = r.choice(([1], [1, 2 * nobody + 2 * len(self.plan.vertices)], [1 << 31, 2 * v], [0, 2 * v]))
+        return (frames.WORD, 1 + _number(r) % (1 << 30), r.choice((20, _number(r))), _number(r), named)

@@ -50,6 +50,8 @@ COUNTS = (
     "gaps_declared",
     "migrations_planned",
     "migrations_unplanned",
+    "takeovers",
+    "takeovers_needless",
     "replayed",
     "boots",
     "frames",

@@ -24,6 +24,7 @@ from .checkers import (
     Held,
     Holes,
     Sameness,
+    Takeovers,
     at_the_end,
     behind,
     blocked,
@@ -122,6 +123,8 @@ class Scenario:
         world = self.world
         self.sameness = Sameness(world, self.epochs, self.place)
         self.clocks = Clocks(world)
+        self.sameness.ran = self.ran
+        self.takeovers = Takeovers(world, self.place)
         world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
@@ -163,6 +166,10 @@ class Scenario:
             world.run(world.now + max(SECOND, (world.now - self.storm_us - 2 * AFTERWARDS_US) // 2))
         counts = {}
         if not world.errors:
+            world.run(max(world.now, self.storm_us + self.takeovers.calm_us()))
+        if not world.errors:
+            self.takeovers.at_the_end()
+        if not world.errors:
             self.nothing_open()
             self.clocks.at_the_end()
             counts = at_the_end(world, self.place, True)
@@ -174,7 +181,9 @@ class Scenario:
         instances = [i for h in hosts for i in h.instances.values()]
         return {
             "migrations_planned": 0,
-            "migrations_unplanned": self.unplanned,
+            "migrations_unplanned": self.unplanned + self.takeovers.count,
+            "takeovers": self.takeovers.count,
+            "takeovers_needless": self.takeovers.needless,
             "replayed": self.world.taken.again,
             "duplicates": self.world.outbox.duplicates,
             "out_of_order": self.world.outbox.out_of_order,
@@ -223,13 +232,13 @@ class Scenario:
 
     # ---- operators that start elsewhere
 
-    def evacuate(self, node: Node, delay: int) -> None:
-        for v in sorted(self.place):
-            if self.place[v] == node.number:
-                self.world.after(delay, partial(self.activate, v, node.number))
+    def stranded(self, node: Node) -> bool:
+        """Whether an operator would have no candidate left without this host."""
+        lost = {n.number for n in self.world.nodes if n.dead} | {node.number}
+        return any(v.kind and lost.issuperset(v.hosts) for v in self.plan.vertices)
 
     def activate(self, v: int, away: int, to: int = -1) -> None:
-        """Start operator v on another host than `away`, or on host `to`."""
+        """A candidate that is wrong starts operator v without asking: not on host `away`, or on host `to`."""
         world = self.world
         if self.place[v] != away:
             return
@@ -237,7 +246,6 @@ class Scenario:
         if to in ready:
             ready = [to]
         if not ready:
-            world.after(SECOND // 2, lambda: self.activate(v, away))
             return
         target = world.nodes[ready[0]]
         number = self.moved(v, target.number)
@@ -247,12 +255,11 @@ class Scenario:
 
     def ready(self, v: int, away: int) -> list[int]:
         up = [n.number for n in self.world.nodes if n.up and n.number != away]
-        ready = [h for h in self.plan.vertices[v].hosts if h in up]
-        return ready or ([0] if 0 in up else [])
+        return [h for h in self.plan.vertices[v].hosts if h in up]
 
     def moved(self, v: int, to: int, number: int = 0) -> int:
-        number = number or self.epochs[v] + 1
-        self.epochs[v] = number
+        number = number or self.sameness.tops[v] + 1
+        self.epochs[v] = self.sameness.tops[v] = number
         self.place[v] = to
         self.ran[v].add(to)
         name = self.plan.vertices[v].name
@@ -260,31 +267,16 @@ class Scenario:
         return number
 
     def tell(self, v: int, target: Node, number: int) -> None:
-        world = self.world
-        boots = target.boots
-        world.call(target, lambda host: host.activate(v, number, target.mono()), "activate")
-        if not target.up or target.boots != boots:
-            # Power went in the middle: whether it took the operator over, its flash knows.
-            world.after(4 * SECOND, lambda: self.sure(v, target))
-
-    def sure(self, v: int, target: Node) -> None:
-        if self.place[v] != target.number or target.dead:
-            return
-        if not target.up:
-            self.world.after(SECOND, lambda: self.sure(v, target))
-        elif target.host:
-            inst = target.host.instances.get(v)
-            if inst is None or inst.epoch < (self.epochs[v], target.number):
-                self.tell(v, target, self.moved(v, target.number))
+        self.world.call(target, lambda host: host.activate(v, number, target.mono()), "activate")
 
     def clash(self, v: int) -> None:
         """Two hosts are activated under one number."""
         away = self.place[v]
         up = {n.number for n in self.world.nodes if n.up and n.number != away}
-        both = sorted(up & {*self.plan.vertices[v].hosts, 0})[-2:]
+        both = sorted(up & {*self.plan.vertices[v].hosts})[-2:]
         if len(both) < 2:
             return
-        number = self.epochs[v] + 1
+        number = self.sameness.tops[v] + 1
         self.world.draw("two activations with one number")
         for host in both:
             self.moved(v, host, number)
@@ -301,6 +293,7 @@ class Scenario:
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
+        world.broker_us = 0
         world.asleep.clear()
         world.wall.right()
         world.outbox.lake_open = True

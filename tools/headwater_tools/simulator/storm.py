@@ -66,6 +66,9 @@ class Storm:
                 found[GAP_OPEN] = self.move_dropping
         if any(len(plan.ins(v.index)) > 1 for v in plan.vertices):
             found["input closed"] = self.close
+        if boards:
+            found["broker restarted"] = self.restart_broker
+            found["peers cut off from each other"] = self.part_peers
         return found
 
     def start(self) -> None:
@@ -181,6 +184,24 @@ class Storm:
         self.world.cut.update(ways)
         self.world.after(us, lambda: self.world.cut.difference_update(ways))
 
+    def restart_broker(self) -> None:
+        """No host reaches any other one: no operator may move because of it."""
+        us = self.random.randrange(2 * SECOND, 20 * SECOND)
+        self.world.draw("broker restarted", "the broker is away for %.1f s" % (us / SECOND))
+        self.world.broker_us = max(self.world.broker_us, self.world.now + us)
+
+    def part_peers(self) -> None:
+        """The boards fall into two groups that do not reach each other; the gateway is in one, or in both."""
+        world = self.world
+        one = [n.number for n in world.nodes if self.random.random() < 0.5]
+        both = {0} if self.random.random() < 0.5 else set()
+        side = {n.number: n.number in one for n in world.nodes}
+        ways = [(a, b) for a in side for b in side if side[a] != side[b] and not {a, b} & both]
+        if ways:
+            told = ", ".join(world.name(n) for n in one)
+            world.draw("peers cut off from each other", "apart: %s" % told)
+            self.cut(ways, self.random.randrange(2 * SECOND, 14 * SECOND))
+
     def ways(self, node: Node) -> list[tuple[int, int]]:
         """All links of a host, in both directions."""
         others = [n.number for n in self.world.nodes if n is not node]
@@ -234,30 +255,30 @@ class Storm:
     # ---- hosts that are lost, or taken for it
 
     def kill(self) -> None:
-        """A host that carries no sensor dies; its operators start elsewhere."""
+        """A host that carries no sensor dies; others take over its operators."""
         sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
         nodes = [n for n in self.world.nodes[1:] if not n.dead and n.number not in sensors]
+        nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and self.scenario.spare():
             node = self.random.choice(nodes)
             self.world.draw("host lost")
             self.scenario.lose(node)
             self.world.kill(node)
-            self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
 
     def lose_source(self) -> None:
         """A board with a sensor dies; its stream ends with what it has sent."""
         sensors = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
         living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].dead]
         nodes = [n for n in living if self.scenario.may_lose(n) and self.scenario.spare(n)]
+        nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and len(living) > 1:
             node = self.random.choice(nodes)
             self.world.draw(SOURCE_LOST)
             self.scenario.lose(node)
             self.world.kill(node)
-            self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
 
     def isolate(self) -> None:
-        """A host is cut off until it is declared dead; then it returns."""
+        """A host is cut off, perhaps until others take it for dead; then it returns."""
         world = self.world
         nodes = [n for n in world.nodes[1:] if not n.dead]
         if not nodes:
@@ -265,7 +286,6 @@ class Storm:
         node = self.random.choice(nodes)
         world.draw("host taken for dead", "%s is cut off" % self.name(node))
         self.cut(self.ways(node), self.random.randrange(4 * SECOND, 14 * SECOND))
-        self.scenario.evacuate(node, self.random.randrange(2 * SECOND, 4 * SECOND))
 
     def erase_source(self) -> None:
         sensors = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
@@ -286,11 +306,10 @@ class Storm:
             self.forget(self.random.choice(nodes))
 
     def forget(self, node: Node) -> None:
-        """The flash of a host is erased, and its operators are started again."""
+        """The flash of a host is erased. What ran there starts again where the hosts decide."""
         self.scenario.lose(node)
         self.world.erase(node)
         self.boot_after(node, SECOND // 10, 3 * SECOND)
-        self.scenario.evacuate(node, self.random.randrange(SECOND, 4 * SECOND))
 
     def gateway_away(self) -> None:
         node = self.world.nodes[0]
@@ -313,7 +332,8 @@ class Storm:
         return [v for v in sorted(place) if self.world.nodes[place[v]].up]
 
     def move(self) -> None:
-        """To another host without any fault; often back, some seconds later."""
+        """A candidate that is wrong begins a healthy operator without asking; often another one does, seconds
+        later."""
         found = self.movable()
         if not found:
             return

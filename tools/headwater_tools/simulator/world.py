@@ -80,6 +80,9 @@ class Hardware:
     mtu: int = 1400
     drift_ppm: float = 60.0  # clocks go wrong by this at most
     noise: bool = False  # sensors give values that cannot be compressed
+    # How often hosts report, after which silence one is taken for dead, how long a message takes (Host.pace):
+    # quicker than real ones, so that seconds of a history hold many takeovers.
+    pace: tuple[int, int, int] = (SECOND, 5 * SECOND, SECOND)
 
 
 @dataclass
@@ -213,6 +216,8 @@ class World:
         self.sampling = True
         self.asleep: set[int] = set()  # hosts whose sensors are not read
         self.checks: list[Callable[[Node], None]] = []
+        self.on_takeover: list[Callable[[Node, int, bool], None]] = []
+        self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
@@ -307,9 +312,19 @@ class World:
             self.hardware.mtu,
         )
         host.inputs = WatchedInputs(self.taken)
+        host.pace = self.hardware.pace
+        host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
         node.host = host
         host.start(node.mono(), node.again)
         return host
+
+    def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
+        """A host has decided to take over an operator."""
+        how = ", blind" if blind else ""
+        self.note("%s takes over %s%s" % (self.name(node.number), self.plan.vertices[v].name, how))
+        for look in self.on_takeover:
+            look(node, v, blind)
+        begin(v, number, blind)
 
     def clock(self, node: Node) -> SiteClock:
         """The gateway's, in this boot of its machine."""
@@ -430,7 +445,12 @@ class World:
 
     def deliver(self, sender: int, to: int, frame: bytes) -> None:
         node = self.nodes[to]
-        if node.up and (sender, to) not in self.cut and not self.nodes[sender].dead:
+        if (
+            node.up
+            and (sender, to) not in self.cut
+            and self.now >= self.broker_us
+            and not self.nodes[sender].dead
+        ):
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors

@@ -92,6 +92,21 @@ from .moves import (
     Zombie,
     ZombieAfterRestart,
 )
+from .takeovers import (
+    BlindLetsGo,
+    BrokerRestarts,
+    CandidateApart,
+    DiesWithProducer,
+    DiesWithSource,
+    ErasedGatewayAway,
+    HostDies,
+    HostDiesGatewayAway,
+    LinkLost,
+    PeersApart,
+    ProducerRestarts,
+    Sleeper,
+    SourceDies,
+)
 
 SCHEDULES: dict[str, type[Directed]] = {
     "restarts": Restarts,
@@ -174,4 +189,17 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased after a change": ErasedAfterChange,
     "erased behind a timer": ErasedBehindTimer,
     "erased before a checkpoint": ErasedBeforeCheckpoint,
+    "host dies": HostDies,
+    "host dies, gateway away": HostDiesGatewayAway,
+    "broker restarts": BrokerRestarts,
+    "producer restarts": ProducerRestarts,
+    "candidate apart": CandidateApart,
+    "source dies": SourceDies,
+    "peers apart": PeersApart,
+    "link lost": LinkLost,
+    "sleeper takes over": Sleeper,
+    "erased, gateway away": ErasedGatewayAway,
+    "dies with its producer": DiesWithProducer,
+    "dies with its source": DiesWithSource,
+    "blind lets go": BlindLetsGo,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from headwater.plan.model import Plan
@@ -55,11 +56,13 @@ class Directed(Scenario):
     """A history in which only what its script says goes wrong, and when."""
 
     SECONDS = 20
+    PACE = Host.PACE  # hosts decide as slowly as real ones: what moves, the script moves
 
     def __init__(self, seed: int) -> None:
         self.refused = 0  # changes that the gateway refused
         plan: Plan = self.process().plan()
-        super().__init__(plan, seed, self.SECONDS, faults=False, made_of=self.hardware(plan))
+        made_of = replace(self.hardware(plan), pace=self.PACE)
+        super().__init__(plan, seed, self.SECONDS, faults=False, made_of=made_of)
         for second, action in self.script():
             self.world.at(int(second * SECOND), action)
 
@@ -127,7 +130,7 @@ class Directed(Scenario):
     def move(self, v: int, to: int) -> None:
         """Start operator v elsewhere, as if its host were dead."""
         away, self.place[v] = self.place[v], to
-        self.epochs[v] += 1
+        self.epochs[v] = self.sameness.tops[v] = self.sameness.tops[v] + 1
         self.sameness.untaken(v, away)
         node = self.node(to)
         self.world.call(node, lambda host: host.activate(v, self.epochs[v], node.mono()))

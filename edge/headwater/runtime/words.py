@@ -1,0 +1,386 @@
+# Words: what hosts tell each other of the operators that run on them, and how long each host was silent.
+#
+# Any genuine frame shows that its sender lives. Once per beat a host also says a word (WORD) to the hosts
+# that care for its operators: which run there, under which epoch, whether each is in touch, and which hosts
+# it has heard directly. Suspicion follows from silence and words alone (watching.py has what comes after it).
+#
+# Only operators with a backup host matter, and of those only the ones that this host may run, keeps
+# checkpoints of, or may produce for. A host of a process without such operators never loads this module.
+#
+# All times are counted in milliseconds of this host's own clock, while it is awake. Time in which it hears no
+# host at all counts one tenth: its own radio may be at fault. A host that sleeps counts its own period for
+# each wake in which it heard any host (`sleep`, `hear`).
+#
+# Invariants.
+#   - No clock of another host is compared with one of this host.
+#   - A word counts only if it is newer than the last one of its sender's present boot.
+#   - A word of an instance that is out of touch changes no belief about where an operator runs.
+#   - What is kept is bounded: 17 bytes for each host and 11 for each operator that matter, and what
+#     watching.py keeps of an operator while that is suspected.
+
+from array import array
+
+from ..board.unload import unload
+from ..data import msgpack
+from ..offboard.compat import TYPE_CHECKING, const
+from ..protocol import frames
+from ..protocol.position import EPOCH_MAX
+from ..protocol.refusals import CONTENT
+from ..storage.keyspace import F_SILENT
+from .instance import STOPPED
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..offboard.interfaces import Message
+    from ..plan.model import Plan
+    from .host import Host
+    from .instance import Instance
+    from .watching import Suspect
+
+_FAR = const(1 << 29)  # milliseconds; more is not counted
+_NONE = const(255)
+_NAMED_MAX = const(32)  # operators in one word: a field of a message has 64 numbers
+_SLEEPS = const(1)  # flags of a word: its sender sleeps; it does not name all that run there
+_MORE = const(2)
+_NAMED = const(1)  # of an operator: the newest word of that host names it;
+_MET = const(2)  # ... it was in touch under that epoch
+_KEPT_MAX = const(
+    8
+)  # suspected operators of which a host that sleeps keeps what it counted; twice as many hosts
+_TENTH = const(10)  # of the time in which no host is heard counts
+
+
+# The operators with a backup that concern this host: it may run them, keep their checkpoints, or produce for
+# them; and the gateway, which may have to run any.
+def concerning(plan: "Plan", me: int) -> list[int]:
+    found = []
+    for v in plan.vertices:
+        if v.kind and len(v.hosts) > 1:
+            producers = [h for e in plan.ins(v.index) for h in plan.vertices[e.src].hosts]
+            if not me or me in plan.keepers(v.index) or me in producers:
+                found.append(v.index)
+    return found
+
+
+class Words:
+    # operators: see concerning.
+    def __init__(self, host: "Host", operators: list[int]) -> None:
+        self.host = host
+        self.operators = bytes(operators)
+        plan = host.plan
+        beat, dead, step = host.pace
+        self.beat = beat // 1000
+        self.least = dead // 1000  # a host is not taken for dead sooner
+        self.step = step // 1000
+        # Host number -> its place in the arrays; place 0 is of all hosts that do not matter.
+        self.at = bytearray(len(plan.hosts))
+        self.hosts = bytes(self._related(operators))
+        for i in range(len(self.hosts)):
+            self.at[self.hosts[i]] = i + 1
+        n = len(self.hosts) + 1
+        self.silent = array("I", bytes(4 * n))  # since a sign of life, of the host itself or at one hop;
+        self.mute = array("I", bytes(4 * n))  # ... of the host itself
+        self.counts = array("I", bytes(4 * n))  # number of the newest word of the present boot, 0: none
+        self.period = array("H", bytes(2 * n))  # seconds between two reports
+        self.heard = bytearray(n)  # directly, since the last word of this host
+        # Of each operator: the host that names it, or was to name it, number of the epoch there, _NAMED and
+        # _MET, and for how long it has not been in touch there.
+        k = len(operators)
+        self.named = bytearray(b"\xff" * k)
+        self.number = array("I", bytes(4 * k))
+        self.state = bytearray(k)
+        self.away = array("I", bytes(4 * k))
+        self.count = 0  # of the words of this host
+        self.listened = 0  # for how long this host has listened
+        self.begun: dict[int, int] = {}  # operator here -> ... when it began in this boot
+        self.near = 0  # since any host was heard
+        self.now = host.now
+        self.sleeps = 0  # seconds of its own period, where this host sleeps
+        self.slept = 0  # to be counted when it hears any host
+        self.suspects: "dict[int, Suspect]" = {}
+        self.watched = -1  # `listened` when watching.py was needed last, or -1
+        self._woken()
+
+    def _related(self, operators: list[int]) -> list[int]:
+        plan = self.host.plan
+        found = []
+        for v in operators:
+            for h in plan.keepers(v) + [h for e in plan.ins(v) for h in plan.vertices[e.src].hosts] + [0]:
+                if h != self.host.me and h not in found:
+                    found.append(h)
+        return found
+
+    # ---- time
+
+    # A genuine frame of this host arrived.
+    def hear(self, sender: int) -> None:
+        if self.slept:
+            slept = self.slept
+            self.slept = 0
+            self._pass(slept)
+        if self.near > self.least:
+            self._deaf()
+        k = self.at[sender]
+        self.silent[k] = self.mute[k] = 0
+        self.heard[k] = 1
+        self.near = 0
+
+    # This host hears again, after it heard none for longer than the patience with any: it knows nothing of
+    # the others, as after a boot. Else those that come back last after a broker was away would count as dead.
+    def _deaf(self) -> None:
+        if self.near > max([self.patience(k) for k in range(len(self.silent))]):
+            for k in range(len(self.silent)):
+                self.silent[k] = self.mute[k] = 0
+            self.listened = 0
+            self.begun.clear()
+
+    # It began a new boot: its words are counted from 1 again.
+    def begins(self, sender: int) -> None:
+        self.counts[self.at[sender]] = 0
+
+    # To be called a few times in each step.
+    def tick(self) -> None:
+        host = self.host
+        gone = (host.now - self.now) // 1000
+        self.now += gone * 1000
+        self.near = min(_FAR, self.near + gone)
+        if self.near > self.beat + self.step:
+            gone //= _TENTH
+        self._pass(gone)
+        for i in range(len(self.operators)):
+            v = self.operators[i]
+            inst = host.instances.get(v)
+            if inst is None:
+                if self.suspected(i):
+                    from . import watching
+
+                    watching.look(host, self, v)
+                else:
+                    self.suspects.pop(v, None)
+            elif inst.blind:
+                from . import watching
+
+                watching.look_late(host, self, inst)
+            elif inst.epoch > host.where[v][:2] and self.touching(inst, True):
+                from . import relocation
+
+                # Every producer that lives has answered: the others may know of it.
+                relocation.moved(host, v, inst.epoch, host.me)
+                self.say()
+        if self.watched >= 0 and not self.suspects and self.listened - self.watched > self.least:
+            self.watched = -1
+            unload("runtime.watching")
+
+    # watching.py was loaded, and stays for a while.
+    def watches(self) -> None:
+        self.watched = self.listened
+
+    def _pass(self, ms: int) -> None:
+        for times in (self.silent, self.mute, self.away):
+            for i in range(len(times)):
+                times[i] = min(_FAR, times[i] + ms)
+        self.listened = min(_FAR, self.listened + ms)
+        for s in self.suspects.values():
+            s.wait(ms)
+
+    # For how long a host is silent before it is taken for dead.
+    def patience(self, k: int) -> int:
+        return max(self.least, 3000 * self.period[k], 2 * self.step)
+
+    # Whether that host is silent for longer.
+    def dead(self, number: int) -> bool:
+        if number == self.host.me:
+            return False
+        k = self.at[number]
+        return self.silent[k] > self.patience(k)
+
+    # Operator v begins on this host: whoever waits for it hears of that before it is asked.
+    def begin(self, v: int) -> None:
+        self.begun[v] = self.listened
+        self.say()
+
+    # The same for a host that this one hears itself, whatever others say.
+    def unheard(self, number: int) -> bool:
+        k = self.at[number]
+        return number != self.host.me and self.mute[k] > self.patience(k)
+
+    # The place of an operator in the arrays, or -1.
+    def place(self, v: int) -> int:
+        return self.operators.find(bytes((v,)))
+
+    # ---- sleep
+
+    # This host sleeps from now on, for so long: the others learn that first. What was counted is kept, since
+    # a host that sleeps wakes up into a new boot.
+    def sleep(self, us: int) -> None:
+        self.sleeps = us // 1000000
+        self.say()
+        waits = [s.kept() for s in self.suspects.values()][:_KEPT_MAX]
+        silent = [[self.mute[self.at[h]] // 1000, h] for h in self.hosts]
+        silent.sort()
+        kept = [self.sleeps, self.listened // 1000, silent[-2 * _KEPT_MAX :], waits]
+        self.host.store.put(F_SILENT, msgpack.dumps(kept))
+
+    # ... and continues with it, if it did sleep. It is taken once: a loss of power begins the count again.
+    def _woken(self) -> None:
+        store = self.host.store
+        data = store.get(F_SILENT)
+        if not data:
+            return
+        self.sleeps, listened, silent, waits = msgpack.loads(data)
+        store.drop(F_SILENT)
+        self.slept = self.sleeps * 1000
+        self.listened = listened * 1000
+        for s, h in silent:
+            self.silent[self.at[h]] = self.mute[self.at[h]] = s * 1000
+        if waits:
+            from . import watching
+
+            for kept in waits:
+                watching.again(self, kept)
+
+    # ---- what this host says
+
+    # Whether all open inputs of an operator here have answered, from hosts that are heard. least: those
+    # count that are no feedback, and whose host is not silent.
+    def touching(self, inst: "Instance", least: bool = False) -> bool:
+        for e in inst.inputs:
+            if e.closed:
+                continue
+            if least and (e.edge.delay_us or (e.port is None and self.dead(e.producer))):
+                continue
+            if e.port is None and self.unheard(e.producer) or not (e.contact or e.other):
+                return False
+        return not inst.blind
+
+    # Say the word of this host, to every host that it concerns.
+    def say(self) -> None:
+        host = self.host
+        plan = host.plan
+        self.count += 1
+        named: list[int] = []
+        to = bytearray(len(plan.hosts))
+        for v in self.operators:
+            hosts: "Any" = plan.vertices[v].hosts if host.me in plan.vertices[v].hosts else ()
+            inst = host.instances.get(v)
+            if inst and inst.status != STOPPED and not inst.blind:
+                named += [inst.epoch[0], 2 * v + int(self.touching(inst))]
+                hosts = plan.keepers(v) + [e.producer for e in inst.inputs if e.port is None and not e.closed]
+            for h in hosts:
+                to[h] = 1
+        told = 4 * max(self.beat // 1000, (plan.batch_ms + 999) // 1000, self.sleeps)
+        if self.sleeps:
+            told += _SLEEPS
+        if len(named) > 2 * _NAMED_MAX:
+            named = named[: 2 * _NAMED_MAX]
+            told += _MORE
+        heard = 0
+        for h in self.hosts:
+            if self.heard[self.at[h]]:
+                heard |= 1 << h
+                self.heard[self.at[h]] = 0
+        for h in range(len(to)):
+            if to[h] and h != host.me:
+                host.exchange.say(h, frames.WORD, 0, self.count, told, heard, named)
+
+    # ---- what others say
+
+    # A word of that host.
+    def take(self, sender: int, count: int, told: int, heard: int, named: list[int]) -> None:
+        k = self.at[sender]
+        if not k or count <= self.counts[k]:
+            return
+        self.counts[k] = count
+        self.period[k] = min(told >> 2, 65535)
+        if not told & _SLEEPS:
+            for h in self.hosts:  # one hop: what it heard directly counts as heard here
+                if heard >> h & 1:
+                    self.silent[self.at[h]] = 0
+        for i in range(len(self.operators)):
+            v = self.operators[i]
+            number = 0
+            for j in range(0, len(named), 2):
+                if named[j + 1] >> 1 == v:
+                    number = named[j]
+                    self._name(i, sender, number, named[j + 1] & 1)
+            if not number and not told & _MORE:
+                self._miss(i, sender)
+
+    # The word names operator i. One out of touch replaces none that is in touch.
+    def _name(self, i: int, sender: int, number: int, touches: int) -> None:
+        v = self.operators[i]
+        epoch = (number, sender)
+        here = self.named[i]
+        if here != sender:
+            newer = epoch > (self.number[i], here)
+            if here != _NONE and self.runs(i) and not (touches and newer):
+                return
+            self.named[i] = sender
+            self.state[i] = 0
+        if self.number[i] != number or not self.state[i]:
+            self.state[i] = self.away[i] = 0  # it has begun, and has this long to come in touch
+        self.number[i] = number
+        self.state[i] |= _NAMED
+        if touches:
+            self.state[i] |= _MET
+            self.away[i] = 0
+            self.host.heard_where(v, epoch, sender)
+
+    # The word does not name operator i.
+    def _miss(self, i: int, sender: int) -> None:
+        if self.named[i] == sender:
+            self.state[i] = 0  # `away` goes on
+        elif self.host.where[self.operators[i]][2] == sender and not self.runs(i):
+            self.named[i] = sender
+            self.number[i] = self.state[i] = self.away[i] = 0
+
+    # ---- what follows
+
+    # Whether words say that operator i runs in touch.
+    def runs(self, i: int) -> bool:
+        h = self.named[i]
+        if h == _NONE or self.state[i] != _NAMED + _MET or self.dead(h):
+            return False
+        return self.away[i] <= self.patience(self.at[h])
+
+    # Whether the newest word of that host, or of any, names operator v, in touch or not, and it is heard.
+    def named_by(self, v: int, number: int = -1) -> bool:
+        i = self.place(v)
+        h = self.named[i]
+        return h != _NONE and number in (-1, h) and bool(self.state[i] & _NAMED) and not self.dead(h)
+
+    # Whether a newer epoch of operator v than the one that is believed to run has begun somewhere, and may
+    # yet come to be in touch.
+    def begins_anew(self, v: int) -> bool:
+        i = self.place(v)
+        h = self.named[i]
+        newer = h != _NONE and (self.number[i], h) > self.host.where[v][:2]
+        return newer and self.named_by(v) and self.away[i] <= self.patience(self.at[h])
+
+    # Whether operator i, which does not run here, is suspected of running nowhere, and this host may run it.
+    def suspected(self, i: int) -> bool:
+        host = self.host
+        v = self.operators[i]
+        if host.me not in host.plan.vertices[v].hosts:
+            return False
+        there = host.where[v][2]
+        if there == host.me or self.dead(there):
+            return True
+        return self.named[i] == there and self.away[i] > self.patience(self.at[there])
+
+
+def _on_word(host: "Host", sender: int, m: "Message") -> None:
+    _, count, told, heard, named = m
+    plan = host.plan
+    ok = len(named) % 2 == 0 and 0 < count <= EPOCH_MAX and told < 1 << 20
+    for j in range(0, len(named) - 1, 2):
+        v = named[j + 1] >> 1
+        ok = ok and v < len(plan.vertices) and plan.may_run(v, sender) and 0 < named[j] <= EPOCH_MAX
+    if ok:
+        host.words.take(sender, count, told, heard, named)
+    else:
+        host.count(CONTENT)
+
+
+HANDLERS = {frames.WORD: _on_word}

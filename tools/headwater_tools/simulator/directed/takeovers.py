@@ -1,0 +1,251 @@
+# mypy: disable-error-code="func-returns-value"
+"""Hosts that decide by themselves to take over an operator, or not to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.process import Affine, Process, Union
+from headwater.protocol import frames
+
+from ..scenario import Result
+from ..world import SECOND, Hardware
+from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
+
+HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
+
+
+class Decided(Directed):
+    """An operator with two backups, beside its source and on a host of its own. Exactly as many takeovers as
+    the schedule calls for, and none of an operator that is in touch."""
+
+    PACE = Hardware().pace
+    TAKEOVERS = 0
+    SECONDS = 30
+
+    def process(self) -> Process:
+        return shifted(boards("decided", "left", "home", "other"), "home", "other", "gateway", cap=600)
+
+    def finish(self) -> Result:
+        result = super().finish()
+        found = (self.takeovers.count, self.takeovers.needless)
+        if found != (self.TAKEOVERS, 0):
+            text = "%d takeovers, of which %d were needless, and not %d"
+            self.world.error(text % (*found, self.TAKEOVERS))
+        return result
+
+    def apart(self, one: tuple[int, ...], other: tuple[int, ...]) -> None:
+        for a in one:
+            for b in other:
+                self.cut(a, b)
+
+
+class HostDies(Decided):
+    """The host of the operator dies. One of two candidates takes over."""
+
+    TAKEOVERS = 1
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.kill(HOME))]
+
+
+class HostDiesGatewayAway(Decided):
+    """The same while the gateway is away: a board takes over. What was granted it learns when the gateway is
+    back."""
+
+    TAKEOVERS = 1
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5.5, lambda: self.crash(GATEWAY)),
+            (6, lambda: self.kill(HOME)),
+            (24, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class BrokerRestarts(Decided):
+    """No host reaches any other one for a minute: no operator moves."""
+
+    SECONDS = 90
+
+    def script(self) -> list[tuple[float, Any]]:
+        def away() -> None:
+            self.world.broker_us = 70 * SECOND
+
+        return [(10, away)]
+
+
+class ProducerRestarts(Decided):
+    """The board of the source restarts while neither it nor a candidate hears the operator's host. It cannot
+    know yet whether the operator lives."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.apart((HOME,), (GATEWAY, LEFT, OTHER))),
+            (12, lambda: self.crash(LEFT)),
+            (12.2, lambda: self.boot(LEFT)),
+            (16, lambda: self.world.cut.clear()),
+        ]
+
+
+class CandidateApart(Decided):
+    """The gateway alone reaches the operator's host, and only the gateway's words tell of it: first they are
+    lost for long, then a candidate asks."""
+
+    SECONDS = 40
+
+    def script(self) -> list[tuple[float, Any]]:
+        def quiet(so: bool) -> None:
+            host = self.node(OTHER).host
+            assert host
+            self.withhold(host, so, frames.WORD)
+
+        return [
+            (5, lambda: self.cut(OTHER, HOME)),
+            (6, lambda: quiet(True)),
+            (30, lambda: [self.heal(OTHER, HOME), quiet(False)]),
+        ]
+
+
+class SourceDies(Decided):
+    """The board of the only source dies. The operator runs on where it is: no other host could feed it."""
+
+    SECONDS = 100
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(8, lambda: self.kill(LEFT))]
+
+
+class PeersApart(Decided):
+    """The operator's host is cut off from its producer, together with one candidate. The other candidate
+    reaches the producer, and takes over."""
+
+    TAKEOVERS = 1
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.apart((HOME, OTHER), (GATEWAY, LEFT))),
+            (24, lambda: self.world.cut.clear()),
+        ]
+
+
+class LinkLost(Decided):
+    """The host of a join loses its link to one of two producers permanently, and no other. Another candidate
+    reaches both."""
+
+    TAKEOVERS = 1
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("lost", "left", "home", "right")
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        p.lake("lost/both", Union().named("both").on("home", backup=["gateway"])(a, b), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.cut(LEFT, HOME))]
+
+
+class Sleeper(Decided):
+    """The only candidate sleeps most of the time, and loses its memory each time. It does not take a healthy
+    operator, and takes over when the host of the operator has died."""
+
+    TAKEOVERS = 1
+    SECONDS = 90
+    PERIOD, AWAKE = 10, 3  # s
+
+    def process(self) -> Process:
+        return shifted(boards("sleeper", "left", "home", "other"), "home", "other", cap=600)
+
+    def doze(self) -> None:
+        node, us = self.node(OTHER), (self.PERIOD - self.AWAKE) * SECOND
+        if node.host and OTHER not in self.place.values():
+            self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + us), "sleep")
+            self.crash(OTHER)
+
+    def script(self) -> list[tuple[float, Any]]:
+        found: list[tuple[float, Any]] = [(45, lambda: self.kill(HOME))]
+        for at in range(5, 90, self.PERIOD):
+            found += [(at, self.doze), (at + self.PERIOD - self.AWAKE, lambda: self.boot(OTHER))]
+        return found
+
+    def peace(self) -> None:
+        if not self.takeovers.count:
+            self.world.error("a candidate that sleeps has not taken over for %d s" % (self.SECONDS - 45))
+        super().peace()
+
+
+class ErasedGatewayAway(Decided):
+    """The flash of the operator's host is erased while the gateway is away. Every host believes that the
+    operator runs there, and it does not."""
+
+    TAKEOVERS = 1
+    SECONDS = 40
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5.5, lambda: self.crash(GATEWAY)),
+            (6, lambda: self.erase(HOME)),
+            (6.5, lambda: self.boot(HOME)),
+            (35, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class DiesWithProducer(Decided):
+    """An operator, the one before it and their host die. The producer of the second one has to begin
+    elsewhere before the second can be asked for."""
+
+    TAKEOVERS = 2
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("chain", "left", "home", "other")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("home", backup=["other", "gateway"])
+        p.lake(
+            "chain/out", first >> Affine().named("second").on("home", backup=["other", "gateway"]), cap=600
+        )
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.kill(HOME))]
+
+
+class DiesWithSource(Decided):
+    """A board with source and operator dies. What a candidate keeps is the only copy of results: it begins
+    without any producer."""
+
+    TAKEOVERS = 1
+    SECONDS = 90
+
+    def process(self) -> Process:
+        return shifted(boards("alone", "left", "other"), "left", "other", "gateway", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(5, lambda: self.open_lake(False)), (8, lambda: self.kill(LEFT))]
+
+
+class BlindLetsGo(Decided):
+    """A candidate reaches only a board that restarts again and again. It begins without any producer. When it
+    reaches the others again, the operator has never been away: it lets go, and no other host ever knew."""
+
+    TAKEOVERS = 1
+    SECONDS = 90
+
+    def script(self) -> list[tuple[float, Any]]:
+        found: list[tuple[float, Any]] = [
+            (6, lambda: self.apart((LEFT, HOME), (GATEWAY, OTHER))),
+            (80, lambda: self.world.cut.clear()),
+        ]
+        for at in range(9, 80, 3):
+            found += [(at, lambda: self.crash(GATEWAY)), (at + 0.3, lambda: self.boot(GATEWAY))]
+        return found
+
+    def finish(self) -> Result:
+        result = super().finish()
+        home = self.node(HOME).host
+        inst = home.instances.get(SHIFTED) if home else None
+        if inst is None or inst.epoch != (1, HOME):
+            self.world.error("the operator has moved although it was in touch")
+        return result
