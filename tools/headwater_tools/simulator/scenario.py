@@ -223,8 +223,18 @@ class Scenario:
     def may_lose(self, node: Node) -> bool:
         """Whether the level covers the loss of its flash."""
         if self.plan.level == LOCAL:
-            return node.number not in self.place.values()
+            return node.number not in self.place.values() and not self.has_only_copy(node)
         return self.kills < self.kills_max
+
+    def has_only_copy(self, node: Node) -> bool:
+        """Whether an operator that ran on this host runs elsewhere by now, and may still need the checkpoint
+        that was stored here: at level local no other host has it."""
+        for v, at in self.place.items():
+            host = self.world.nodes[at].host
+            inst = host.instances.get(v) if host else None
+            if node.number in self.ran[v] - {at} and (inst is None or inst.unsettled):
+                return True
+        return False
 
     def lose(self, node: Node) -> None:
         if self.plan.level != LOCAL:
