@@ -18,7 +18,8 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
     plan = host.plan
     if kind == frames.WHERE:
         ok = m[2][1] == m[3] and plan.may_run(m[1], m[3]) and m[2][0] <= EPOCH_MAX
-        ok = ok and sender in (m[3], 0)
+        # A keeper also tells of other hosts: it refuses checkpoints of an epoch that is over.
+        ok = ok and (host.me == 0 or sender in (m[3], 0) or sender in plan.keepers(m[1]))
     elif kind == frames.STORED:
         ok = sender in plan.keepers(m[1])
     elif kind in (frames.CKPT, frames.FETCH):

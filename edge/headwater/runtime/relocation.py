@@ -135,11 +135,12 @@ def on_where(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
     routing.again(host)
 
 
-# Tell another host where operators are that have moved: those that run here; the gateway knows of all.
+# Tell another host where operators are that have moved: those that run here. The gateway tells of all that it
+# knows, and is told of all: it may have lost its database, and some epoch may be known to one board alone.
 def tell(host: "Host", sender: int) -> None:
     for v in range(len(host.where)):
         w = host.where[v]
-        if w[0] > 1 and (w[2] == host.me or not host.me):
+        if w[0] > 1 and (w[2] == host.me or 0 in (host.me, sender)):
             host.exchange.say(sender, frames.WHERE, v, v, w[:2], w[2])
 
 

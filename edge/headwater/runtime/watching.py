@@ -18,6 +18,7 @@
 #   - Two candidates of an operator have different ranks.
 #   - The epoch of a takeover is above every epoch that was told.
 #   - A blind instance has raised no epoch at any other host: letting it go leaves no trace there.
+#   - An instance of which a candidate hears, and whose epoch is over, hears of the newer one.
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
@@ -208,7 +209,11 @@ def _on_lives(host: "Host", sender: int, m: "Message") -> None:
     s.answer(sender, state, tuple(epoch))
     inst = host.instances.get(v)
     if state == ALIVE and not inst:
-        host.heard_where(v, tuple(epoch), epoch[1])
+        w = host.where[v]
+        if tuple(epoch) < w[:2]:
+            host.tell_where(epoch[1], v, w[:2], w[2])  # else it lives on, and who knows better never hears it
+        else:
+            host.heard_where(v, tuple(epoch), epoch[1])
 
 
 # ---- an instance that began without any producer

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from defects import Change, seeded
 from headwater.process import Affine, Process
-from headwater.runtime import relocation, watching
+from headwater.runtime import judging, relocation, watching
 from headwater.runtime.words import Words
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.takeovers import Decided
@@ -81,6 +81,24 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "an operator whose only candidate sleeps, and that nobody takes over",
         [(Words, "_woken", "if not data:", "if 1:")],
         "sleeper takes over",
+    ),
+    (
+        "only the gateway and an operator's own host are believed about where it runs",
+        "an instance whose checkpoints every keeper refuses, and that never hears why",
+        [(judging, "may_say", "sender in (m[3], 0) or sender in plan.keepers(m[1])", "sender in (m[3], 0)")],
+        "over unheard",
+    ),
+    (
+        "a candidate leaves an instance alone whose epoch is over",
+        "an instance whose consumers wait for another one",
+        [(watching, "_on_lives", "if tuple(epoch) < w[:2]:", "if 0:")],
+        "over unheard local",
+    ),
+    (
+        "a gateway that lost its database is not told where operators ran",
+        "a consumer that waits for ever for a producer at the gateway",
+        [(relocation, "tell", "0 in (host.me, sender)", "not host.me")],
+        "over erased",
     ),
 ]
 

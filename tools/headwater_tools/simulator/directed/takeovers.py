@@ -9,7 +9,7 @@ from headwater.process import Affine, Process, Union
 from headwater.protocol import frames
 
 from ..scenario import Result
-from ..world import SECOND, Hardware
+from ..world import SECOND, Hardware, Node
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
@@ -249,3 +249,63 @@ class BlindLetsGo(Decided):
         if inst is None or inst.epoch != (1, HOME):
             self.world.error("the operator has moved although it was in touch")
         return result
+
+
+class OverUnheard(Decided):
+    """A candidate begins the operator, and dies, while the board that runs it is out of reach and the gateway
+    is away. The other candidate alone knows of that epoch: it tells the old instance, which no keeper would
+    store a checkpoint of. Then the operator begins above that epoch, before the gateway is back."""
+
+    TAKEOVERS = 1
+    SECONDS = 80
+    LEVEL = "peer"
+
+    def process(self) -> Process:
+        p = boards("unheard", "left", "home", "other", level=self.LEVEL, checkpoints="uncoordinated")
+        return shifted(p, "left", "home", "other", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.crash(GATEWAY), self.apart((LEFT,), (HOME, OTHER))]),
+            (6, lambda: self.move(SHIFTED, HOME)),
+            (10, lambda: [self.kill(HOME), self.world.cut.clear()]),
+            (75, self.begun),
+        ]
+
+    def begun(self) -> None:
+        epochs = [n.host.instances[SHIFTED].epoch for n in self.world.nodes if n.host and self.runs_at(n)]
+        if len(epochs) != 1 or epochs[0][0] != 3:
+            self.world.error("the operator runs under %s while the gateway is away" % epochs)
+        self.boot(GATEWAY)
+
+    def runs_at(self, node: Node) -> bool:
+        return bool(self.shifted_at(node.number, node))
+
+
+class OverUnheardLocal(OverUnheard):
+    """The same where no checkpoint is sent: the other candidate hears of the old instance when it asks."""
+
+    LEVEL = "local"
+
+
+class OverErased(Decided):
+    """The gateway begins an operator while the board that runs it is out of reach, and then loses its
+    database. Only the board of its consumer, which keeps no checkpoint of it, knows of that epoch, and would
+    wait for the gateway for ever: it tells the gateway."""
+
+    def process(self) -> Process:
+        p = boards("erased", "left", "home", "other")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("erased/out", first >> Affine().named("second").on("other", backup=["gateway"]), cap=600)
+        assert OTHER not in p.plan().keepers(SHIFTED)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: [self.apart((LEFT,), (GATEWAY, HOME, OTHER)), self.apart((HOME,), (GATEWAY, OTHER))]),
+            (6, lambda: self.move(SHIFTED, GATEWAY)),
+            (8, lambda: self.erase(GATEWAY)),
+            (8.5, lambda: self.boot(GATEWAY)),
+            (9, lambda: self.world.cut.clear()),
+        ]
