@@ -321,14 +321,14 @@ class Ideal:
         operator knows whether it had met its source."""
         incs = list(self.accepted.get(e.src, {}))
         took = [inc for inc in incs if (e.index, inc) in self.taken]
-        closed = opened = False
-        for number, (pos, content) in enumerate(self.decisions.get(v, ()), 1):
-            if content[0] == "set" or content[1] != port:
-                continue
-            if content[0] == "open":
-                if closed and not opened and not pos[port] and (v, number) in self.reopened:
-                    return self.reopened[v, number]
-                opened = True
+        decided = enumerate(self.decisions.get(v, ()), 1)
+        changes = [(n, pos, content) for n, (pos, content) in decided if content[0] != "set"]
+        changes = [change for change in changes if change[2][1] == port]
+        again = next((k for k, (_, _, content) in enumerate(changes) if content[0] == "open"), 0)
+        if again and not changes[again][1][port] and (v, changes[again][0]) in self.reopened:
+            return self.reopened[v, changes[again][0]]
+        closed = False
+        for _, pos, content in changes:
             if content[0] == "open" and content[2] in incs:
                 before = incs[: incs.index(content[2])]
                 had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]

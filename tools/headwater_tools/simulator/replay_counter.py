@@ -1,4 +1,5 @@
-"""Entries taken, and taken again: the repeated work of a restart, a move or a jump to another checkpoint.
+"""Entries taken, and taken again: the repeated work of a restart, a move or a jump to another checkpoint. And
+with which incarnation inputs were opened again.
 
 An entry counts as taken again each time that an operator, or the lake sink, takes it after any instance of
 the same operator took it before, on any host.
@@ -33,8 +34,8 @@ class Taken:
 
         def reopened(inc: int, from_ts: int, since: int) -> bool:
             key = (e.edge.dst, since)
-            known = self.reopened.get(key, ((0, 0), 0))
-            self.reopened[key] = max(known, (e.sink.epoch, e.inc))
+            if e.sink.epoch >= self.reopened.get(key, ((0, 0), 0))[0]:
+                self.reopened[key] = (e.sink.epoch, e.inc)
             return bool(reopen(inc, from_ts, since))
 
         e.taken = watched
