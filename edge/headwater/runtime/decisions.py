@@ -208,7 +208,7 @@ def _on_ask(host: "Host", sender: int, m: "Message") -> None:
     if not epoch[0]:
         # Its host came again, and knows nothing of it: it starts there, unless it is elsewhere by now.
         w = host.where[v]
-        host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]), w[2])
+        host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]))
         return
     host.heard_where(v, epoch, sender)
     if epoch < host.where[v][:2]:

@@ -38,6 +38,7 @@ WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
 FETCHING = 2  # a producer names a checkpoint further than ours: on its way
 STOPPED = 3  # a newer epoch runs elsewhere
 ASKING = 4  # the gateway says first whether it has run before, and which decisions it granted
+PAUSED = 5  # it takes nothing: it is being handed over to another host
 
 
 class Instance:

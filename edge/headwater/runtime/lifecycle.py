@@ -9,6 +9,8 @@
 #   any but STOPPED   ASKING    ask: the gateway says first where it runs and what was decided
 #                     ASKING    ask_again: the same, from a checkpoint that another epoch made
 #   ASKING            RUNNING   run
+#   RUNNING           PAUSED    pause: it is handed over to another host (moving.py)
+#   PAUSED            RUNNING   go_on: it was not
 #   any but STOPPED   STOPPED   stop: a newer epoch runs elsewhere
 #
 # Beside its status an operator whose epoch is new is `recalling` until enough of its keepers have answered
@@ -38,7 +40,7 @@ from ..storage.keyspace import (
     checkpoint_key,
     stream_key,
 )
-from .instance import ASKING, FETCHING, RUNNING, STOPPED, WAITING
+from .instance import ASKING, FETCHING, PAUSED, RUNNING, STOPPED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,6 +161,20 @@ def run(host: "Host", inst: "Instance") -> None:
     inst.become(RUNNING)
     note_running(host, inst)
     assert inst.status == RUNNING
+
+
+# It takes nothing any more, so that another host may go on where it stands.
+def pause(inst: "Instance") -> None:
+    assert inst.status == RUNNING and not (inst.unsettled or inst.recalling or inst.blind)
+    inst.become(PAUSED)
+
+
+# No other host has gone on.
+def go_on(inst: "Instance") -> None:
+    assert inst.status == PAUSED
+    inst.become(RUNNING)
+    if inst.ck.pos:
+        inst.ck.store_at_level()
 
 
 # From now on this epoch tells and takes nothing.

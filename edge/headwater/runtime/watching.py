@@ -203,15 +203,16 @@ def _ask(host: "Host", words: "Words", s: Suspect, hosts: list[int], epoch: "Epo
 
 def _on_lives(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, state = m
+    if host.taking:
+        host.taking.heard(v, tuple(epoch))
     s = host.words.suspects.get(v)
     if s is None:
         return
     s.answer(sender, state, tuple(epoch))
     inst = host.instances.get(v)
     if state == ALIVE and not inst:
-        w = host.where[v]
-        if tuple(epoch) < w[:2]:
-            host.tell_where(epoch[1], v, w[:2], w[2])  # else it lives on, and who knows better never hears it
+        if tuple(epoch) < host.where[v][:2]:
+            host.tell_where(epoch[1], v)  # else it lives on, and who knows better never hears it
         else:
             host.heard_where(v, tuple(epoch), epoch[1])
 

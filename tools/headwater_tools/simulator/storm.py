@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, Edge, Vertex
+from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Vertex
+from headwater.protocol.moves import COMMAND
 from headwater.runtime import decisions
 from headwater.runtime.host import Host
 from headwater.testing.cut_flash import KINDS
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
-SHARES = {GAP_OPEN: 0.9}  # ... or more, if it applies to few, and seldom occurs in one that has it
+MOVED = "operator to be moved"
+SHARES = {MOVED: 0.7, GAP_OPEN: 0.9}  # ... or more, if it applies to few, and seldom occurs in one that has it
+
+
+def handed(host: Host, v: int, to: int, now: int) -> None:
+    host.move(v, to, COMMAND, now)
 
 
 class Storm:
@@ -64,6 +70,8 @@ class Storm:
             found["two activations with one number"] = self.clash
             if any(e.policy == DROP_OLDEST and plan.vertices[e.src].kind for e in plan.edges):
                 found[GAP_OPEN] = self.move_dropping
+        if boards and any(v.kind and len(v.hosts) > 1 for v in plan.vertices) and plan.strategy != UNSAFE:
+            found[MOVED] = self.hand_over
         if any(len(plan.ins(v.index)) > 1 for v in plan.vertices):
             found["input closed"] = self.close
         if boards:
@@ -343,6 +351,21 @@ class Storm:
         self.scenario.activate(v, home)
         if self.random.random() < 0.6:
             self.world.after(self.random.randrange(SECOND // 10, 6 * SECOND), lambda: self.move_back(v, home))
+
+    def hand_over(self) -> None:
+        """A person asks for an operator to be moved; often for several at about the same time."""
+        found = [(n, v) for n in self.world.nodes if n.host for v in sorted(n.host.instances)]
+        for _ in range(self.random.choice((1, 1, 1, 2, 3))):
+            if found:
+                node, v = self.random.choice(found)
+                to = self.random.choice(self.plan.vertices[v].hosts)
+                self.world.after(self.random.randrange(SECOND), partial(self.hand, node, v, to))
+
+    def hand(self, node: Node, v: int, to: int) -> None:
+        if node.host and v in node.host.instances and to != node.number and not self.over():
+            name = self.plan.vertices[v].name
+            self.world.draw(MOVED, "%s is to move from %s to %s" % (name, self.name(node), self.world.name(to)))
+            self.world.call(node, lambda host: handed(host, v, to, node.mono()), "move")
 
     def move_back(self, v: int, home: int) -> None:
         away = self.scenario.place[v]

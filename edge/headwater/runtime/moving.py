@@ -1,0 +1,354 @@
+# Moving: an operator of this host is handed over to another one. The other side: taking.py.
+#
+#   asking    BID: could that host take it? Its answer (ROOM) costs nothing, and no input waits for it
+#   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it
+#   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends, until
+#             the rest fits
+#   offering  OFFER, until ACCEPT or REFUSE
+#   handing   the operator pauses; its checkpoint is made where it stands, with what its consumers lack; nothing
+#             stays pending. HAND names that checkpoint, and it goes piece by piece as the other host fetches it
+#   over      a producer, a consumer or the other host itself tells of the newer epoch: the operator has ended
+#             here (relocation.py). Or the time of the offer and one step more have passed: it goes on, and that
+#             checkpoint is its permanent one. Or the other host refused: it goes on at once
+#
+# Invariants.
+#   - One operator at a time. What is offered runs, has a checkpoint of its epoch at the plan's level, and no
+#     decision that too few hosts know of.
+#   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins from
+#     that checkpoint or one further, takes nothing that was taken here.
+#   - A paused operator goes on or ends, whatever is lost: this host waits for no message.
+
+from ..board.unload import unload
+from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.model import LOCAL, UNSAFE
+from ..protocol import frames, moves
+from ..storage import checkpoint_file
+from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
+from ..storage.log import LogFull
+from . import lifecycle
+from .instance import PAUSED, RUNNING, STOPPED
+from .outputs import RETRY_US
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..offboard.interfaces import Epoch, Message, Position
+    from .host import Host
+    from .instance import Instance
+
+_ASKING, _AHEAD, _DRAINING, _OFFERING, _HANDING = const(0), const(1), const(2), const(3), const(4)
+_TRIES = const(5)  # a host that has not answered so many messages in a row does not answer
+_DRAIN_US = const(60000000)  # a pause for draining lasts no longer
+_HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
+_ASKED_US = const(180000000)  # a request of the gateway that is not answered for so long has failed
+
+
+class Move:
+    def __init__(self, host: "Host", inst: "Instance", to: int, why: int, number: int) -> None:
+        self.host = host
+        self.inst = inst
+        self.v = inst.vertex.index
+        self.to = to
+        self.why = why
+        self.number = number  # never used again by this host in this boot, nor in the last few
+        self.step = _ASKING
+        self.tries = 0
+        self.again_us = 0  # when what waits for an answer is said again
+        self.until_us = 0  # of draining, and of handing: when the operator goes on here
+        self.size = 0  # of the checkpoint, as it was offered
+        self.pos: "Position" = []
+
+    # ---- steps
+
+    def go(self, step: int) -> None:
+        self.step = step
+        self.tries = 0
+        self.again_us = 0
+        self.tick()
+
+    # To be called at least every step. What is not answered is said again.
+    def tick(self) -> None:
+        host = self.host
+        inst = self.inst
+        if inst.status == STOPPED:
+            self.end(moves.OK if host.where[self.v][2] == self.to else moves.ELSEWHERE)
+        elif self.step == _HANDING and inst.status != PAUSED:
+            self.end(moves.NOT_READY)  # a producer named a checkpoint further than this one
+        elif self.step < _HANDING and not _ready(inst):
+            self.end(moves.NOT_READY)
+        elif self.step == _DRAINING:
+            self._drain()
+        elif self.step == _HANDING and host.now > self.until_us:
+            self.end(moves.OVER)
+        elif host.now >= self.again_us:
+            self.again_us = host.now + RETRY_US
+            self.tries += 1
+            if self.step != _HANDING and self.tries > _TRIES:
+                self.end(moves.SILENT)
+            else:
+                self._say()
+
+    def _say(self) -> None:
+        host = self.host
+        v = self.v
+        if self.step == _ASKING:
+            host.exchange.say(self.to, frames.BID, v, v, self.number, _rates(host, v))
+        elif self.step == _AHEAD:
+            from . import checkpoint_transfer
+
+            checkpoint_transfer.send(host, v, self.to)
+        elif self.step == _OFFERING:
+            inst = self.inst
+            left = host.energy.left_s() if host.energy else moves.FOREVER
+            host.exchange.say(
+                self.to, frames.OFFER, v, v, self.number, inst.epoch, self.why, inst.position(),
+                self.size, left, _rates(host, v),
+            )  # fmt: skip
+        else:
+            host.exchange.say(
+                self.to, frames.HAND, v, v, self.number, self.inst.epoch, self.pos,
+                host.store.blob_size(checkpoint_key(v, PERMANENT)),
+            )  # fmt: skip
+            if self.tries == 1:
+                from . import checkpoint_transfer
+
+                checkpoint_transfer.send(host, v, self.to)  # its beginning; the rest as that is fetched
+
+    # The other host could take it, or says why not.
+    def answer(self, refused: int) -> None:
+        if self.step == _ASKING:
+            ck = self.inst.ck
+            if refused:
+                self.end(refused)
+            elif not self.host.plan.level or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
+                self._ready_to_offer()
+            else:
+                self.go(_AHEAD)
+
+    # A host has stored a checkpoint of operator v.
+    def stored(self, sender: int, v: int, epoch: "Epoch", pos: "Position") -> None:
+        if self.step == _AHEAD and (sender, v, epoch) == (self.to, self.v, self.inst.epoch):
+            self._ready_to_offer()
+
+    def _ready_to_offer(self) -> None:
+        if _unsent(self.inst):
+            lifecycle.pause(self.inst)
+            self.until_us = self.host.now + _DRAIN_US
+            self.go(_DRAINING)
+        else:
+            self._offer()
+
+    def _drain(self) -> None:
+        if not _unsent(self.inst):
+            self._offer()
+        elif self.host.now > self.until_us:
+            self.end(moves.UNSENT)
+        else:
+            for p in self.inst.ports:
+                if p.spills:
+                    p.press()
+
+    def _offer(self) -> None:
+        from ..storage import reserve
+
+        most = reserve.checkpoint_bytes(self.host.plan, self.inst.vertex)
+        self.size = min(most, _size(self.inst))
+        self.go(_OFFERING)
+
+    # ACCEPT.
+    def accepted(self) -> None:
+        if self.step != _OFFERING:
+            return
+        host = self.host
+        inst = self.inst
+        if not _ready(inst):
+            self.end(moves.NOT_READY)
+            return
+        self.until_us = host.now + moves.lasts_us(host.pace[2], self.size) + host.pace[2]
+        if inst.status == RUNNING:
+            lifecycle.pause(inst)
+        if not inst.ck.last():
+            self.end(moves.LOG)
+            return
+        self.pos = inst.ck.pos
+        self.go(_HANDING)
+
+    # REFUSE: that host does not begin it.
+    def refused(self, reason: int) -> None:
+        if reason in (moves.HEAP, moves.LOG):
+            self.host.refused_by[self.v * 256 + self.to] = self.host.now + _HOUR_US
+        self.end(reason)
+
+    # The move is over: the operator goes on here, or has ended here.
+    def end(self, outcome: int) -> None:
+        host = self.host
+        host.gives(None)
+        if self.inst.status == PAUSED:
+            lifecycle.go_on(self.inst)
+        over(host, self.v, outcome)
+        unload("runtime.moving")
+
+
+# Whether an operator may be handed over now: it runs, every open input has answered, and all that has to be
+# known about it is stored at the plan's level.
+def _ready(inst: "Instance") -> bool:
+    if inst.status not in (RUNNING, PAUSED) or inst.blind or inst.recalling or inst.unsettled:
+        return False
+    return not inst.exposed()
+
+
+# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that, and
+# no other host could serve it.
+def _unsent(inst: "Instance") -> bool:
+    return any([p.spills and r.safe < p.sealed for p in inst.ports for r in p.readers])
+
+
+# Bytes that its checkpoint will have, about.
+def _size(inst: "Instance") -> int:
+    size = inst.op.state_size() + 200 + 40 * len(inst.inputs)
+    for p in inst.ports:
+        least = min([r.safe for r in p.readers] + [p.ring.last])
+        size += 60 * len(p.readers) + (p.ring.last - max(least, p.ring.first)) * (p.alphabet.width + 2)
+    return size
+
+
+# What an operator takes and gives, as hosts that may take it want to know.
+def _rates(host: "Host", v: int) -> "list[int]":
+    return list(host.energy.rates(v))[: moves.RATES_MAX] if host.energy else []
+
+
+# ---- what other modules and the program around the host ask for
+
+
+# See Host.move.
+def begin(host: "Host", v: int, to: int, why: int) -> int:
+    inst = host.instances.get(v)
+    refused = _refused(host, inst, v, to)
+    if not refused:
+        assert inst
+        host.gives(Move(host, inst, to, why, _number(host)))
+        host.giving.tick()
+    elif not host.giving:
+        unload("runtime.moving")
+    return refused
+
+
+def _refused(host: "Host", inst: "Instance | None", v: int, to: int) -> int:
+    if to == host.me and inst:
+        return moves.HERE
+    if inst is None:
+        return moves.ELSEWHERE
+    if to not in inst.vertex.hosts or to not in host.exchange.links:
+        return moves.NO_CANDIDATE
+    if host.plan.strategy == UNSAFE:
+        return moves.UNKEPT
+    if host.quiet:
+        return moves.DRAINING
+    if host.giving or (host.taking and host.taking.v == v):
+        return moves.BUSY
+    if host.refused_by.get(v * 256 + to, 0) > host.now:
+        return moves.RECENT
+    return moves.OK if _ready(inst) else moves.NOT_READY
+
+
+# A number for an offer: none that this host gave a moment ago, in this boot or in the last one.
+def _number(host: "Host") -> int:
+    return host.boot_number % 4096 * 65536 + host.now // 1000 % 65536
+
+
+# The gateway asks the host of operator v to hand it over, until that answers.
+def ask(host: "Host", v: int, to: int) -> None:
+    number = _number(host) + 1
+    host.asked[v] = [number, to, moves.PENDING]
+    w = host.where[v]
+    if w[2] == to and (to != host.me or v in host.instances):
+        over(host, v, moves.HERE)
+    elif v in host.instances:
+        refused = begin(host, v, to, moves.COMMAND)
+        if refused:
+            over(host, v, refused)
+    elif not host.exchange.say(w[2], frames.MOVE, v, v, number, to):
+        over(host, v, moves.SILENT)
+
+
+# A move of operator v has this outcome: the host that asked for it hears of that.
+def over(host: "Host", v: int, outcome: int) -> None:
+    asked = host.asked.get(v)
+    if asked and asked[2] == moves.PENDING:
+        asked[2] = outcome
+        if host.me:
+            host.exchange.say(0, frames.MOVED, v, v, asked[0], outcome)
+
+
+# ---- messages
+
+
+def _on_room(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, without, beside, free, room = m
+    move = host.giving
+    if move and (move.v, move.to, move.number) == (v, sender, number):
+        move.answer(room // 2)
+
+
+def _on_accept(host: "Host", sender: int, m: "Message") -> None:
+    move = host.giving
+    if move and (move.v, move.to, move.number) == (m[1], sender, m[2]):
+        move.accepted()
+
+
+def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
+    move = host.giving
+    if move and (move.v, move.to, move.number) == (m[1], sender, m[2]):
+        move.refused(m[3])
+
+
+# The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs is
+# not kept so: its bytes will come.
+def _on_keep(host: "Host", sender: int, m: "Message") -> None:
+    _, v, epoch, old, pos, size = m
+    from . import checkpoint_transfer
+
+    host.heard_where(v, tuple(epoch), sender)
+    for slot in (PERMANENT, HELD):
+        have = checkpoint_transfer.place(host, v, slot)
+        if have is None or list(have[1]) != list(pos) or v in host.instances:
+            continue
+        key = checkpoint_key(v, slot)
+        if have[0] == tuple(old) and host.store.blob_size(key) == size:
+            data = host.store.get_blob(key)
+            try:
+                host.store.put_blob(key, checkpoint_file.kept_by(tuple(epoch), data or b""))
+            except LogFull:
+                return
+        elif have[0] != tuple(epoch):
+            continue
+        host.exchange.say(sender, frames.STORED, v, v, epoch, pos, size)
+        return
+
+
+# The gateway asks for a move. Asked again, it hears again what came of it.
+def _on_move(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, to = m
+    asked = host.asked.get(v)
+    if not asked or asked[0] != number:
+        asked = host.asked[v] = [number, to, moves.PENDING]
+        refused = begin(host, v, to, moves.COMMAND)
+        if refused:
+            asked[2] = refused
+    host.exchange.say(0, frames.MOVED, v, v, number, asked[2])
+
+
+def _on_moved(host: "Host", sender: int, m: "Message") -> None:
+    asked = host.asked.get(m[1])
+    if asked and asked[0] == m[2] and asked[2] == moves.PENDING:
+        asked[2] = m[3]
+
+
+HANDLERS = {
+    frames.ROOM: _on_room,
+    frames.ACCEPT: _on_accept,
+    frames.REFUSE: _on_refuse,
+    frames.KEEP: _on_keep,
+    frames.MOVE: _on_move,
+    frames.MOVED: _on_moved,
+}

@@ -1,0 +1,294 @@
+# Taking: another host hands an operator over to this one. The other side: moving.py; the rules: docs/protocol.md.
+#
+#   BID     may it be handed over? ROOM answers: a refusal or OK, how long this host would last, its heap, and
+#           whether it hears all producers
+#   OFFER   ACCEPT or REFUSE. From the first ACCEPT on the offer lasts for a time that both sides know
+#   HAND    the checkpoint from which to go on: it stands there, and nothing was taken after it. It arrives
+#           piece by piece (checkpoint_transfer.py)
+#   begun   the operator starts here under a new epoch, as after any takeover: it asks its keepers and its
+#           producers, and goes on from that checkpoint or from one further that they name
+#   KEEP    what the giver has it keeps under the new epoch, without a byte of it being sent. So the checkpoint is
+#           stored at level peer at once; the giver counts until enough others have it
+#
+# Invariants.
+#   - One offer at a time. A restart of this host ends it.
+#   - The operator begins within the time of the offer, or never. Repeats of OFFER do not extend it.
+#   - It begins above every epoch that was told, and not at all where a newer one than the giver's is known.
+#   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE.
+
+from ..board.unload import unload
+from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.model import UNSAFE
+from ..protocol import frames, moves
+from ..protocol.position import further
+from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
+from ..storage.log import LogFull
+from .outputs import RETRY_US
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..offboard.interfaces import Epoch, Message, Position
+    from .host import Host
+    from .instance import Instance
+
+_HEAP = const(4096)  # bytes that an operator takes beside its checkpoint, at least
+_SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
+
+
+class Offer:
+    def __init__(
+        self, host: "Host", v: int, giver: int, number: int, epoch: "Epoch", why: int, size: int
+    ) -> None:
+        self.host = host
+        self.v = v
+        self.giver = giver
+        self.number = number
+        self.epoch = epoch  # under which it runs at the giver
+        self.why = why
+        self.until_us = host.now + moves.lasts_us(host.pace[2], size)
+        self.newest: "Epoch" = epoch  # that any host has told
+        self.pos: "Position | None" = None  # of the checkpoint to go on from, once the giver has made it
+        self.begun = False  # it runs here
+        self.others: list[int] = []  # hosts beside the giver that keep the checkpoint under the new epoch
+        self.again_us = 0
+
+    # ---- before it begins
+
+    def say(self, kind: int, *values: int) -> None:
+        self.host.exchange.say(self.giver, kind, self.v, self.v, self.number, *values)
+
+    # The offer is over, for this reason.
+    def refuse(self, reason: int) -> None:
+        self.say(frames.REFUSE, reason)
+        self.end()
+
+    def end(self) -> None:
+        self.host.takes(None)
+        unload("runtime.taking")
+
+    # This host failed to store a checkpoint of operator v.
+    def fails(self, v: int, reason: int) -> None:
+        if v == self.v and not self.begun:
+            self.refuse(reason)
+
+    # A producer, or any other host, has told of this epoch of operator v.
+    def heard(self, v: int, epoch: "Epoch") -> None:
+        if v == self.v and epoch > self.newest:
+            self.newest = epoch
+            if not self.begun and epoch != self.epoch:
+                self.refuse(moves.NEWER)
+
+    # The giver has made the checkpoint.
+    def hand(self, pos: "Position") -> None:
+        self.pos = pos
+        if not self.begun and not self._begin():
+            self._fetch()
+
+    def _fetch(self) -> None:
+        self.again_us = self.host.now + RETRY_US
+        arriving = self.host.incoming.get(self.v)
+        offset = arriving[3] if arriving and arriving[0] == (self.epoch, self.pos) else 0
+        self.host.exchange.say(self.giver, frames.FETCH, self.v, self.v, self.pos, offset)
+
+    # A checkpoint of operator v was stored here.
+    def arrived(self, v: int) -> None:
+        if v == self.v and self.pos is not None and not self.begun:
+            self._begin()
+
+    # Begin where the checkpoint is here. False where it is not.
+    def _begin(self) -> bool:
+        from . import checkpoint_transfer
+
+        host = self.host
+        v = self.v
+        key, have = checkpoint_transfer.newest(host, v, self.pos or (), self.epoch)
+        if not have:
+            return False
+        if host.now > self.until_us:
+            self.refuse(moves.OVER)
+            return True
+        if v in host.instances or host.where[v][:2] > self.epoch:
+            self.refuse(moves.NEWER)
+            return True
+        from . import lifecycle
+
+        known = lifecycle.noted(host, v)
+        number = max(host.where[v][0], self.newest[0], known[0][0] if known else 0) + 1
+        try:
+            if key == checkpoint_key(v, HELD):
+                host.store.rename_blob(key, checkpoint_key(v, PERMANENT))
+            self.begun = True
+            host.take_over(v, number, self.why)
+        except MemoryError:
+            self.begun = False
+            self.refuse(moves.HEAP)
+        except LogFull:
+            self.begun = False
+            self.refuse(moves.LOG)
+        if self.begun:
+            self.until_us = host.now + _SETTLES_US
+        return True
+
+    # ---- when it has begun
+
+    # Let the giver keep what it has. Called whenever the checkpoint goes to its holders.
+    def keep_there(self, inst: "Instance") -> None:
+        if self.begun and inst.vertex.index == self.v and list(inst.ck.pos) == list(self.pos or ()):
+            size = self.host.store.blob_size(checkpoint_key(self.v, PERMANENT))
+            v = self.v
+            self.host.exchange.say(
+                self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size
+            )
+
+    # A host keeps the checkpoint of operator v at pos, under the new epoch. Where enough do beside the giver,
+    # that one need not count: it may be about to end.
+    def stored(self, sender: int, v: int, pos: "Position") -> None:
+        if v != self.v or not self.begun or sender == self.giver or sender in self.others:
+            return
+        inst = self.host.instances.get(v)
+        if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
+            self.others.append(sender)
+            if len(self.others) >= self.host.plan.level:
+                inst.ck.stored(inst.ck.safe_pos, (self.host.me, *self.others))
+                self.end()
+
+    # ---- time
+
+    def tick(self) -> None:
+        host = self.host
+        if host.now > self.until_us:
+            self.end()
+        elif self.begun:
+            self._settle()
+        elif host.where[self.v][:2] > self.epoch:
+            self.refuse(moves.NEWER)
+        elif self.pos is not None and host.now >= self.again_us:
+            self._fetch()
+
+    # The checkpoint goes to hosts beside the giver, once it is stored at the level.
+    def _settle(self) -> None:
+        host = self.host
+        inst = host.instances.get(self.v)
+        if inst is None or further(inst.ck.safe_pos, self.pos or ()) or not host.plan.level:
+            self.end()
+        elif inst.ck.safe_pos and self.v not in host.pushes and host.now >= self.again_us:
+            self.again_us = host.now + RETRY_US
+            if self.giver not in inst.ck.holders:
+                self.end()
+                return
+            from . import checkpoint_transfer
+
+            for h in host.plan.keepers(self.v):
+                if h not in (host.me, self.giver) and h not in self.others and h not in host.late:
+                    checkpoint_transfer.send(host, self.v, h)
+
+
+# ---- what is asked
+
+
+# Why this host cannot take operator v now, or OK.
+def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -> int:
+    vertex = host.plan.vertices[v]
+    if v in host.instances:
+        return moves.HERE
+    if host.me not in vertex.hosts:
+        return moves.NO_CANDIDATE
+    if host.plan.strategy == UNSAFE:
+        return moves.UNKEPT
+    if host.quiet:
+        return moves.DRAINING
+    if host.taking or v in host.pushes:
+        return moves.BUSY
+    if size > host.largest.get(v, 0):
+        return moves.LOG
+    from .. import operators
+
+    try:
+        operators.find(vertex.kind)
+        # It is there once in RAM as it arrives, and again as it is read.
+        room: object = bytearray(2 * size + _HEAP)
+        room = None
+    except MemoryError:
+        return moves.HEAP
+    except (ImportError, KeyError, ValueError):
+        return moves.TYPE
+    if host.energy:
+        refused: int = host.energy.refuses(v, rates, why)
+        return refused
+    return moves.OK
+
+
+# Whether it hears every producer of operator v, feedback aside.
+def _hears(host: "Host", v: int) -> bool:
+    from . import watching
+
+    return not any([host.words.unheard(h) for h in watching.producers(host, v)[0]])
+
+
+def _on_bid(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, rates = m
+    refused = _cannot(host, v, 0, rates, moves.COMMAND)
+    without = beside = moves.FOREVER
+    if host.energy:
+        without = host.energy.left_s()
+        beside = host.energy.left_s(with_=((v, rates),))
+    room = 2 * refused + int(_hears(host, v))
+    host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, _free(), room)
+    if not host.taking:
+        unload("runtime.taking")
+
+
+# Bytes of heap that are free, where that can be known.
+def _free() -> int:
+    import gc
+
+    free = getattr(gc, "mem_free", None)
+    return min(free(), moves.FOREVER) if free else moves.FOREVER
+
+
+def _on_offer(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, epoch, why, pos, size, left, rates = m
+    offer = host.taking
+    if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
+        if not offer.begun:
+            offer.say(frames.ACCEPT)
+        return
+    refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
+    if refused:
+        host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
+        if refused == moves.NEWER:
+            host.tell_where(sender, v)
+        if not host.taking:
+            unload("runtime.taking")
+        return
+    offer = Offer(host, v, sender, number, tuple(epoch), why, size)
+    host.takes(offer)
+    offer.say(frames.ACCEPT)
+    _ask_producers(host, offer)
+
+
+# Whether they know of a newer epoch: an answer to that ends the offer.
+def _ask_producers(host: "Host", offer: Offer) -> None:
+    from . import watching
+
+    hosts, back = watching.producers(host, offer.v)
+    for h in hosts + back:
+        if h != host.me and h != offer.giver:
+            host.exchange.say(h, frames.TAKE, offer.v, offer.v, offer.epoch)
+    for e in host.plan.ins(offer.v):
+        port = host.ports.get((e.src, e.sport))
+        if port:
+            offer.heard(offer.v, port.reader(e).epoch)
+
+
+def _on_hand(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, epoch, pos, size = m
+    offer = host.taking
+    if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
+        offer.hand(pos)
+    elif v not in host.instances:
+        host.exchange.say(sender, frames.REFUSE, v, v, number, moves.OVER)
+
+
+HANDLERS = {frames.BID: _on_bid, frames.OFFER: _on_offer, frames.HAND: _on_hand}
