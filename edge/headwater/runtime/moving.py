@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from .host import Host
     from .instance import Instance
 
-_ASKING, _AHEAD, _DRAINING, _OFFERING, _HANDING = const(0), const(1), const(2), const(3), const(4)
+_ASKING = const(0)
+_AHEAD = const(1)
+DRAINING = const(2)
+_OFFERING = const(3)
+_HANDING = const(4)
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
 _APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
@@ -64,7 +68,7 @@ class Move:
         self.step = step
         self.tries = 0
         self.again_us = 0
-        if step < _HANDING and step != _DRAINING:
+        if step < _HANDING and step != DRAINING:
             self.until_us = self.host.now + self.patience_us()
         self.tick()
 
@@ -83,7 +87,7 @@ class Move:
             self.end(moves.NOT_READY)  # a producer named a checkpoint further than this one
         elif self.step < _HANDING and not _ready(inst):
             self.end(moves.NOT_READY)
-        elif self.step == _DRAINING:
+        elif self.step == DRAINING:
             self._drain()
         elif self.step == _HANDING and host.now > self.until_us:
             self.end(moves.OVER)
@@ -151,7 +155,7 @@ class Move:
         if _unsent(self.inst):
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
-            self.go(_DRAINING)
+            self.go(DRAINING)
         else:
             self._offer()
 

@@ -180,7 +180,7 @@ class Offer:
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
             if len(self.others) >= self.host.plan.level:
-                inst.ck.stored(inst.ck.safe_pos, (self.host.me, *self.others))
+                inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
     # ---- time

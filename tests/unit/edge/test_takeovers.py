@@ -91,7 +91,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a candidate leaves an instance alone whose epoch is over",
         "an instance whose consumers wait for another one",
-        [(watching, "_on_lives", "if tuple(epoch) < w[:2]:", "if 0:")],
+        [(watching, "_on_lives", "if tuple(epoch) < host.where[v][:2]:", "if 0:")],
         "over unheard local",
     ),
     (

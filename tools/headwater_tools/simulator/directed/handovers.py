@@ -30,6 +30,7 @@ class Handed(Directed):
     ENDS: Sequence[int] = (OTHER,)  # where the operator is at the end
     BACKUP = ("other", "gateway")
     WHY = COMMAND
+    TO = OTHER
 
     def __init__(self, seed: int) -> None:
         self.moment = seed * 7919 % 251  # 0 .. 250
@@ -45,7 +46,7 @@ class Handed(Directed):
             self.world.call(node, lambda host: host.move(v, taker, self.WHY, node.mono()), "move")
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(AT, lambda: self.hand(SHIFTED, HOME, OTHER)), *self.faults_at()]
+        return [(AT, lambda: self.hand(SHIFTED, HOME, self.TO)), *self.faults_at()]
 
     def faults_at(self) -> list[tuple[float, Any]]:
         return []
@@ -101,6 +102,11 @@ class Moved(Handed):
         if why != {COMMAND} and self.handovers.count:
             self.world.error("hosts believe in these reasons: %r" % why)
         return result
+
+
+class MovedToGateway(Moved):
+    TO = GATEWAY
+    ENDS = (GATEWAY,)
 
 
 class MovedLocal(Moved):
@@ -201,6 +207,39 @@ class HandLate(Handed):
             kept = self.keep_back(OTHER, frames.HAND)
 
         return [(AT - 0.1, back), (AT, lambda: self.hand(SHIFTED, HOME, OTHER)), (AT + 20, late)]
+
+
+class GiverGoesOn(Handed):
+    """The giver restarts in the middle of the offer, goes on, and has a further checkpoint acknowledged before the
+    other host begins: that one goes on from there."""
+
+    LEVEL = "local"
+    PLANNED = (1,)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level=self.LEVEL, every=10)
+        return shifted(p, "home", *self.BACKUP, cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        kept: list[tuple[int, Any]] = []
+
+        def back() -> None:
+            nonlocal kept
+            kept = self.keep_back(OTHER, frames.HAND)
+
+        def on() -> None:
+            self.let(OTHER)
+            node = self.node(OTHER)
+            for sender, m in kept[-1:]:
+                self.world.call(node, lambda host: [host.exchange.hear(sender, m), host.pump()], "late")
+
+        return [
+            (AT - 0.1, back),
+            (AT, lambda: self.hand(SHIFTED, HOME, OTHER)),
+            (AT + 0.3, lambda: self.crash(HOME)),
+            (AT + 0.31, lambda: self.boot(HOME)),
+            (AT + 1.9, on),
+        ]
 
 
 class OfferStalls(Handed):
@@ -383,6 +422,7 @@ class NeverSent(Spilled):
 
 SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
+    "moved to the gateway": MovedToGateway,
     "moved, local": MovedLocal,
     "moved, uncoordinated": MovedUncoordinated,
     "moved, extended": MovedExtended,
@@ -392,6 +432,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "giver is no holder": GiverNoHolder,
     "accept lost": AcceptLost,
     "hand comes late": HandLate,
+    "giver goes on": GiverGoesOn,
     "offer stalls": OfferStalls,
     "taker restarts": TakerRestarts,
     "giver restarts": GiverRestarts,
