@@ -1,5 +1,6 @@
 # Planned moves: why an operator moves, why an offer is refused, how long an offer lasts. Closed sets: they
-# travel in messages (docs/spec.md has the same tables), and programs show them as texts (offboard/reasons.py).
+# travel in messages (docs/spec.md has the same tables), and programs show them as texts
+# (offboard/reasons.py).
 
 # Why an operator runs where it does.
 START = 0  # it began there

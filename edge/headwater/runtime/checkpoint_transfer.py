@@ -18,7 +18,7 @@ from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from . import lifecycle
-from .instance import FETCHING, STOPPED
+from .instance import ASKING, FETCHING, STOPPED
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -282,6 +282,10 @@ def recall(host: "Host", inst: "Instance") -> None:
             if data:
                 host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
                 inst.ck.store_at_level()
+            if inst.status == ASKING:
+                from . import decisions
+
+                decisions.ask(host, v, inst.epoch, inst.decided)  # what was answered before did not count
         for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.

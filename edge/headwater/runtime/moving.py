@@ -2,25 +2,25 @@
 #
 #   asking    BID: which host could take it? The answers (ROOM) cost nothing, and no input waits for them
 #   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it
-#   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends, until
-#             the rest fits
+#   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends,
+#             until the rest fits
 #   offering  OFFER, until ACCEPT or REFUSE
-#   handing   the operator pauses; its checkpoint is made where it stands, with what its consumers lack; nothing
-#             stays pending. HAND names that checkpoint, and it goes piece by piece as the other host fetches it
+#   handing   the operator pauses. Its checkpoint is made where it stands, with what its consumers lack, and
+#             nothing stays pending. HAND names that checkpoint; it goes piece by piece, as it is fetched
 #   over      a producer, a consumer or the other host itself tells of the newer epoch: the operator has ended
-#             here (relocation.py). Or the time of the offer and one step more have passed: it goes on, and that
-#             checkpoint is its permanent one. Or the other host refused: it goes on at once
+#             here (relocation.py). Or the time of the offer and one step more have passed: it goes on, and
+#             that checkpoint is its permanent one. Or the other host refused: it goes on at once
 #
 # Invariants.
 #   - One operator at a time. What is offered runs, has a checkpoint of its epoch at the plan's level, and no
 #     decision that too few hosts know of.
-#   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins from
-#     that checkpoint or one further, takes nothing that was taken here.
+#   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins
+#     from that checkpoint or one further, takes nothing that was taken here.
 #   - A paused operator goes on or ends, whatever is lost: this host waits for no message.
 
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.model import LOCAL, UNSAFE
+from ..plan.model import UNSAFE
 from ..protocol import frames, moves
 from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
@@ -29,8 +29,6 @@ from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..offboard.interfaces import Epoch, Message, Position
     from .host import Host
     from .instance import Instance
@@ -58,7 +56,9 @@ class Move:
         self.step = _ASKING
         self.tries = 0
         self.again_us = 0  # when what waits for an answer is said again
-        self.size = host.store.blob_size(checkpoint_key(self.v, PERMANENT))  # of the checkpoint, as it is offered
+        self.size = host.store.blob_size(
+            checkpoint_key(self.v, PERMANENT)
+        )  # of the checkpoint, as it is offered
         self.until_us = host.now + self.patience_us()  # when this step has failed
         self.pos: "Position" = []
 
@@ -218,8 +218,8 @@ def _ready(inst: "Instance") -> bool:
     return not inst.exposed()
 
 
-# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that, and
-# no other host could serve it.
+# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that,
+# and no other host could serve it.
 def _unsent(inst: "Instance") -> bool:
     return any([p.spills and r.safe < p.sealed for p in inst.ports for r in p.readers])
 
@@ -243,7 +243,8 @@ def _candidates(host: "Host", v: int) -> list[int]:
     return found
 
 
-# Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid: ROOM.
+# Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid is a
+# ROOM.
 def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[int, int]:
     best = -1
     most = -1
@@ -331,18 +332,22 @@ def _number(host: "Host") -> int:
     return host.boot_number % 4096 * 65536 + host.now // 1000 % 65536
 
 
-# The gateway asks the host of operator v to hand it over, until that answers.
+# The gateway asks the host of operator v to hand it over. Asked for the same again while that is under way,
+# it repeats the request: it may have been lost.
 def ask(host: "Host", v: int, to: int) -> None:
-    number = _number(host) + 1
-    host.asked[v] = [number, to, moves.PENDING]
     w = host.where[v]
+    asked = host.asked.get(v)
+    again = asked is not None and asked[1:] == [to, moves.PENDING]
+    if not asked or not again:
+        asked = host.asked[v] = [_number(host) + 1, to, moves.PENDING]
     if w[2] == to and (to != host.me or v in host.instances):
-        over(host, v, moves.HERE)
+        asked[2] = moves.OK if again else moves.HERE
     elif v in host.instances:
-        refused = begin(host, v, to, moves.COMMAND)
-        if refused:
-            over(host, v, refused)
-    elif not host.exchange.say(w[2], frames.MOVE, v, v, number, to):
+        if not host.giving or host.giving.v != v:
+            refused = begin(host, v, to, moves.COMMAND)
+            if refused:
+                over(host, v, refused)
+    elif not host.exchange.say(w[2], frames.MOVE, v, v, asked[0], to):
         over(host, v, moves.SILENT)
 
 
@@ -377,8 +382,8 @@ def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
         move.refused(m[3])
 
 
-# The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs is
-# not kept so: its bytes will come.
+# The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs
+# is not kept so: its bytes will come.
 def _on_keep(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, old, pos, size = m
     from . import checkpoint_transfer

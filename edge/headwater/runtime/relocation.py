@@ -9,7 +9,7 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
-from ..storage.keyspace import F_WHERE, UNTOLD
+from ..storage.keyspace import F_WHERE
 from . import lifecycle, routing
 from .instance import STOPPED
 
@@ -118,9 +118,7 @@ def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
 
 
 # why: None where it is not known yet. age: seconds since it moved.
-def moved(
-    host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0
-) -> None:
+def moved(host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0) -> None:
     assert tuple(epoch) >= host.where[v][:2], "an operator is said to run under an earlier epoch"
     host.where[v] = (epoch[0], epoch[1], to)
     if why is None and to == host.me and host.words:

@@ -1,14 +1,15 @@
-# Taking: another host hands an operator over to this one. The other side: moving.py; the rules: docs/protocol.md.
+# Taking: another host hands an operator over to this one. The other side: moving.py.
 #
 #   BID     may it be handed over? ROOM answers: a refusal or OK, how long this host would last, its heap, and
 #           whether it hears all producers
-#   OFFER   ACCEPT or REFUSE. From the first ACCEPT on the offer lasts for a time that both sides know
-#   HAND    the checkpoint from which to go on: it stands there, and nothing was taken after it. It arrives
-#           piece by piece (checkpoint_transfer.py)
+#   OFFER   ACCEPT, once the producers have told that they know no newer epoch; or REFUSE. From the first
+#           ACCEPT on the offer lasts for a time that both sides know
+#   HAND    the checkpoint from which to go on: the operator paused there. It arrives piece by piece
+#           (checkpoint_transfer.py)
 #   begun   the operator starts here under a new epoch, as after any takeover: it asks its keepers and its
-#           producers, and goes on from that checkpoint or from one further that they name
-#   KEEP    what the giver has it keeps under the new epoch, without a byte of it being sent. So the checkpoint is
-#           stored at level peer at once; the giver counts until enough others have it
+#           producers, and goes on from that checkpoint, or from one further that they name
+#   KEEP    what the giver has it keeps under the new epoch; no byte of it is sent. So the checkpoint
+#           is stored at level peer at once; the giver counts until enough others have it
 #
 # Invariants.
 #   - One offer at a time. A restart of this host ends it.
@@ -159,15 +160,13 @@ class Offer:
 
     # ---- when it has begun
 
-    # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to its holders. Returns the
-    # giver; -1: it does not have this one.
+    # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to holders. Returns
+    # the giver; -1: it does not have this one.
     def keep_there(self, inst: "Instance") -> int:
         if self.begun and inst.vertex.index == self.v and list(inst.ck.pos) == list(self.pos or ()):
             size = self.host.store.blob_size(checkpoint_key(self.v, PERMANENT))
             v = self.v
-            self.host.exchange.say(
-                self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size
-            )
+            self.host.exchange.say(self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size)
             return self.giver
         return -1
 
@@ -239,8 +238,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
     try:
         operators.find(vertex.kind)
         # It is there once in RAM as it arrives, and again as it is read.
-        room: object = bytearray(2 * size + _HEAP)
-        room = None
+        bytearray(2 * size + _HEAP)
     except MemoryError:
         return moves.HEAP
     except (ImportError, KeyError, ValueError):

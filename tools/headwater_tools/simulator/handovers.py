@@ -1,9 +1,9 @@
 """Planned moves: what must hold of them at every step.
 
-A move replays nothing if neither of its hosts fails and its offer does not end: the new instance goes on exactly
-where the old one paused, or further on. An operator that has paused goes on or ends, whatever is lost. A producer
-that has accepted an acknowledgement of one epoch of its consumer accepts none of an older one.
-"""
+A move replays nothing if neither of its hosts fails and its offer does not end: the new instance goes on
+exactly where the old one paused, or further on. An operator that has paused goes on or ends, whatever is
+lost. A producer that has accepted an acknowledgement of one epoch of its consumer accepts none of an older
+one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,12 @@ class Handovers:
         self.replayed = 0  # entries that new instances took again, where a host had failed or not
         self.pauses_us: list[int] = []  # from each pause until the new instance could take an entry
         self.offers: dict[int, tuple[Any, int]] = {}  # taker -> what it was offered, boot of the giver then
-        self.paused: dict[tuple[int, int], tuple[int, int, list[int]]] = {}  # host, operator -> boot, since, xi
-        self.drained: dict[tuple[int, int], int] = {}  # ... -> when it was seen last that its log is not empty
+        self.paused: dict[
+            tuple[int, int], tuple[int, int, list[int]]
+        ] = {}  # host, operator -> boot, since, xi
+        self.drained: dict[
+            tuple[int, int], int
+        ] = {}  # ... -> when it was seen last that its log is not empty
         self.open: list[Handover] = []
         self.accepted: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         world.on_taken_over.append(self.begins)
@@ -70,7 +74,8 @@ class Handovers:
                 self.lasts(node, inst, self.paused[key][1])
         for port in host.ports.values():
             if "on_safe" not in port.__dict__:
-                port.on_safe = partial(self.acknowledged, node, port, port.on_safe)
+                watched = partial(self.acknowledged, node, port, port.on_safe)
+                port.on_safe = watched  # type: ignore[method-assign]
         for each in self.open[:]:
             if each.taker is node:
                 self.look(each)
@@ -95,7 +100,9 @@ class Handovers:
         if offer and old and old.epoch == offer.epoch and old.status == RUNNING:
             text = "%s begins %s after its offer has ended"
             self.world.error(text % (self.world.name(node.number), self.world.plan.vertices[v].name))
-        found = [(self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number]
+        found = [
+            (self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number
+        ]
         for giver, (boots, since, stood) in found:
             if giver.boots == boots and node.host and v in node.host.instances:
                 epoch = node.host.instances[v].epoch

@@ -304,9 +304,9 @@ class Hostile:
         return (kind, *values)
 
     def handed(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host, at a
-        place that is none, with a reason or rates that are none. Some are right and come out of turn: the number
-        is of no offer."""
+        """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host,
+        at a place that is none, with a reason or rates that are none. Some are right and come out of turn:
+        the number is of no offer."""
         v = self.operator(r)
         if v is None:
             return None
@@ -329,7 +329,9 @@ class Hostile:
                 (frames.KEEP, v, mine, (mine[0], 1), right, size),
                 (frames.KEEP, v, other, (0, 1), right, size),
                 (frames.KEEP, v, (mine[0] + 1, sender.number), (mine[0], 1), wrong, size),
-                (frames.MOVE, v, number, len(self.plan.hosts)) if sender.number == 0 else (frames.MOVE, v, 1, 1),
+                (frames.MOVE, v, number, len(self.plan.hosts))
+                if sender.number == 0
+                else (frames.MOVE, v, 1, 1),
                 (frames.MOVED, v, number, r.choice((0, 32))),
             )
         )

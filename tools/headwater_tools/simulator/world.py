@@ -323,7 +323,9 @@ class World:
 
     def take_over(self, node: Node, begin: Callable[..., None], v: int, number: int, why: int) -> None:
         """An operator that was handed over begins."""
-        self.note("%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name))
+        self.note(
+            "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
+        )
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)

@@ -1,9 +1,10 @@
-"""Operators that are handed over, and what fails in the middle of it. Where a schedule needs a moment, its seed
-draws it."""
+"""Operators that are handed over, and what fails in the middle of it. Where a schedule needs a moment, its
+seed draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from headwater.process import Affine, Process
@@ -18,6 +19,12 @@ from .base import GATEWAY, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
 AT = 8.3  # s: when it is moved
+
+
+def said(sender: int, m: Any, host: Any) -> None:
+    """A message that was kept back arrives."""
+    host.exchange.hear(sender, m)
+    host.pump()
 
 
 class Handed(Directed):
@@ -90,8 +97,8 @@ class Handed(Directed):
 
 
 class Moved(Handed):
-    """Nothing fails: nothing is replayed, and from the pause until the new instance can take an entry there are
-    three messages at most, one after the other."""
+    """Nothing fails: nothing is replayed, and from the pause until the new instance can take an entry there
+    are three messages at most, one after the other."""
 
     def finish(self) -> Result:
         result = super().finish()
@@ -148,8 +155,8 @@ class MovedOften(Handed):
 
 
 class GiverDies(Handed):
-    """The giver dies as soon as the taker has begun: what both have is on a third host by then, or the taker's
-    copy is enough."""
+    """The giver dies as soon as the taker has begun: what both have is on a third host by then, or the
+    taker's copy is enough."""
 
     def faults_at(self) -> list[tuple[float, Any]]:
         return [
@@ -164,8 +171,8 @@ class GiverDies(Handed):
 
 
 class GiverNoHolder(Handed):
-    """The battery of the giver ends soon after. By then another host has the checkpoint, and the producer names
-    that one."""
+    """The battery of the giver ends soon after. By then another host has the checkpoint, and the producer
+    names that one."""
 
     WHY = FLEE
 
@@ -187,7 +194,8 @@ class AcceptLost(Handed):
 
 
 class HandLate(Handed):
-    """The checkpoint is on the other host, and HAND comes when the offer has ended: the operator has gone on."""
+    """The checkpoint is on the other host, and HAND comes when the offer has ended: the operator has gone
+    on."""
 
     PLANNED = (0,)
     ENDS = (HOME,)
@@ -198,9 +206,8 @@ class HandLate(Handed):
 
         def late() -> None:
             self.let(OTHER)
-            node = self.node(OTHER)
             for sender, m in kept[-1:]:
-                self.world.call(node, lambda host: [host.exchange.hear(sender, m), host.pump()], "late")
+                self.world.call(self.node(OTHER), partial(said, sender, m), "late")
 
         def back() -> None:
             nonlocal kept
@@ -210,8 +217,8 @@ class HandLate(Handed):
 
 
 class GiverGoesOn(Handed):
-    """The giver restarts in the middle of the offer, goes on, and has a further checkpoint acknowledged before the
-    other host begins: that one goes on from there."""
+    """The giver restarts in the middle of the offer, goes on, and has a further checkpoint acknowledged
+    before the other host begins: that one goes on from there."""
 
     LEVEL = "local"
     PLANNED = (1,)
@@ -229,9 +236,8 @@ class GiverGoesOn(Handed):
 
         def on() -> None:
             self.let(OTHER)
-            node = self.node(OTHER)
             for sender, m in kept[-1:]:
-                self.world.call(node, lambda host: [host.exchange.hear(sender, m), host.pump()], "late")
+                self.world.call(self.node(OTHER), partial(said, sender, m), "late")
 
         return [
             (AT - 0.1, back),
@@ -342,8 +348,8 @@ class NewerElsewhere(Handed):
 
 
 class NewerUnheard(Handed):
-    """A third host began the operator while its old host was out of reach. That one offers it to a host that has
-    not heard of it either: a producer has."""
+    """A third host began the operator while its old host was out of reach. That one offers it to a host that
+    has not heard of it either: a producer has."""
 
     PLANNED = (0,)
     ENDS = (GATEWAY,)
@@ -382,8 +388,8 @@ class TwoGivers(Handed):
 
 
 class Spilled(Handed):
-    """What the operator put out is in its log, and can be sent nowhere: it pauses, and moves when the gateway is
-    back."""
+    """What the operator put out is in its log, and can be sent nowhere: it pauses, and moves when the gateway
+    is back."""
 
     SECONDS = 60
     FLASH = False
