@@ -11,7 +11,6 @@
 from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import UNSAFE
 from ..protocol import frames
-from ..protocol.moves import HEAP, LOG, UNREADABLE
 from ..protocol.position import further, newer
 from ..protocol.refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 from ..storage import checkpoint_file
@@ -164,7 +163,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
             except MemoryError:
                 host.count(NO_HEAP)
                 if host.taking:
-                    host.taking.fails(v, HEAP)
+                    host.taking.fails(v, NO_HEAP)
                 return
         if offset == inc[3]:
             inc[2][offset : offset + len(piece)] = piece
@@ -178,7 +177,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         if found is None or (found.epoch, found.pos) != here:
             host.count(CHECKPOINT)
             if host.taking:
-                host.taking.fails(v, UNREADABLE)
+                host.taking.fails(v, CHECKPOINT)
             return
         found = None
         try:
@@ -186,7 +185,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         except LogFull:
             host.count(NO_ROOM)
             if host.taking:
-                host.taking.fails(v, LOG)
+                host.taking.fails(v, NO_ROOM)
             return
         say(sender, frames.STORED, v, v, epoch, pos, size)
         inc = None

@@ -54,23 +54,33 @@ def sane(plan: "Plan", m: "Message") -> bool:
         return plan.is_position(m[1], m[2])
     if kind == frames.PROPOSE:
         return plan.is_position(m[1], m[4]) and m[3] <= EPOCH_MAX
-    if kind in (frames.HAND, frames.KEEP):
-        return plan.is_position(m[1], m[4])
-    if kind == frames.OFFER:
-        ok = len(m[8]) <= moves.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
-        return ok and plan.is_position(m[1], m[5]) and m[6] <= EPOCH_MAX
-    if kind == frames.BID:
-        return len(m[3]) <= moves.RATES_MAX
-    if kind == frames.ROOM:
-        return max(m[3:5]) <= EPOCH_MAX and m[6] < 2 * (moves.LAST + 1)
-    if kind == frames.REFUSE:
-        return 0 < m[3] <= moves.LAST
-    if kind == frames.MOVE:
-        return plan.may_run(m[1], m[3])
-    if kind == frames.MOVED:
-        return m[3] <= moves.PENDING
+    if kind >= frames.BID:
+        return _of_move(plan, m)
     if kind in (frames.CONFIG, frames.TOLD):
         return m[2] <= EPOCH_MAX
     if kind in (frames.ASK, frames.STAND):
         return max(m[3:5]) <= EPOCH_MAX
+    return True
+
+
+# The same for a message of a planned move.
+def _of_move(plan: "Plan", m: "Message") -> bool:
+    from ..protocol import offers
+
+    kind = m[0]
+    if kind in (frames.HAND, frames.KEEP):
+        return plan.is_position(m[1], m[4])
+    if kind == frames.OFFER:
+        ok = len(m[8]) <= offers.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
+        return ok and plan.is_position(m[1], m[5]) and m[6] <= EPOCH_MAX
+    if kind == frames.BID:
+        return len(m[3]) <= offers.RATES_MAX
+    if kind == frames.ROOM:
+        return max(m[3:5]) <= EPOCH_MAX and m[6] < 2 * (offers.LAST + 1)
+    if kind == frames.REFUSE:
+        return 0 < m[3] <= offers.LAST
+    if kind == frames.MOVE:
+        return plan.may_run(m[1], m[3])
+    if kind == frames.MOVED:
+        return m[3] <= offers.PENDING
     return True

@@ -21,7 +21,7 @@
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
-from ..protocol import frames, moves
+from ..protocol import frames, moves, offers
 from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
@@ -75,27 +75,27 @@ class Move:
     # For how long the other host need not answer.
     def patience_us(self) -> int:
         step = self.host.pace[2]
-        return 2 * step + moves.lasts_us(step, self.size)
+        return 2 * step + offers.lasts_us(step, self.size)
 
     # To be called at least every step. What is not answered is said again.
     def tick(self) -> None:
         host = self.host
         inst = self.inst
         if inst.status == STOPPED:
-            self.end(moves.OK if host.where[self.v][2] == self.to else moves.ELSEWHERE)
+            self.end(offers.OK if host.where[self.v][2] == self.to else offers.ELSEWHERE)
         elif self.step == _HANDING and inst.status != PAUSED:
-            self.end(moves.NOT_READY)  # a producer named a checkpoint further than this one
+            self.end(offers.NOT_READY)  # a producer named a checkpoint further than this one
         elif self.step < _HANDING and not _ready(inst):
-            self.end(moves.NOT_READY)
+            self.end(offers.NOT_READY)
         elif self.step == DRAINING:
             self._drain()
         elif self.step == _HANDING and host.now > self.until_us:
-            self.end(moves.OVER)
+            self.end(offers.OVER)
         elif host.now >= self.again_us:
             self.again_us = host.now + host.pace[2] // 4
             self.tries += 1
             if self.step < _HANDING and host.now > self.until_us:
-                self.end(moves.SILENT)
+                self.end(offers.SILENT)
             else:
                 self._say()
 
@@ -114,7 +114,7 @@ class Move:
             checkpoint_transfer.send(host, v, self.to)
         elif self.step == _OFFERING:
             inst = self.inst
-            left = host.energy.left_s() if host.energy else moves.FOREVER
+            left = host.energy.left_s() if host.energy else offers.FOREVER
             host.exchange.say(
                 self.to, frames.OFFER, v, v, self.number, inst.epoch, self.why, inst.position(),
                 self.size, left, _rates(host, v),
@@ -163,7 +163,7 @@ class Move:
         if not _unsent(self.inst):
             self._offer()
         elif self.host.now > self.until_us:
-            self.end(moves.UNSENT)
+            self.end(offers.UNSENT)
         else:
             for p in self.inst.ports:
                 if p.spills:
@@ -183,20 +183,20 @@ class Move:
         host = self.host
         inst = self.inst
         if not _ready(inst):
-            self.end(moves.NOT_READY)
+            self.end(offers.NOT_READY)
             return
-        self.until_us = host.now + moves.lasts_us(host.pace[2], self.size) + host.pace[2]
+        self.until_us = host.now + offers.lasts_us(host.pace[2], self.size) + host.pace[2]
         if inst.status == RUNNING:
             lifecycle.pause(inst)
         if not inst.ck.last():
-            self.end(moves.LOG)
+            self.end(offers.LOG)
             return
         self.pos = inst.ck.pos
         self.go(_HANDING)
 
     # REFUSE: that host does not begin it.
     def refused(self, reason: int) -> None:
-        if reason in (moves.HEAP, moves.LOG):
+        if reason in (offers.HEAP, offers.LOG):
             self.host.refused_by[self.v * 256 + self.to] = self.host.now + _HOUR_US
         self.end(reason)
 
@@ -207,7 +207,7 @@ class Move:
         if self.inst.status == PAUSED:
             lifecycle.go_on(self.inst)
         over(host, self.v, outcome)
-        unload("runtime.moving")
+        unload("runtime.moving", "protocol.offers")
 
 
 # Whether an operator may be handed over now: it runs, every open input has answered, and all that has to be
@@ -248,7 +248,7 @@ def _candidates(host: "Host", v: int) -> list[int]:
 def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[int, int]:
     best = -1
     most = -1
-    refused = moves.SILENT
+    refused = offers.SILENT
     first = host.plan.vertices[v].hosts[0]
     for h in sorted(bids):
         _, _, _, without, beside, free, room = bids[h]
@@ -264,8 +264,8 @@ def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[
             best = h
             most = gain
         elif best < 0:
-            refused = moves.ENERGY if why != moves.APART else moves.NO_CANDIDATE
-    return best, moves.OK if best >= 0 else refused
+            refused = offers.ENERGY if why != moves.APART else offers.NO_CANDIDATE
+    return best, offers.OK if best >= 0 else refused
 
 
 # How long the first of two batteries lasts if the operator moves, where that is a quarter longer than now;
@@ -280,7 +280,7 @@ def _gain(host: "Host", v: int, without: int, beside: int) -> int:
 
 # What an operator takes and gives, as hosts that may take it want to know.
 def _rates(host: "Host", v: int) -> "list[int]":
-    return list(host.energy.rates(v))[: moves.RATES_MAX] if host.energy else []
+    return list(host.energy.rates(v))[: offers.RATES_MAX] if host.energy else []
 
 
 # ---- what other modules and the program around the host ask for
@@ -295,31 +295,31 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
-        unload("runtime.moving")
+        unload("runtime.moving", "protocol.offers")
     return refused
 
 
 def _refused(host: "Host", inst: "Instance | None", v: int, to: int, why: int) -> int:
     if to == host.me and inst:
-        return moves.HERE
+        return offers.HERE
     if inst is None:
-        return moves.ELSEWHERE
+        return offers.ELSEWHERE
     if not host.words or to >= 0 and (to not in inst.vertex.hosts or to not in host.exchange.links):
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if to < 0 and not _candidates(host, v):
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if why in (moves.BALANCE, moves.APART) and v in host.moves:
         if host.site() - 1000000 * host.moves[v][1] < _APART_US:
-            return moves.RECENT
+            return offers.RECENT
     if host.plan.strategy == UNSAFE:
-        return moves.UNKEPT
+        return offers.UNKEPT
     if host.quiet:
-        return moves.DRAINING
+        return offers.DRAINING
     if host.giving or (host.taking and host.taking.v == v):
-        return moves.BUSY
+        return offers.BUSY
     if host.refused_by.get(v * 256 + to, 0) > host.now:
-        return moves.RECENT
-    return moves.OK if _ready(inst) else moves.NOT_READY
+        return offers.RECENT
+    return offers.OK if _ready(inst) else offers.NOT_READY
 
 
 # Operator v is out of touch with a producer for long: another candidate may hear all of them.
@@ -337,24 +337,24 @@ def _number(host: "Host") -> int:
 def ask(host: "Host", v: int, to: int) -> None:
     w = host.where[v]
     asked = host.asked.get(v)
-    again = asked is not None and asked[1:] == [to, moves.PENDING]
+    again = asked is not None and asked[1:] == [to, offers.PENDING]
     if not asked or not again:
-        asked = host.asked[v] = [_number(host) + 1, to, moves.PENDING]
+        asked = host.asked[v] = [_number(host) + 1, to, offers.PENDING]
     if w[2] == to and (to != host.me or v in host.instances):
-        asked[2] = moves.OK if again else moves.HERE
+        asked[2] = offers.OK if again else offers.HERE
     elif v in host.instances:
         if not host.giving or host.giving.v != v:
             refused = begin(host, v, to, moves.COMMAND)
             if refused:
                 over(host, v, refused)
     elif not host.exchange.say(w[2], frames.MOVE, v, v, asked[0], to):
-        over(host, v, moves.SILENT)
+        over(host, v, offers.SILENT)
 
 
 # A move of operator v has this outcome: the host that asked for it hears of that.
 def over(host: "Host", v: int, outcome: int) -> None:
     asked = host.asked.get(v)
-    if asked and asked[2] == moves.PENDING:
+    if asked and asked[2] == offers.PENDING:
         asked[2] = outcome
         if host.me:
             host.exchange.say(0, frames.MOVED, v, v, asked[0], outcome)
@@ -411,7 +411,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, to = m
     asked = host.asked.get(v)
     if not asked or asked[0] != number:
-        asked = host.asked[v] = [number, to, moves.PENDING]
+        asked = host.asked[v] = [number, to, offers.PENDING]
         refused = begin(host, v, to, moves.COMMAND)
         if refused:
             asked[2] = refused
@@ -420,7 +420,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
 
 def _on_moved(host: "Host", sender: int, m: "Message") -> None:
     asked = host.asked.get(m[1])
-    if asked and asked[0] == m[2] and asked[2] == moves.PENDING:
+    if asked and asked[0] == m[2] and asked[2] == offers.PENDING:
         asked[2] = m[3]
 
 

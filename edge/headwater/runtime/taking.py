@@ -20,8 +20,9 @@
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
-from ..protocol import frames, moves
+from ..protocol import frames, moves, offers
 from ..protocol.position import further
+from ..protocol.refusals import NO_HEAP, NO_ROOM
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from .outputs import RETRY_US
@@ -47,7 +48,7 @@ class Offer:
         self.number = number
         self.epoch = epoch  # under which it runs at the giver
         self.why = why
-        self.lasts_us = moves.lasts_us(host.pace[2], size)
+        self.lasts_us = offers.lasts_us(host.pace[2], size)
         self.until_us = 0  # when it ends; 0: it is not accepted yet
         self.asked: list[int] = []  # producers that have not told yet which epoch they know
         self.newest: "Epoch" = epoch  # that any host has told
@@ -72,12 +73,13 @@ class Offer:
             # It is about to end: checkpoints go to other hosts first.
             self.host.late[self.giver] = self.host.now + _SETTLES_US
         self.host.takes(None)
-        unload("runtime.taking")
+        unload("runtime.taking", "protocol.offers")
 
-    # This host failed to store a checkpoint of operator v.
+    # This host failed to store a checkpoint of operator v. reason: see protocol/refusals.py.
     def fails(self, v: int, reason: int) -> None:
         if v == self.v and not self.begun:
-            self.refuse(reason)
+            full = offers.LOG if reason == NO_ROOM else offers.UNREADABLE
+            self.refuse(offers.HEAP if reason == NO_HEAP else full)
 
     # These producers are asked which epoch of it they know. Where that is a newer one the offer is refused.
     def ask(self, hosts: list[int]) -> None:
@@ -93,7 +95,7 @@ class Offer:
         if sender in self.asked:
             self.asked.remove(sender)
         if self.newest > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
         else:
             self.accept()
 
@@ -133,10 +135,10 @@ class Offer:
         if not have:
             return False
         if host.now > self.until_us:
-            self.refuse(moves.OVER)
+            self.refuse(offers.OVER)
             return True
         if v in host.instances or host.where[v][:2] > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
             return True
         from . import lifecycle
 
@@ -149,10 +151,10 @@ class Offer:
             host.take_over(v, number, self.why)
         except MemoryError:
             self.begun = False
-            self.refuse(moves.HEAP)
+            self.refuse(offers.HEAP)
         except LogFull:
             self.begun = False
-            self.refuse(moves.LOG)
+            self.refuse(offers.LOG)
         if self.begun:
             self.until_us = host.now + _SETTLES_US
             self.again_us = 0
@@ -193,7 +195,7 @@ class Offer:
         elif self.begun:
             self._settle()
         elif host.where[self.v][:2] > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
         elif self.pos is not None and host.now >= self.again_us:
             self._fetch()
 
@@ -222,17 +224,17 @@ class Offer:
 def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -> int:
     vertex = host.plan.vertices[v]
     if v in host.instances:
-        return moves.HERE
+        return offers.HERE
     if host.me not in vertex.hosts:
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if host.plan.strategy == UNSAFE:
-        return moves.UNKEPT
+        return offers.UNKEPT
     if host.quiet:
-        return moves.DRAINING
+        return offers.DRAINING
     if host.taking or v in host.pushes:
-        return moves.BUSY
+        return offers.BUSY
     if size > host.largest.get(v, 0):
-        return moves.LOG
+        return offers.LOG
     from .. import operators
 
     try:
@@ -240,13 +242,13 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
         # It is there once in RAM as it arrives, and again as it is read.
         bytearray(2 * size + _HEAP)
     except MemoryError:
-        return moves.HEAP
+        return offers.HEAP
     except (ImportError, KeyError, ValueError):
-        return moves.TYPE
+        return offers.TYPE
     if host.energy:
         refused: int = host.energy.refuses(v, rates, why)
         return refused
-    return moves.OK
+    return offers.OK
 
 
 # Whether it hears every producer of operator v, feedback aside.
@@ -259,14 +261,14 @@ def _hears(host: "Host", v: int) -> bool:
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
     refused = _cannot(host, v, 0, rates, moves.COMMAND)
-    without = beside = moves.FOREVER
+    without = beside = offers.FOREVER
     if host.energy:
         without = host.energy.left_s()
         beside = host.energy.left_s(with_=((v, rates),))
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, _free(), room)
     if not host.taking:
-        unload("runtime.taking")
+        unload("runtime.taking", "protocol.offers")
 
 
 # Bytes of heap that are free, where that can be known.
@@ -274,7 +276,7 @@ def _free() -> int:
     import gc
 
     free = getattr(gc, "mem_free", None)
-    return min(free(), moves.FOREVER) if free else moves.FOREVER
+    return min(free(), offers.FOREVER) if free else offers.FOREVER
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -284,13 +286,13 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not offer.begun:
             offer.accept()
         return
-    refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
+    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
-        if refused == moves.NEWER:
+        if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking")
+            unload("runtime.taking", "protocol.offers")
         return
     offer = Offer(host, v, sender, number, tuple(epoch), why, size)
     host.takes(offer)
@@ -312,7 +314,7 @@ def _on_hand(host: "Host", sender: int, m: "Message") -> None:
     if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
         offer.hand(pos)
     elif v not in host.instances:
-        host.exchange.say(sender, frames.REFUSE, v, v, number, moves.OVER)
+        host.exchange.say(sender, frames.REFUSE, v, v, number, offers.OVER)
 
 
 HANDLERS = {frames.BID: _on_bid, frames.OFFER: _on_offer, frames.HAND: _on_hand}

@@ -7,7 +7,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from headwater.offboard import reasons
-from headwater.protocol import moves
+from headwater.protocol import offers
 
 from .. import UserError
 
@@ -49,14 +49,14 @@ async def move(hosted: HostedProcess, operator: str, host: str) -> dict[str, Any
     to = host_of(hosted, vertex, host)
     source = hosted.plan.hosts[hosted.host.where[vertex.index][2]]
     end = asyncio.get_running_loop().time() + WAIT_S
-    outcome = moves.PENDING
+    outcome = offers.PENDING
     looks = 0
-    while outcome == moves.PENDING and asyncio.get_running_loop().time() < end:
+    while outcome == offers.PENDING and asyncio.get_running_loop().time() < end:
         if looks % int(_REPEAT_S / _LOOK_S) == 0:
             hosted.move(vertex.index, to)
         looks += 1
         outcome = hosted.host.asked[vertex.index][2]
-        if outcome == moves.PENDING:
+        if outcome == offers.PENDING:
             await asyncio.sleep(_LOOK_S)
     return {
         "process": hosted.plan.name,
@@ -64,21 +64,21 @@ async def move(hosted: HostedProcess, operator: str, host: str) -> dict[str, Any
         "from": source,
         "host": host,
         "outcome": outcome_of(outcome),
-        "reason": told(outcome, source if outcome == moves.UNSENT else host),
+        "reason": told(outcome, source if outcome == offers.UNSENT else host),
     }
 
 
 def outcome_of(outcome: int) -> str:
-    if outcome == moves.OK:
+    if outcome == offers.OK:
         return "moved"
-    if outcome == moves.HERE:
+    if outcome == offers.HERE:
         return "already there"
-    return "under way" if outcome == moves.PENDING else "refused"
+    return "under way" if outcome == offers.PENDING else "refused"
 
 
 def told(outcome: int, host: str) -> str:
     """Why it was not moved; empty if it was, or may be yet."""
-    return "" if outcome in (moves.OK, moves.PENDING) else reasons.refused(outcome, host)
+    return "" if outcome in (offers.OK, offers.PENDING) else reasons.refused(outcome, host)
 
 
 def last_move(host: Any, vertex: Any) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headwater.protocol.moves import lasts_us
+from headwater.protocol.offers import lasts_us
 from headwater.runtime.instance import PAUSED, RUNNING
 from headwater.runtime.moving import DRAINING
 
