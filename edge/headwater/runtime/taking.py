@@ -239,8 +239,8 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
 
     try:
         operators.find(vertex.kind)
-        # It is there once in RAM as it arrives, and again as it is read.
-        bytearray(2 * size + _HEAP)
+        # It is in RAM once as it arrives, and three times as it is read to go on from it.
+        bytearray(3 * size + _HEAP)
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
