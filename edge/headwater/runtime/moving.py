@@ -141,7 +141,7 @@ class Move:
         ck = self.inst.ck
         if refused:
             self.end(refused)
-        elif not self.host.plan.level or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
+        elif not ck.need() or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
             self._ready_to_offer()
         else:
             self.go(_AHEAD)
@@ -205,7 +205,7 @@ class Move:
         host = self.host
         host.gives(None)
         if self.inst.status == PAUSED:
-            lifecycle.go_on(self.inst)
+            lifecycle.take_back(self.inst)
         over(host, self.v, outcome)
         unload("runtime.moving", "protocol.offers")
 
@@ -213,9 +213,9 @@ class Move:
 # Whether an operator may be handed over now: it runs, every open input has answered, and all that has to be
 # known about it is stored at the plan's level.
 def _ready(inst: "Instance") -> bool:
-    if inst.status not in (RUNNING, PAUSED) or inst.blind or inst.recalling or inst.unsettled:
-        return False
-    return not inst.exposed()
+    if inst.status not in (RUNNING, PAUSED):
+        return False  # an EXPOSED one has a decision of which too few hosts know
+    return not (inst.blind or inst.recalling or inst.unsettled or inst.deciding)
 
 
 # Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that,

@@ -162,6 +162,11 @@ class Offer:
 
     # ---- when it has begun
 
+    # Whether an instance goes on where the giver paused. Then it need not wait for its epoch to be stored at
+    # the level: a later epoch finds that checkpoint at the giver, or one before it of the same course.
+    def continues(self, inst: "Instance") -> bool:
+        return self.begun and inst.vertex.index == self.v and inst.position() == list(self.pos or ())
+
     # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to holders. Returns
     # the giver; -1: it does not have this one.
     def keep_there(self, inst: "Instance") -> int:
@@ -180,7 +185,7 @@ class Offer:
         inst = self.host.instances.get(v)
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
-            if len(self.others) >= self.host.plan.level:
+            if len(self.others) >= inst.ck.need():
                 inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
@@ -203,7 +208,7 @@ class Offer:
     def _settle(self) -> None:
         host = self.host
         inst = host.instances.get(self.v)
-        if inst is None or further(inst.ck.safe_pos, self.pos or ()) or not host.plan.level:
+        if inst is None or further(inst.ck.safe_pos, self.pos or ()) or not inst.ck.need():
             self.end()
         elif inst.ck.safe_pos and self.v not in host.pushes and host.now >= self.again_us:
             self.again_us = host.now + RETRY_US
