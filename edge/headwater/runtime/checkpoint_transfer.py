@@ -169,6 +169,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
             inc[2][offset : offset + len(piece)] = piece
             inc[3] += len(piece)
             inc[4] = host.now
+        elif inc[3] and host.now - inc[4] < RETRY_US // 2:
+            return  # a repetition; the piece that follows is on its way
         if inc[3] < size:
             say(sender, frames.FETCH, v, v, pos, inc[3])
             return
