@@ -107,7 +107,10 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a checkpoint begins again while it is on its way",
         "one that never arrives",
-        [(Checkpoints, "due", "if not self._under_way():", "if 1:")],
+        [
+            (Checkpoints, "due", "if not self._under_way():", "if 1:"),
+            (Checkpoints, "after", "and not self._under_way()", ""),
+        ],
         "moved with a large state",
     ),
     (
