@@ -56,7 +56,9 @@ def _push(host: "Host", inst: "Instance") -> None:
     for h in host.plan.keepers(v):
         if h == host.me or h not in host.exchange.links:
             continue
-        if h not in host.late:
+        if host.words and host.words.dead(h):
+            late.append(h)  # an operator that was taken over does not wait for the host that died
+        elif h not in host.late:
             ask.append(h)
         elif host.now >= host.late[h]:
             host.late[h] = host.now + _LATE_US
