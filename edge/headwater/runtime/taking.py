@@ -168,8 +168,8 @@ class Offer:
     def continues(self, inst: "Instance") -> bool:
         return self.begun and inst.vertex.index == self.v and inst.position() == list(self.pos or ())
 
-    # An input has said HELLO. That of the operator says at once how much it has room for, so that entries come
-    # with the answer: until then the operator stands.
+    # An input has said HELLO. That of the operator says at once how much it has room for, so that entries
+    # come with the answer: until then the operator stands.
     def greet(self, e: "InEdge") -> None:
         if not self.begun or e.sink.is_lake or e.sink.vertex.index != self.v:
             return

@@ -15,7 +15,7 @@ from headwater.runtime.exchange import Exchange
 from headwater.testing.cut_flash import KINDS
 
 from ..scenario import Result
-from ..world import SECOND, Hardware, Node
+from ..world import SECOND, Hardware
 from .base import GATEWAY, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
@@ -157,27 +157,25 @@ class MovedLarge(Handed):
     def faults_at(self) -> list[tuple[float, Any]]:
         self.world.delay_us = (self.DELAY_US, self.DELAY_US)
         self.before = self.bytes = self.again = 0
-        self.furthest: dict[int, int] = {}
         return [
-            (1, lambda: [self.watch(n) for n in self.world.nodes]),
+            (1, self.watch),
             (AT - 0.1, self.arrives),
             (self.SECONDS - 0.1, self.arrives),
         ]
 
-    def watch(self, node: Node) -> None:
-        """Count the bytes of pieces that reach a host, and of those that it had."""
-        host: Any = node.host
-        exchange = host.exchange
+    def watch(self) -> None:
+        """Count the bytes of pieces that reach hosts, and of those that were there."""
+        for node in self.world.nodes:
+            host: Any = node.host
+            host.exchange.may_say = partial(self.counted, host)
 
-        def may_say(sender: int, m: Any) -> bool:
-            if m[0] == frames.CKPT:
-                here = host.incoming.get(m[1])
-                known = here[3] if here and here[0] == (tuple(m[2]), m[3]) else 0
-                self.bytes += len(m[6])
-                self.again += len(m[6]) if m[5] < known else 0
-            return Exchange.may_say(exchange, sender, m)
-
-        exchange.may_say = may_say
+    def counted(self, host: Any, sender: int, m: Any) -> bool:
+        if m[0] == frames.CKPT:
+            here = host.incoming.get(m[1])
+            known = here[3] if here and here[0] == (tuple(m[2]), m[3]) else 0
+            self.bytes += len(m[6])
+            self.again += len(m[6]) if m[5] < known else 0
+        return Exchange.may_say(host.exchange, sender, m)
 
     def arrives(self) -> None:
         """Every ten seconds or so the producer has heard of checkpoints that cover more."""

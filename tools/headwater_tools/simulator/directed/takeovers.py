@@ -53,7 +53,7 @@ class HostDies(Decided):
 
 
 class HostDiesHolding(Decided):
-    """... and it would be the first holder of the new instance's checkpoints: that one does not wait for it."""
+    """... and it would be the first holder of the new instance's checkpoints, which does not wait for it."""
 
     TAKEOVERS = 1
     WAITS_US = 800_000  # less than the pause after which what was not stored is sent again
