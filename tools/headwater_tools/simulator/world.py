@@ -166,6 +166,7 @@ class Node:
         self.mono_base = 0
         self.boots = 0
         self.again = False  # its flash was erased: it returns to a process that it was part of
+        self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
 
     def mono(self) -> int:
@@ -215,6 +216,7 @@ class World:
         self.asleep: set[int] = set()  # hosts whose sensors are not read
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
+        self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
@@ -313,9 +315,19 @@ class World:
         host.instances = WatchedInstances(self.decided)
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
+        host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
         node.host = host
         host.start(node.mono(), node.again)
         return host
+
+    def take_over(self, node: Node, begin: Callable[..., None], v: int, number: int, why: int) -> None:
+        """An operator that was handed over begins."""
+        self.note(
+            "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
+        )
+        begin(v, number, why)
+        for look in self.on_taken_over:
+            look(node, v)
 
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
@@ -402,6 +414,7 @@ class World:
         Log.format(node.flash, self.random.getrandbits(64))
         self.provision(node)
         node.again = True
+        node.erasures += 1
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()
