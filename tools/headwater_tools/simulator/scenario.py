@@ -236,6 +236,15 @@ class Scenario:
                 return True
         return False
 
+    def can_lose(self, node: Node) -> bool:
+        """Whether a board may be lost for good: its flash is covered, its operators have other candidates, and
+        another sensor remains."""
+        sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
+        living = {n.number for n in self.world.nodes if not n.dead}
+        if node.number in sensors and len(living & sensors) < 2:
+            return False
+        return self.may_lose(node) and self.spare(node) and not self.stranded(node)
+
     def lose(self, node: Node) -> None:
         if self.plan.level != LOCAL:
             self.kills += 1
@@ -305,6 +314,9 @@ class Scenario:
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.dozing.clear()
+        for stop in world.on_peace:
+            stop()
         world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False
