@@ -462,12 +462,15 @@ def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
-    """Operators that lack entries which were lost with a source, at an input or above."""
+    """Operators that lack entries which were lost with a source, at an input or above. An instance that began
+    after its source died knows none of its incarnations."""
     found: set[int] = set()
     for v in place:
         inst = instance(world, place, v)
         for i in inst.inputs if inst else ():
-            if i.inc and not i.closed and world.past(i.edge.src, i.inc):
+            source = world.plan.vertices[i.edge.src]
+            never = not i.inc and not source.kind and world.nodes[source.hosts[0]].dead
+            if not i.closed and (never or i.inc and world.past(i.edge.src, i.inc)):
                 found.update(reach(world.plan.edges, v))
     return found
 
