@@ -25,7 +25,7 @@ from headwater.process.builder import Spec
 from headwater.process.check import Needs, check
 
 from ..errors import UserError
-from ..examples import diamond, sp1, sp2, sp3, sp4
+from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
 from .changes import Changes
 from .random_process import random_process
@@ -97,6 +97,15 @@ def _sp4(r: random.Random) -> Process:
 
 def _diamond(r: random.Random) -> Process:
     return diamond.build(*_draw(r, _ACYCLIC), batch=_batch(r))
+
+
+# Each operator has three or four candidates of the eight hosts; those of different operators overlap.
+def _ten(r: random.Random) -> Process:
+    hosts = [*ten.BOARDS, "gateway"]
+    places = dict(ten.PLACES)
+    if r.random() < 0.7:
+        places = {name: r.sample(hosts, r.randint(3, 4)) for name in places}
+    return ten.build(*_draw(r, _CYCLIC), places=places, batch=_batch(r), threshold=r.choice((0, 100)))
 
 
 # Intervals and batches so short that seconds hold many checkpoints.
@@ -171,6 +180,7 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp3": _sp3,
     "sp4": _sp4,
     "diamond": _diamond,
+    "ten": _ten,
 }
 SELDOM = "seldom"
 # Shares of the faults that a kind of process is made for.
@@ -187,7 +197,7 @@ def kind_of(seed: int) -> str:
         return CHANGES
     if seed % 12 in (3, 8):
         return SELDOM
-    return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
+    return ("random", list(VARIANTS)[(seed // 2 + seed // 12) % len(VARIANTS)])[seed % 2]
 
 
 def process(kind: str, seed: int) -> Process:
