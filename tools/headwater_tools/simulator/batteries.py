@@ -1,9 +1,10 @@
 """Batteries of simulated hosts: what they hold, and what everything that a host does takes from them.
 
-A host draws charge for being there, for each element that its operators take, for each frame and byte that it
-sends or receives, and for each byte that it writes to flash. The terms are those of `headwater.plan.placement`;
-only capacities are scaled, to seconds, so that batteries end within a history. What a battery monitor of a
-board would read, `Battery.mv()` and `Battery.percent`, is all that a host may know of it.
+A host draws charge for being there, for each element that its operators take, for each frame and byte that
+it sends or receives, and for each byte that it writes to flash. The terms are those of
+`headwater.plan.placement`; only capacities are scaled, to seconds, so that batteries end within a history.
+What a battery monitor of a board would read, `Battery.mv()` and `Battery.percent`, is all that a host may
+know of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ HEAD_BYTES = FRAME_BYTES - 22  # what carries a frame; its own head and seal are
 LOOK_US = 250_000  # base draw and work are taken from a battery this often, frames and flash at once
 UNITS = 5  # of work for an element, whatever its type
 
-_CURVE = ((3300, 0), (3600, 5), (3700, 25), (3750, 40), (3800, 50), (3850, 60), (3900, 70), (4000, 80), (4200, 100))
+# Millivolts, and the percentage that is left.
+_CURVE = ((3300, 0), (3600, 5), (3700, 25), (3750, 40), (3800, 50), (3900, 70), (4000, 80), (4200, 100))
 
 # A board whose radio draws most: the figures of an ESP32 that waits with its link.
 RADIO = Board(
@@ -53,7 +55,7 @@ COMPUTE = Board(
 
 
 class Battery:
-    """The battery of one host, in picocoulombs. It never holds less than nothing, or more than its capacity."""
+    """The battery of one host, in picocoulombs. It never holds less than nothing."""
 
     def __init__(self, board: Board, capacity_mc: int, percent: int = 100) -> None:
         self.board = board

@@ -1,8 +1,8 @@
 """Faults that take several hosts, or one at the worst moment: batteries that end, hosts that die together or
 just when an operator moves, parts of a site that do not reach each other, boards that sleep deeply.
 
-The level says how many hosts may be lost for good. Where it covers no more, a host only loses power, and comes
-back with its flash.
+The level says how many hosts may be lost for good. Where it covers no more, a host only loses power, and
+comes back with its flash.
 """
 
 from __future__ import annotations
@@ -145,8 +145,9 @@ class Disasters:
 
     def at_takeover(self, node: Node, v: int, blind: bool) -> None:
         if self.sprung("an operator is taken over"):
-            others = [*self.plan.keepers(v), *self.plan.vertices[v].hosts]
-            others += [self.scenario.place.get(e.src, self.plan.vertices[e.src].hosts[0]) for e in self.plan.ins(v)]
+            sources = [e.src for e in self.plan.ins(v)]
+            above = [self.scenario.place.get(u, self.plan.vertices[u].hosts[0]) for u in sources]
+            others = [*self.plan.keepers(v), *self.plan.vertices[v].hosts, *above]
             self.choose(node, others, "death at a takeover")
 
     def at_push(self, node: Node) -> None:

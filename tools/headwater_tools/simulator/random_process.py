@@ -73,7 +73,8 @@ class _Graph:
         boards = rng.choice((1, 2, 3, 3, 4, 4, 5, 7))
         self.cyclic = rng.random() < 0.3
         self.large = boards > 4
-        self.crowded = not self.large and random.Random("crowd %d" % seed).random() < 0.2  # most operators on one board
+        # most operators on one board
+        self.crowded = not self.large and random.Random("crowd %d" % seed).random() < 0.2
         every = rng.randint(20, 60)
         self.process = Process(
             "random%d" % seed,

@@ -237,8 +237,8 @@ class Scenario:
         return False
 
     def can_lose(self, node: Node) -> bool:
-        """Whether a board may be lost for good: its flash is covered, its operators have other candidates, and
-        another sensor remains."""
+        """Whether a board may be lost for good: its flash is covered, its operators have other candidates,
+        and another sensor remains."""
         sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
         living = {n.number for n in self.world.nodes if not n.dead}
         if node.number in sensors and len(living & sensors) < 2:

@@ -49,8 +49,9 @@ class LoggedLoop(Directed):
 
 
 class SpilledBefore(Directed):
-    """A board restarts while its gateway is away, before its operator has a permanent checkpoint. What the lake
-    lacks of the spilled stream is in the log, from where the lake has it: a checkpoint need not carry it."""
+    """A board restarts while its gateway is away, before its operator has a permanent checkpoint. What the
+    lake lacks of the spilled stream is in the log, from where the lake has it: a checkpoint need not carry
+    it."""
 
     SECONDS = 40
 
