@@ -57,6 +57,9 @@ COUNTS = (
     "frames",
     "checkpoints",
 )
+# Of a sweep, the most that a history has: how long an operator ran nowhere after faults stopped, and which
+# part that is of what the rules allow.
+MOST = ("nowhere_ms", "nowhere_percent")
 
 # These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
@@ -395,7 +398,8 @@ def _last_line(error: Exception) -> str:
 
 def total(outcomes: list[Outcome]) -> dict[str, int]:
     """The counts of all histories together."""
-    return {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    found = {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    return found | {key: max(outcome.counts.get(key, 0) for outcome in outcomes) for key in MOST}
 
 
 def drawn(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:

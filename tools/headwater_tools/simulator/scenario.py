@@ -18,6 +18,7 @@ from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 from headwater.storage.keyspace import F_GRANTED, F_NEXT
 
+from .absence import Absence
 from .checkers import (
     Bounds,
     Clocks,
@@ -125,6 +126,7 @@ class Scenario:
         self.clocks = Clocks(world)
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
+        self.absence = Absence(world, self.place)
         world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
@@ -151,6 +153,7 @@ class Scenario:
         """Faults have stopped: everything must arrive now."""
         world = self.world
         end = self.storm_us + CALM_US
+        self.absence.begin()
         world.run(self.storm_us + AFTERWARDS_US)
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
@@ -190,6 +193,8 @@ class Scenario:
             "boots": sum(n.boots for n in self.world.nodes),
             "frames": self.world.frames,
             "checkpoints": sum(i.ck.committed for i in instances),
+            "nowhere_ms": self.absence.longest_us // 1000,
+            "nowhere_percent": self.absence.share,
         }
 
     def told_hardware(self) -> None:
