@@ -32,7 +32,7 @@ class Absence:
         self.world = world
         self.place = place
         self.begun_us = 0
-        self.missing: dict[int, tuple[int, int]] = {}  # operator -> since when, and within which time it comes
+        self.missing: dict[int, tuple[int, int]] = {}  # operator -> since when; time it may take
         self.longest_us = 0
         self.share = 0
 
@@ -70,11 +70,12 @@ class Absence:
             self.world.error(text % (name, gone_us / SECOND, host, bound_us / SECOND))
 
     def at(self, v: int) -> list[Node]:
-        """The hosts that run it."""
+        """The hosts that run it. One that began without any producer to ask may wait, on purpose, for its
+        host to come back (watching.look_late)."""
         found = []
         for node in self.world.nodes:
             inst = node.host.instances.get(v) if node.host else None
-            if inst is not None and inst.status == RUNNING and not inst.recalling:
+            if inst is not None and (inst.blind or inst.status == RUNNING and not inst.recalling):
                 found.append(node)
         return found
 
