@@ -35,7 +35,8 @@ from .checkers import (
 )
 from .ideal import Ideal
 from .storm import SHARE, Storm
-from .world import SECOND, SITE_US, Hardware, Node, World
+from .recorder import Recorder
+from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait forever for a board whose ts lag behind.
@@ -136,6 +137,14 @@ class Scenario:
     @property
     def drawn(self) -> dict[str, int]:
         return self.world.drawn
+
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        Recorder(self.world)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self.world.recorder
 
     def run(self) -> Result:
         world = self.world
@@ -284,6 +293,8 @@ class Scenario:
     def moved(self, v: int, to: int, number: int = 0) -> int:
         number = number or self.sameness.tops[v] + 1
         self.epochs[v] = self.sameness.tops[v] = number
+        if self.world.recorder:
+            self.world.recorder.moved(v, self.place[v], to, MISTAKEN)
         self.place[v] = to
         self.ran[v].add(to)
         name = self.plan.vertices[v].name
@@ -314,6 +325,8 @@ class Scenario:
     def peace(self) -> None:
         world = self.world
         world.note("faults stop")
+        if world.recorder:
+            world.recorder.calm()
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
