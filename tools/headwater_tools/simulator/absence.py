@@ -66,8 +66,8 @@ class Absence:
         self.measure(gone_us, bound_us)
         if gone_us > bound_us:
             name, host = self.world.plan.vertices[v].name, self.world.name(self.place[v])
-            text = "%s has run nowhere for %.1f s since faults stopped, last at %s: %.1f s were enough"
-            self.world.error(text % (name, gone_us / SECOND, host, bound_us / SECOND))
+            text = "%s, last at %s, has run nowhere for %.1f s, and faults have stopped: %.1f s were enough"
+            self.world.error(text % (name, host, gone_us / SECOND, bound_us / SECOND))
 
     def at(self, v: int) -> list[Node]:
         """The hosts that run it. One that began without any producer to ask may wait, on purpose, for its

@@ -561,9 +561,9 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
     found = {v.index for v in sources if v.hosts[0] in pinned}
     found |= {e.src for e in edges if e.dst in waits} - set(place)
     while True:
-        full = found & set(world.refusing)
-        logs = {world.plan.vertices[v].hosts[0] for v in full}
-        joins = {e.dst for e in edges if e.src in full and e.dst != OUTSIDE}
+        refusing = found & set(world.refusing)
+        logs = {world.plan.vertices[v].hosts[0] for v in refusing}
+        joins = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
         more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
         if not more:
             return found

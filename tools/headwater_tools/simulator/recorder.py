@@ -183,4 +183,17 @@ class Recorder:
         return ALONE if inst.blind else RUNS
 
 
-__all__ = ["ALONE", "ASLEEP", "BEGINS", "CUT", "DEAD", "DOWN", "RUNS", "UP", "Lane", "Move", "Recorder", "Span"]
+__all__ = [
+    "ALONE",
+    "ASLEEP",
+    "BEGINS",
+    "CUT",
+    "DEAD",
+    "DOWN",
+    "RUNS",
+    "UP",
+    "Lane",
+    "Move",
+    "Recorder",
+    "Span",
+]

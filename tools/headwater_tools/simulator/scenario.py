@@ -34,8 +34,8 @@ from .checkers import (
     wanted,
 )
 from .ideal import Ideal
-from .storm import SHARE, Storm
 from .recorder import Recorder
+from .storm import SHARE, Storm
 from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or

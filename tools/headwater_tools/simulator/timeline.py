@@ -1,9 +1,9 @@
 """The timeline of a history as SVG: a lane for each host, bars for the operators on it, arrows for moves.
 
-In a lane: its ground says what the host is (up, down, asleep, cut off, dead), the filled line what its battery
-has left, a bar in the colour of each operator that it runs there. A bar is hollow where the operator is not in
-touch with one of its producers, and dotted where it does not run yet. Faults are numbered at the top, and told
-below.
+In a lane: its ground says what the host is (up, down, asleep, cut off, dead), the filled line what its
+battery has left, a bar in the colour of each operator that it runs there. A bar is hollow where the operator
+is not in touch with one of its producers, and dotted where it does not run yet. Faults are numbered at the
+top, and told below.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ NOTES_MAX = 60
 
 # Told apart without colour by the names in the bars; dark enough for white letters.
 COLOURS = (
-    "#1a5fb4", "#b3261e", "#26703a", "#8a4b08", "#6b3fa0", "#00707a", "#a3216c", "#5a6b00", "#3d4f8a", "#7a3b2e",
-    "#2f6f9f", "#4d4d4d",
+    "#1a5fb4", "#b3261e", "#26703a", "#8a4b08", "#6b3fa0", "#00707a", "#a3216c", "#5a6b00", "#3d4f8a",
+    "#7a3b2e", "#2f6f9f", "#4d4d4d",
 )  # fmt: skip
 GROUND = {
     UP: "#f3f4f6", DOWN: "#f7cfcb", ASLEEP: "#d5e3f5", CUT: "url(#cut)", DEAD: "#8b8d91",
@@ -45,13 +45,19 @@ LOW_LINE = "#b3261e"
 PLANNED = "#1a5fb4"
 UNPLANNED = "#222222"
 
-DEFINITIONS = (
-    '<defs><pattern id="cut" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="7" height="7" fill="#fdf1d3"/><rect width="2.4" height="7" fill="#e8b23a"/></pattern>'
-    '<marker id="planned" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+_HEAD = (
+    '<marker id="%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0 0 L8 4 L0 8 z" fill="%s"/></marker>'
-    '<marker id="unplanned" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-    '<path d="M0 0 L8 4 L0 8 z" fill="%s"/></marker></defs>' % (PLANNED, UNPLANNED)
+)
+DEFINITIONS = "".join(
+    (
+        '<defs><pattern id="cut" width="7" height="7" patternUnits="userSpaceOnUse" ',
+        'patternTransform="rotate(45)"><rect width="7" height="7" fill="#fdf1d3"/>',
+        '<rect width="2.4" height="7" fill="#e8b23a"/></pattern>',
+        _HEAD % ("planned", PLANNED),
+        _HEAD % ("unplanned", UNPLANNED),
+        "</defs>",
+    )
 )
 
 
@@ -69,9 +75,9 @@ class _Drawing:
         self.slots = {lane.name: slots(lane, recorder.operators) for lane in self.lanes}
         self.marks = [m for m in recorder.marks if m.at_us <= self.end_us]
         self.rows = rows([self.x(m.at_us) for m in self.marks], MARK_H + 2)
-        self.first = TOP + MARK_H * (max(self.rows, default=-1) + 1) + 22
+        self.first: float = TOP + MARK_H * (max(self.rows, default=-1) + 1) + 22
         self.tops: dict[str, float] = {}
-        y = self.first
+        y: float = self.first
         for lane in self.lanes:
             self.tops[lane.name] = y
             y += self.height(lane) + LANE_GAP
@@ -107,7 +113,9 @@ class _Drawing:
         return LEFT + (WIDTH - LEFT - RIGHT) * min(us, self.end_us) / self.end_us
 
     def axis(self) -> list[str]:
-        step = next(s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300) if self.end_us <= 16 * s * SECOND or s == 300)
+        step = next(
+            s for s in (1, 2, 5, 10, 20, 30, 60, 120, 300) if self.end_us <= 16 * s * SECOND or s == 300
+        )
         out = []
         for s in range(0, self.end_us // SECOND + 1, step):
             x = self.x(s * SECOND)
@@ -136,11 +144,16 @@ class _Drawing:
 
     def ground(self, lane: Lane) -> list[str]:
         top, height = self.tops[lane.name], self.height(lane)
-        out = [text(LEFT - 10, top + 16, lane.name, "end", 13)]
+        out = [text(LEFT - 10, top + 15, lane.name, "end", 13)]
         for span in lane.states:
             if span.start_us < self.end_us:
                 x, end = self.x(span.start_us), self.x(self.until(lane.states, span))
-                told = "%s: %s, %.1f to %.1f s" % (lane.name, span.what, span.start_us / SECOND, span.end_us / SECOND)
+                told = "%s: %s, %.1f to %.1f s" % (
+                    lane.name,
+                    span.what,
+                    span.start_us / SECOND,
+                    span.end_us / SECOND,
+                )
                 out.append(box(x, top, end - x, height, 'fill="%s"' % GROUND[span.what], told))
                 if span.what == DEAD:
                     out.append(text(x + 6, top + height / 2 + 4, "dead", "start", 11, ' fill="white"'))
@@ -154,7 +167,7 @@ class _Drawing:
     def battery(self, lane: Lane) -> list[str]:
         points = [(at, p) for at, p in lane.battery if at <= self.end_us]
         if not points:
-            return [text(LEFT - 10, self.tops[lane.name] + 29, "mains", "end", 10, ' fill="#777"')]
+            return []
         base = self.tops[lane.name] + PAD + BATTERY_H - 4
         end_us = next((s.start_us for s in lane.states if s.what == DEAD), self.end_us)
         steps: list[tuple[float, float]] = []
@@ -167,12 +180,18 @@ class _Drawing:
         line = " ".join("%.1f,%.1f" % p for p in steps)
         area = "%.1f,%.1f %s %.1f,%.1f" % (steps[0][0], base, line, steps[-1][0], base)
         last = points[-1][1]
-        colour = LOW_LINE if last < LOW else BATTERY_LINE
+        colour = ' fill="%s"' % (LOW_LINE if last < LOW else BATTERY_LINE)
         return [
             '<polygon points="%s" fill="%s" fill-opacity="0.55"/>' % (area, BATTERY),
             '<polyline points="%s" fill="none" stroke="%s" stroke-width="1.2"/>' % (line, BATTERY_LINE),
-            text(LEFT - 10, base - 3, "%d \u2192" % points[0][1], "end", 10, ' fill="#26703a" dx="-26"'),
-            text(LEFT - 10, base - 3, "%d %%" % last, "end", 10, ' fill="%s"' % colour),
+            text(
+                LEFT - 10,
+                self.tops[lane.name] + 30,
+                "%d \u2192 %d %%" % (points[0][1], last),
+                "end",
+                10,
+                colour,
+            ),
         ]
 
     def slot_y(self, host: str, operator: str) -> float:
@@ -193,8 +212,8 @@ class _Drawing:
                     operator, lane.name, span.what, span.start_us / SECOND, span.end_us / SECOND,
                 )  # fmt: skip
                 out.append(self.bar(x, y, end - x, operator, span.what, told))
-                if end - x > LETTER_W * len(operator) + 8 and x > free and span.what != BEGINS:
-                    colour = self.colours[operator] if span.what == ALONE else "white"
+                if end - x > LETTER_W * len(operator) + 8 and x > free:
+                    colour = self.colours[operator] if span.what in (ALONE, BEGINS) else "white"
                     out.append(text(x + 4, y + BAR_H - 3, operator, "start", 10, ' fill="%s"' % colour))
                     free = x + 240
         return out
@@ -222,11 +241,20 @@ class _Drawing:
         told = "%s: %s to %s, %s, %.1f s" % (
             move.operator, move.giver, move.taker, move.why, move.at_us / SECOND,
         )  # fmt: skip
-        path = "M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f" % (x - 5, y1, x - bend, y1, x - bend, y2, x - 1, y2)
+        path = "M%.1f %.1f C%.1f %.1f %.1f %.1f %.1f %.1f" % (
+            x - 5,
+            y1,
+            x - bend,
+            y1,
+            x - bend,
+            y2,
+            x - 1,
+            y2,
+        )
         return [
             '<path d="%s" fill="none" stroke="white" stroke-width="4"/>' % path,
-            '<path d="%s" fill="none" stroke="%s" stroke-width="1.6"%s marker-end="url(#%s)"><title>%s</title></path>'
-            % (path, colour, dashes, name, told),
+            '<path d="%s" fill="none" stroke="%s" stroke-width="1.6"%s marker-end="url(#%s)">'
+            "<title>%s</title></path>" % (path, colour, dashes, name, told),
         ]
 
     # ---- faults
@@ -244,7 +272,9 @@ class _Drawing:
 
     def notes(self, y: float) -> tuple[list[str], float]:
         """What the numbers mean, in columns."""
-        told = ["%d   %.1f s   %s" % (k, m.at_us / SECOND, words(m)) for k, m in enumerate(self.marks, 1)]
+        told = [
+            "%d\u2002%.1f s\u2002%s" % (k, m.at_us / SECOND, words(m)) for k, m in enumerate(self.marks, 1)
+        ]
         more = len(told) - NOTES_MAX
         if more > 0:
             told = [*told[:NOTES_MAX], "and %d more" % more]
@@ -254,7 +284,9 @@ class _Drawing:
         out = []
         for k, line in enumerate(told):
             short = line if len(line) <= letters else line[: letters - 1] + "\u2026"
-            out.append(text(30 + width * (k // deep), y + 14 * (k % deep), short, "start", 10, ' fill="#444"'))
+            out.append(
+                text(30 + width * (k // deep), y + 14 * (k % deep), short, "start", 10, ' fill="#444"')
+            )
         return out, y + 14 * deep
 
     # ---- legend
@@ -288,7 +320,9 @@ def slots(lane: Lane, order: list[str]) -> dict[str, int]:
     """The row of each operator in a lane: operators that were never there together may share one."""
     found: dict[str, int] = {}
     taken: list[list[Span]] = []
-    for operator in sorted(lane.operators, key=lambda name: (lane.operators[name][0].start_us, order.index(name))):
+    for operator in sorted(
+        lane.operators, key=lambda name: (lane.operators[name][0].start_us, order.index(name))
+    ):
         spans = lane.operators[operator]
         row = next((k for k, known in enumerate(taken) if not overlap(known, spans)), len(taken))
         if row == len(taken):
