@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.plan.reader import reach
-from headwater.runtime.instance import RUNNING
+from headwater.runtime.instance import FETCHING, STOPPED, WAITING
 from headwater.storage import reserve
 
 from .world import SECOND, World
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LOOK_US = SECOND // 4
 SLACK_US = 10 * SECOND
 BLIND_TIMES = 10
+IDLE = (FETCHING, STOPPED, WAITING)  # a status in which it does not run, or not yet
 PIECE_US = SECOND // 10  # to send a frame of a checkpoint, and to hear that it came
 
 
@@ -70,12 +71,12 @@ class Absence:
             self.world.error(text % (name, host, gone_us / SECOND, bound_us / SECOND))
 
     def at(self, v: int) -> list[Node]:
-        """The hosts that run it. One that began without any producer to ask may wait, on purpose, for its
-        host to come back (watching.look_late)."""
+        """The hosts that run it, or would if the gateway answered. One that began without any producer to ask
+        may wait, on purpose, for its host to come back (watching.look_late)."""
         found = []
         for node in self.world.nodes:
             inst = node.host.instances.get(v) if node.host else None
-            if inst is not None and (inst.blind or inst.status == RUNNING and not inst.recalling):
+            if inst is not None and (inst.blind or not (inst.status in IDLE or inst.recalling)):
                 found.append(node)
         return found
 
@@ -89,7 +90,7 @@ class Absence:
         beat, dead, step = self.world.hardware.pace
         period = max(beat, -(-plan.batch_ms // 1000) * SECOND)
         patience = max(dead, 3 * period, 2 * step)
-        sources = [plan.vertices[e.src] for e in plan.ins(v)]
+        sources = [plan.vertices[e.src] for e in plan.ins(v) if not e.delay_us]  # feedback does not count
         lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].dead]
         pieces = reserve.checkpoint_bytes(plan, plan.vertices[v]) // (self.world.hardware.mtu // 2) + 1
         hosts = len(plan.vertices[v].hosts)
