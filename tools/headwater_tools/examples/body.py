@@ -20,9 +20,8 @@ motion = p.source("motion", "g:i16", rate_hz=25, on="wrist")
 smooth = pulse >> ExpAverage(shift=3).named("smooth").on("chest", backup=["wrist", "gateway"])
 effort = motion >> Average(count=5).named("effort").on("wrist", backup=["chest", "gateway"])
 both = Hold().named("both").on("hip", backup=["wrist", "gateway", "chest"])(smooth, effort)
-alarm = both >> Threshold(high=200, low=-200, field="mV").named("alarm").on(
-    "hip", backup=["wrist", "gateway", "chest"]
-)
+high = Threshold(high=200, low=-200, field="mV").named("alarm")
+alarm = both >> high.on("hip", backup=["wrist", "gateway", "chest"])
 p.lake("body/pulse", pulse)
 p.lake("body/both", both)
 p.lake("body/alarm", alarm)

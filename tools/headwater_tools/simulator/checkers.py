@@ -382,6 +382,8 @@ class Takeovers:
         return node, node.host.instances[v]
 
     def in_touch(self, node: Node, inst: Any) -> bool:
+        """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is
+        cut off with a chain of operators feeds nothing to others, and no other host can know of it."""
         cut = self.world.cut
         for e in inst.inputs:
             if e.closed:
@@ -393,6 +395,9 @@ class Takeovers:
                 return False  # that producer has been replaced
             ways = {(node.number, there), (there, node.number)}
             if there != node.number and (ways & cut or self.world.nodes[there].dead):
+                return False
+            beside = node.host.instances.get(e.edge.src) if node.host and there == node.number else None
+            if beside is not None and not e.edge.delay_us and not self.in_touch(node, beside):
                 return False
         return True
 
