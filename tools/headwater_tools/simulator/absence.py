@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.plan.reader import reach
-from headwater.runtime.instance import FETCHING, STOPPED, WAITING
+from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage import reserve
 
 from .world import SECOND, World
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 LOOK_US = SECOND // 4
 SLACK_US = 10 * SECOND
 BLIND_TIMES = 10
-IDLE = (FETCHING, STOPPED, WAITING)  # a status in which it does not run, or not yet
 PIECE_US = SECOND // 10  # to send a frame of a checkpoint, and to hear that it came
 
 
@@ -71,12 +70,12 @@ class Absence:
             self.world.error(text % (name, host, gone_us / SECOND, bound_us / SECOND))
 
     def at(self, v: int) -> list[Node]:
-        """The hosts that run it, or would if the gateway answered. One that began without any producer to ask
-        may wait, on purpose, for its host to come back (watching.look_late)."""
+        """The hosts that run it. One that began without any producer to ask may wait, on purpose, for its
+        host to come back (watching.look_late)."""
         found = []
         for node in self.world.nodes:
             inst = node.host.instances.get(v) if node.host else None
-            if inst is not None and (inst.blind or not (inst.status in IDLE or inst.recalling)):
+            if inst is not None and (inst.blind or inst.status in (RUNNING, EXPOSED)):
                 found.append(node)
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headwater.runtime.instance import RUNNING, STOPPED
+from headwater.runtime.instance import EXPOSED, RUNNING, STOPPED
 
 from .world import MISTAKEN, SECOND, TAKEN_BLIND, TAKEN_OVER
 
@@ -168,7 +168,7 @@ class Recorder:
         return bool(ways) and all(there in world.cut or back in world.cut for there, back in ways)
 
     def running(self, node: Node, inst: Any) -> str:
-        if inst.status != RUNNING or inst.recalling:
+        if inst.status not in (RUNNING, EXPOSED):
             return BEGINS
         cut = self.world.cut
         for e in inst.inputs:
