@@ -258,7 +258,7 @@ class Scenario:
             return False
         movable = [v.index for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
         if self.plan.level == LOCAL and any(node.number in self.plan.keepers(v) for v in movable):
-            return False  # an operator that begins elsewhere waits for it, until a person says that it is lost
+            return False  # what begins elsewhere waits for it, until a person says that it is lost
         return self.may_lose(node) and self.spare(node) and not self.stranded(node)
 
     def lose(self, node: Node) -> None:
