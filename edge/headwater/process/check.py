@@ -105,6 +105,8 @@ class _Check(Feasibility):
         self.buffers()
         self.feedback()
         self.lake_delays()
+        self.absent()
+        self.alarms()
         self.floats()
         self.resources()
         self.advice()

@@ -164,7 +164,8 @@ def _number(host: "Host", key: int) -> int:
 # The producer of an input is in another incarnation: the input is taken back by decision, once for all hosts
 # that ask, and they ask until it is.
 def _on_other(host: "Host", v: int, content: "list[Any]") -> None:
-    if content[0] != "open":
+    closes = content[0] == "close" and host.plan.ins(v)[content[1]].absent_ms
+    if content[0] != "open" and not closes:
         return
     last = _number(host, F_NEXT + v)
     for number in range(last, max(0, last - 64), -1):
@@ -346,7 +347,7 @@ def _on_config(host: "Host", sender: int, m: "Message") -> None:
     if not inst or number <= inst.decided:
         return
     if content[0] == "close":
-        inst.inputs[content[1]].close_soon()
+        content = _closing(host, inst.inputs[content[1]], content)
     if number != inst.decided + 1 or number in inst.decisions or not _may_decide(inst):
         return  # the gateway offers it again
     if content[0] == "open" and not content[2]:
@@ -375,6 +376,15 @@ def _on_config(host: "Host", sender: int, m: "Message") -> None:
             return
     if len(inst.decisions) < OPEN_MAX and _keep(host, inst, number, inst.position(), content, 0):
         propose(host, inst)
+
+
+# An input is to be closed: not where that was asked for because of a silence that is over.
+def _closing(host: "Host", e: "InEdge", content: "list[Any]") -> "list[Any]":
+    if host.absence and host.absence.stays(e):
+        e.stay()
+        return ["set", {}]
+    e.close_soon()
+    return content
 
 
 # What was taken of an incarnation that is gone exists nowhere else: before a decision ends it here, a
@@ -409,6 +419,11 @@ def other(host: "Host", e: "InEdge") -> None:
     content = ["open", e.sink.inputs.index(e), e.other, 0]
     if e.sink.status == RUNNING:
         _covered(host, e.sink, content)
+    request(host, v, content)
+
+
+# Ask the gateway for a decision of operator v, which runs here.
+def request(host: "Host", v: int, content: "list[Any]") -> None:
     _say(host, 0, frames.CONFIG, v, v, 0, msgpack.dumps(content))
 
 

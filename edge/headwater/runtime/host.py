@@ -94,6 +94,7 @@ class Host:
         # Of each vertex: epoch number, its host; the host where it runs.
         self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
         self.pace = self.PACE
+        self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
@@ -121,6 +122,10 @@ class Host:
         startup.start(self, now, made, again)
         if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
             self._listen()
+        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
+            from . import absence
+
+            self.absence = absence.Absence(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
             "runtime.startup",
@@ -253,6 +258,8 @@ class Host:
             self.exchange.retry()
             if self.words:
                 self.words.tick()
+            if self.absence:
+                self.absence.tick()
             self.store.idle()
         if now - self.beat_us >= self.pace[0]:
             self.beat_us = now

@@ -18,6 +18,7 @@ from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 from headwater.storage.keyspace import F_GRANTED, F_NEXT
 
+from .absences import Absences
 from .checkers import (
     Bounds,
     Clocks,
@@ -126,6 +127,8 @@ class Scenario:
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
         world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        if any(e.absent_ms for e in plan.edges):
+            world.checks.append(Absences(world))
 
     @property
     def trace(self) -> list[str]:
@@ -305,6 +308,7 @@ class Scenario:
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.mute_until.clear()
         world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False
@@ -348,7 +352,7 @@ class Scenario:
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
             for p, e in enumerate(inst.inputs if inst else ()):
-                if e.closed and (v, p) not in self.ended | self.closed:
+                if e.closed and not e.edge.absent_ms and (v, p) not in self.ended | self.closed:
                     self.closed.add((v, p))
                     self.reopen(v, p)
         if world.now < self.storm_us + CALM_US // 2:
@@ -368,7 +372,7 @@ class Scenario:
             if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
                 dead.add(i)
             for p, _ in gone:
-                if (i, p) not in self.ended:
+                if (i, p) not in self.ended and not self.plan.ins(i)[p].absent_ms:
                     self.close_one(i, p)
         if world.now < self.storm_us + CALM_US // 2:
             world.after(2 * SECOND, self.close_ended)

@@ -215,6 +215,7 @@ class World:
         self.bytes = 0
         self.sampling = True
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.mute_until: dict[int, int] = {}  # host -> until when its sensors give nothing, unannounced
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
@@ -487,7 +488,7 @@ class World:
 
     def awake(self, node: Node) -> bool:
         """The sensors of a host are read."""
-        return node.number not in self.asleep
+        return node.number not in self.asleep and self.now >= self.mute_until.get(node.number, 0)
 
     def offered(self, v: Vertex, took: int | None) -> None:
         if took:

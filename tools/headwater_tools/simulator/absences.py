@@ -1,0 +1,83 @@
+"""The checker of inputs without which an operator goes on: none is closed while its stream speaks.
+
+It looks at each input after every event, and knows exactly when something of its stream last arrived. The
+silence counts up to the moment at which the operator gives the decision its place: what arrives after that
+comes too late.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from headwater.runtime.instance import RUNNING
+
+from .world import Node, World
+
+CLOSED = "input closed because its source is silent"
+OPENED = "input opened because its source speaks"
+CLOCKS = 0.99  # a host counts by its own clock
+
+
+@dataclass
+class Seen:
+    """One input of an instance."""
+
+    inst: Any
+    sign: tuple[int, int, int]
+    since: int  # when that came
+    closed: bool
+    decided: int
+    running: bool
+    quiet: float = -1.0  # how long it had been silent when a decision to close it was placed; -1: none is
+
+
+class Absences:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.seen: dict[tuple[int, int, int], Seen] = {}
+
+    def __call__(self, node: Node) -> None:
+        host = node.host
+        for v, inst in host.instances.items() if host else ():
+            for p, e in enumerate(inst.inputs):
+                if e.edge.absent_ms:
+                    self.look(node, v, inst, p, e)
+
+    def look(self, node: Node, v: int, inst: Any, p: int, e: Any) -> None:
+        world = self.world
+        key = (node.number, v, p)
+        ring = e.port.ring if e.port else e.ring
+        sign = (e.inc, ring.last if ring else 0, max(e.limit, e.port.bound if e.port else 0))
+        running = inst.status == RUNNING
+        seen = self.seen.get(key)
+        if seen is None or seen.inst is not inst or not (running and seen.running):
+            quiet = math.inf if closing(inst, p) else -1.0  # another instance placed it
+            self.seen[key] = Seen(inst, sign, world.now, e.closed, inst.decided, running, quiet)
+            return
+        if closing(inst, p) and seen.quiet < 0:
+            seen.quiet = world.now - seen.since
+        if e.closed != seen.closed and inst.decided > seen.decided:
+            quiet = seen.quiet if seen.quiet >= 0 else world.now - seen.since
+            self.changed(v, p, e, quiet)
+            seen.quiet = -1.0
+        if sign != seen.sign:
+            seen.sign, seen.since = sign, world.now
+        seen.closed, seen.decided = e.closed, inst.decided
+
+    def changed(self, v: int, p: int, e: Any, quiet: float) -> None:
+        world = self.world
+        name = world.plan.vertices[v].name
+        world.draw(CLOSED if e.closed else OPENED, "%s: input %d, %s" % (
+            name, p, "closed" if e.closed else "opened"
+        ))  # fmt: skip
+        if e.closed and quiet < CLOCKS * 1000 * e.edge.absent_ms:
+            text = "%s closes its input %d, which was silent for %.1f s only"
+            world.error(text % (name, p, quiet / 1e6))
+
+
+def closing(inst: Any, p: int) -> bool:
+    """Whether a decision of this operator to close an input has its place, and is not applied yet."""
+    found = [d[1] for n, d in inst.decisions.items() if n > inst.decided]
+    return any(content[0] == "close" and content[1] == p for content in found)
