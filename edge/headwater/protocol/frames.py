@@ -61,6 +61,7 @@ STAND = 27
 WORD = 28
 TAKE = 29
 LIVES = 30
+ALARM = 40
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -93,6 +94,7 @@ MESSAGES = {
     WORD: "vvvp",  # count, period and flags, hosts heard, operators: see runtime/words.py
     TAKE: "ve",  # vertex, epoch
     LIVES: "vev",  # vertex, epoch, state
+    ALARM: "vvv",  # alarm, what, value: see runtime/signals.py
 }
 
 

@@ -89,7 +89,9 @@ class Absence:
     # Whether an input is not to be closed now, although that was asked for: its stream has spoken since.
     def stays(self, e: "InEdge") -> bool:
         s = self.inputs.get(e.edge.index)
-        return bool(e.edge.absent_ms and (not s or s.us < e.edge.absent_ms * 1000))
+        if not e.edge.absent_ms:
+            return False
+        return not s or s.us < e.edge.absent_ms * 1000 or s.sign != _sign(e) or self._speaks(e)
 
     # Whether the stream gives something now: entries wait, or it has promised something of the present.
     def _speaks(self, e: "InEdge") -> bool:

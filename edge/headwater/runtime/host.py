@@ -95,6 +95,7 @@ class Host:
         self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
+        self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
@@ -126,6 +127,10 @@ class Host:
             from . import absence
 
             self.absence = absence.Absence(self)
+        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
+            from . import signals
+
+            self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
             "runtime.startup",
@@ -260,6 +265,8 @@ class Host:
                 self.words.tick()
             if self.absence:
                 self.absence.tick()
+            if self.signals:
+                self.signals.tick()
             self.store.idle()
         if now - self.beat_us >= self.pace[0]:
             self.beat_us = now
@@ -295,6 +302,12 @@ class Host:
         for w in self.where:
             total = total * 31 + w[0] * 7 + w[1] & 0xFFFFFFF
         return total
+
+    # Give the content of a decision of operator v, which runs here.
+    def decide(self, v: int, content: "list[Any]") -> None:
+        from . import decisions
+
+        decisions.request(self, v, content)
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 
