@@ -61,7 +61,8 @@ def _backlog(value: Any) -> list[list[int]] | None:
 
 
 def _alarms(value: Any) -> list[list[int]] | None:
-    """Of each alarm of the board: its number, why it is on, seconds that it stays muted, whether it can be heard."""
+    """Of each alarm of the board: its number, why it is on, seconds that it stays muted, whether it can be
+    heard."""
     if not isinstance(value, list) or len(value) > ALARMS_MAX:
         return None
     rows = [row for row in value if isinstance(row, list) and len(row) == 4]
@@ -70,9 +71,9 @@ def _alarms(value: Any) -> list[list[int]] | None:
 
 
 KEYS: dict[str, Callable[[Any], Any]] = {
-    "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash, "deployment": _count,
-    "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
-    "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
+    "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
+    "deployment": _count, "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id,
+    "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
 }  # fmt: skip
 
 

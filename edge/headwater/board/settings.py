@@ -64,7 +64,9 @@ def load(path: str) -> "dict[str, Any]":
             raise SettingsError("%s: sensor '%s' names no driver" % (path, source))
     for name in out["actuators"]:
         if not isinstance(out["actuators"][name], dict):
-            raise SettingsError("%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name))
+            raise SettingsError(
+                "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
+            )
     return out
 
 

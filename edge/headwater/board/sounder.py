@@ -1,7 +1,7 @@
 # What sounds the alarms of a board: its buzzer and its LED, as its settings describe them.
 #
-# An actuator may serve several alarms: it is on while any of them sounds. A board whose settings lack one runs
-# its process all the same, and its status says which alarm cannot be heard.
+# An actuator may serve several alarms: it is on while any of them sounds. A board whose settings lack one
+# runs its process all the same, and its status says which alarm cannot be heard.
 
 from ..offboard.compat import TYPE_CHECKING
 from ..runtime.signals import BY_LEVEL

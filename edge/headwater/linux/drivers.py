@@ -366,7 +366,7 @@ DRIVERS: dict[str, Callable[[Settings, Alphabet, int, int], Any]] = {
 
 
 class Written:
-    """Writes `on` or `off` into a file, like the brightness of an LED in sysfs: 1 and 0, if nothing else is given."""
+    """Writes `on` or `off` into a file, like the brightness of an LED in sysfs: 1 and 0, unless given."""
 
     def __init__(self, settings: Settings) -> None:
         self.path = Path(_text(settings, "path"))
@@ -382,7 +382,7 @@ class Command:
     def __init__(self, settings: Settings) -> None:
         command = settings["command"]
         if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-            raise ValueError('command %r: give a list, like ["/usr/local/bin/siren"]' % (command,))
+            raise ValueError('command %r: give a list, like ["siren"]' % (command,))
         self.command: list[str] = command
         self.running: subprocess.Popen[bytes] | None = None
 

@@ -5,8 +5,9 @@ from ..runtime.operator import Operator, OperatorError
 from . import fields
 
 if TYPE_CHECKING:
-    from ..offboard.interfaces import Merged, Params, Port, Ports
     from collections.abc import Sequence
+
+    from ..offboard.interfaces import Merged, Params, Port, Ports
 
 
 class Otherwise(Operator):

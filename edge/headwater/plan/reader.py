@@ -10,8 +10,8 @@
 #              state_bytes, changed_bytes]; -1 for a disabled input port;
 #              a parameter that has its default is left out. In a value that is a list, a list inside
 #              it stands as false, its length, its items: trees are deeper than msgpack lists may be
-#   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms], and where the consumer
-#              goes on without a silent input two fields more: absent_ms, local (0 or 1)
+#   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms], and where the
+#              consumer goes on without a silent input two fields more: absent_ms, local (0 or 1)
 #   alarm     [name, src, sport, host number, driver, silent_ms, field]; -1: no field raises it
 #   placement [[host number, best first ..] of each vertex ..]
 #   deployment  the gateway's number of this deployment; 0: not deployed yet
@@ -200,8 +200,8 @@ def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int
     if absent:
         _int("absent_ms", where, absent_ms, 1, WITHIN_MS_MAX if dst != OUTSIDE and not delay_us else 0)
         _int("local", where, local, 0, 1)
-    row = [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, False, absent_ms]
-    return Edge(i, *row, local == 1)
+    rest = (cap, policy, lake, durable, within_ms, False, absent_ms, local == 1)
+    return Edge(i, src, sport, dst, dport, delay_us, *rest)
 
 
 def _alarm(i: int, row: "Any", vertices: list[Vertex], hosts: int, names: list[str]) -> Alarm:

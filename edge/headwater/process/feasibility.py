@@ -11,7 +11,16 @@ from ..storage.log import table_max
 from . import builder, sensible
 from .builder import GATEWAY, Host, near
 from .rules import NAME_CURE, Rules, _words
-from .sizing import BEAT_MS, CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Vertex, is_number, kb, signal_name
+from .sizing import (
+    BEAT_MS,
+    CHECKPOINT_MAX_BYTES,
+    RUNTIME_KB,
+    SECTOR_BYTES,
+    Vertex,
+    is_number,
+    kb,
+    signal_name,
+)
 
 GATEWAY_HEAP_KB = 262144
 BATTERY_MAH_MAX = 100000
@@ -270,7 +279,9 @@ class Feasibility(Rules):
                 )
             elif wire.delay_ms is not None:
                 self.error(
-                    wire, "absent_after on feedback, for which no operator waits", "Leave out .absent_after(...)"
+                    wire,
+                    "absent_after on feedback, for which no operator waits",
+                    "Leave out .absent_after(...)",
                 )
             elif len([w for w in self.consumer(wire).inputs.values() if w.delay_ms is None]) < 2:
                 self.error(
@@ -316,14 +327,19 @@ class Feasibility(Rules):
         v = self.of[id(signal.stream.vertex)]
         known = v.outs[signal.stream.port].names if v.outs and signal.stream.port < len(v.outs) else ()
         if signal.field is None and not signal.silent_ms:
-            self.error(signal, "nothing raises it", "Give silent_ms=, or field= with one of %s" % _words(known))
+            self.error(
+                signal, "nothing raises it", "Give silent_ms=, or field= with one of %s" % _words(known)
+            )
         if signal.field is not None and known and signal.field not in known:
             self.error(
                 signal,
                 "the stream has no field %r%s" % (signal.field, near(signal.field, known)),
                 "Use one of %s" % _words(known),
             )
-        if not self.number_in(signal, "silent_ms", signal.silent_ms, 0, reader.WITHIN_MS_MAX) or not self.sized:
+        if (
+            not self.number_in(signal, "silent_ms", signal.silent_ms, 0, reader.WITHIN_MS_MAX)
+            or not self.sized
+        ):
             return
         pause = max(BEAT_MS, self.pause_ms(v)) + self.process.link_ms
         if 0 < signal.silent_ms < 2 * pause:

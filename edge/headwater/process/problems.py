@@ -5,7 +5,9 @@ from . import builder
 from .builder import Host
 from .sizing import Sizing, Vertex, signal_name
 
-At = Vertex | builder.Wire | builder.Signal | Host | builder.Process  # what is wrong, or what a warning is about
+At = (
+    Vertex | builder.Wire | builder.Signal | Host | builder.Process
+)  # what is wrong, or what a warning is about
 ERROR, WARNING = "error", "warning"
 
 

@@ -261,8 +261,8 @@ class Sizing:
     # -- inputs without which an operator goes on ------------------------------------------------------
 
     def pause_ms(self, v: Vertex) -> int:
-        """The longest pause of a stream in good times, from one element or boundary of its sources to the next,
-        and the way from there. A source with a rate promises nothing between its samples."""
+        """The longest pause of a stream in good times: from one element or boundary of its sources to the
+        next, and the way from there. A source with a rate promises nothing between its samples."""
         longest = 0
         for u in self.vertices:
             way = self.longest_ms(u, v) if u.source else None

@@ -6,9 +6,9 @@
 # stream that has spoken by then is not closed (`stays`).
 #
 # What counts as silence: no entry and no boundary arrived, none waits to be taken, and no boundary reaches
-# beyond the present time (a host that sleeps has promised when it will wake). It is counted by this host's own
-# clock, from the start of this boot. Unless the edge is local, time in which this host hears no other one does not
-# count, since its own link may be at fault, and the count begins again after it.
+# beyond the present time (a host that sleeps has promised when it will wake). It is counted by this host's
+# own clock, from the start of this boot. Unless the edge is local, time in which this host hears no other one
+# does not count, since its own link may be at fault, and the count begins again after it.
 #
 # A host of a process without such edges never loads this module.
 
@@ -100,7 +100,7 @@ class Absence:
         if e.waiting() > 0:
             return True
         late = e.edge.absent_ms * 1000 if e.closed else 0
-        return self.host.clock.synced and _bound(e) + late > self.host.site()
+        return bool(self.host.clock.synced) and _bound(e) + late > self.host.site()
 
     def _give(self, e: "InEdge", content: "list[object]") -> None:
         v = e.edge.dst

@@ -1,12 +1,12 @@
 # Signals: alarms that a board raises itself, by a buzzer or an LED, also while the gateway is dead.
 #
 # The host where the stream is produced tells the board of the alarm (ALARM) as long as the stream goes on: by
-# an entry, or by a boundary, which says that none was due. It tells at once when the field of the newest entry
-# becomes zero, or is not zero any more, and otherwise a few times in `silent_ms`. The board counts by its own
-# clock how long it has heard nothing.
+# an entry, or by a boundary, which says that none was due. It tells at once when the field of the newest
+# entry becomes zero, or is not zero any more, and otherwise a few times in `silent_ms`. The board counts by
+# its own clock how long it has heard nothing.
 #
-# This is an effect outside the merge: it has no log and no stream time, no checkpoint waits for it, and a board
-# that does not listen delays nobody. What is lost is told again.
+# This is an effect outside the merge: it has no log and no stream time, no checkpoint waits for it, and a
+# board that does not listen delays nobody. What is lost is told again.
 #
 # Promises.
 #   - What sounds is in flash, so it sounds again after a restart, until the cause is known to be over.
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ..plan.model import Alarm
     from .host import Host
 
-LEVEL = 0  # what an ALARM tells: the stream goes on, and its field is not zero (1), zero (0), or as it was (2);
+LEVEL = (
+    0  # what an ALARM tells: the stream goes on, and its field is not zero (1), zero (0), or as it was (2);
+)
 MUTE = 1  # the gateway: no sound for so many seconds
 BY_LEVEL = 1  # why an alarm sounds, added up
 BY_SILENCE = 2
@@ -100,8 +102,12 @@ class Signals:
         self.now = host.now
         plan = host.plan
         kept = host.store.get(F_ALARMS) or b""
-        self.mine = [Sounding(a, kept[a.index] if a.index < len(kept) else 0) for a in plan.alarms if a.host == host.me]
-        self.told = {a.index: Told() for a in plan.alarms if a.host != host.me and plan.may_run(a.src, host.me)}
+        self.mine = [
+            Sounding(a, kept[a.index] if a.index < len(kept) else 0) for a in plan.alarms if a.host == host.me
+        ]
+        self.told = {
+            a.index: Told() for a in plan.alarms if a.host != host.me and plan.may_run(a.src, host.me)
+        }
 
     # To be called a few times a second.
     def tick(self) -> None:

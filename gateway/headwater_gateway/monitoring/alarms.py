@@ -577,9 +577,9 @@ def _nowhere(operator: OperatorFacts, facts: Facts, verdict: Verdict) -> None:
         "Operator %s of process %s runs nowhere for %s: %s."
         % (operator.name, operator.process, span(operator.since_s),
            "; ".join("%s %s" % candidate for candidate in operator.candidates)),
-        "Switch on one of these boards, or charge its battery: the operator goes on where it stood. Of one that "
-        "never comes back say `hw board lost NAME %s`; `hw give-up %s` begins the operator again without what "
-        "they had." % (facts.folder, operator.name),
+        "Switch on one of these boards, or charge its battery: the operator goes on where it stood. Of one "
+        "that never comes back say `hw board lost NAME %s`; `hw give-up %s` begins the operator again "
+        "without what they had." % (facts.folder, operator.name),
     )  # fmt: skip
 
 

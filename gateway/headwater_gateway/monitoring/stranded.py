@@ -45,8 +45,8 @@ def sounds(service: Service) -> Iterator[SoundFacts]:
 
 
 def reported(board: Board, index: int) -> list[int] | None:
-    """What a board that runs its deployment has reported of an alarm: its number, why it is on, seconds that it
-    stays muted, whether it can be heard."""
+    """What a board that runs its deployment has reported of an alarm: its number, why it is on, seconds that
+    it stays muted, whether it can be heard."""
     if board.state != RUNS:
         return None
     return next((row for row in board.status.get("alarms") or () if row[0] == index), None)

@@ -27,8 +27,8 @@ CONFIG = "config.json"
 
 
 def complete(home: Path, board: str | None) -> None:
-    """Add to a board's configuration what only a real board needs: sensors, battery and actuators as in the example of
-    this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
+    """Add to a board's configuration what only a real board needs: sensors, battery and actuators as in the
+    example of this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
     path = home / CONFIG
     config = json.loads(path.read_text())
     before = json.dumps(config)

@@ -20,7 +20,7 @@ from typing import Any
 
 from headwater.plan.model import Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
-from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Union
+from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Threshold, Union
 from headwater.process.builder import Spec
 from headwater.process.check import Needs, check
 
@@ -166,7 +166,15 @@ def _seldom(r: random.Random) -> Process:
 # irregular source.
 def _absent(r: random.Random) -> Process:
     every = r.choice((20, 36, 60))
-    p = Process("absent", r.choice(_ACYCLIC), every, r.choice(LEVELS), batch=r.choice((4, 12)), batch_ms=500, link_ms=100)
+    p = Process(
+        "absent",
+        r.choice(_ACYCLIC),
+        every,
+        r.choice(LEVELS),
+        batch=r.choice((4, 12)),
+        batch_ms=500,
+        link_ms=100,
+    )
     for board in ("left", "right", "spare"):
         p.host(board, heap_kb=1024)
     a = p.source("a", "v:i16", rate_hz=r.choice((5, 20)), on="left")
@@ -183,6 +191,11 @@ def _absent(r: random.Random) -> Process:
     best = best.named("best").on(hosts[2])
     p.lake("absent/best", best, durable=r.choice(("gateway", "lake")))
     p.lake("absent/c", c)
+    p.alarm(best, silent_ms=r.choice((12_000, 15_000)), on="spare")
+    p.alarm(c, silent_ms=12_000, on="spare", driver="led")
+    high = best >> Threshold(high=10, low=-10).named("high")
+    p.alarm(high, field="on", on="right", driver="led")
+    p.lake("absent/high", high)
     p.lake("absent/rate", best >> Rate(ms=1000).named("rate"))
     return p
 
@@ -211,7 +224,8 @@ VERSIONS = 3
 
 def kind_of(seed: int) -> str:
     """What the mix simulates under a seed: in every sixth history the process changes, every sixth has one
-    made for the faults that apply to few, every twelfth one whose sources fall silent; the rest are random processes and named ones."""
+    made for the faults that apply to few, every twelfth one whose sources fall silent;
+    the rest are random processes and named ones."""
     if seed % 6 == 5:
         return CHANGES
     if seed % 12 in (3, 8):

@@ -34,6 +34,7 @@ from .checkers import (
     wanted,
 )
 from .ideal import Ideal
+from .soundings import Soundings
 from .storm import SHARE, Storm
 from .world import SECOND, SITE_US, Hardware, Node, World
 
@@ -129,6 +130,9 @@ class Scenario:
         world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
         if any(e.absent_ms for e in plan.edges):
             world.checks.append(Absences(world))
+        self.soundings = Soundings(world)
+        if plan.alarms:
+            world.checks.append(self.soundings)
 
     @property
     def trace(self) -> list[str]:
@@ -158,6 +162,7 @@ class Scenario:
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
         self.all_accept()
+        self.soundings.in_the_calm(self.place)
         world.sampling = False
         gone = -1
         while not world.errors and not self.arrived():

@@ -28,7 +28,10 @@ SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
 SILENT = "source silent"
-SHARES = {GAP_OPEN: 0.9, SILENT: 1.0}  # ... or more, if it applies to few, and seldom occurs in one that has it
+SHARES = {
+    GAP_OPEN: 0.9,
+    SILENT: 1.0,
+}  # ... or more, if it applies to few, and seldom occurs in one that has it
 
 
 def above(plan: Plan, vertex: int) -> set[int]:
@@ -469,11 +472,13 @@ class Storm:
             world.after(pause, lambda: self.scenario.reopen(vertex, port))
 
     def silence(self) -> None:
-        """The board of a sensor without which others can go on is off, or reaches no other host, or its sensor
-        gives nothing: for a time that is too short, or long enough."""
+        """The board of a sensor without which others can go on is off, or reaches no other host, or its
+        sensor gives nothing: for a time that is too short, or long enough."""
         world = self.world
         edges = [e for e in self.plan.edges if e.absent_ms]
-        boards = sorted({self.plan.vertices[v].hosts[0] for e in edges for v in above(self.plan, e.src)} - {0})
+        boards = sorted(
+            {self.plan.vertices[v].hosts[0] for e in edges for v in above(self.plan, e.src)} - {0}
+        )
         nodes = [world.nodes[b] for b in boards if not world.nodes[b].dead]
         if not nodes:
             return

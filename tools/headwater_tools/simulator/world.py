@@ -191,6 +191,7 @@ class World:
         self.serial = itertools.count()
         self.trace: list[str] = []
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
+        self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
@@ -394,6 +395,7 @@ class World:
 
     def power_cut(self, node: Node) -> None:
         self.note("%s loses power in a flash operation" % self.name(node.number))
+        self.cuts.add((node.number, node.boots))
         self.crash(node)
         self.after(self.random.randrange(SECOND // 10, 3 * SECOND), lambda: self.boot(node))
 
