@@ -479,6 +479,23 @@ class Feasibility(Rules):
                 self.warn(host, "nothing runs there", "Place something on it, or drop it")
         if not self.wrong():
             self.sense()
+            self.outlived()
+
+    def outlived(self) -> None:
+        """Delays that are asked for and cannot be kept when a host dies: it takes longer to notice that."""
+        least = self.dead_ms()
+        for wire in self.process.wires:
+            if wire.vertex is not None or not 0 < wire.within_ms <= least:
+                continue
+            v = self.producer(wire)
+            ways = [u for u in self.vertices if len(u.hosts) > 1 and self.longest_ms(u, v) is not None]
+            if ways:
+                self.warn(
+                    wire,
+                    "within_ms=%d cannot be kept when the host of '%s' dies: it starts elsewhere after %d ms at "
+                    "the earliest" % (wire.within_ms, ways[0].name, least),
+                    "Give more than %d, or take it for the delay while all hosts live" % least,
+                )
 
     def sense(self) -> None:
         """Values that are legal but make no sense for the streams of this process."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
 BEAT_MS = 5000  # between two reports of a host
+STEP_MS = 2000  # in which a message normally reaches everybody
 SAFE_MS = 400  # the lake sink delays a Safe this long
 LAKE_MS = 2000  # a quick lake has something durable after this long; many take longer
 CHECKPOINT_MAX_BYTES = 98304  # what a host takes in from elsewhere
@@ -270,6 +271,10 @@ class Sizing:
                 pause = math.ceil(1000 / u.exact_hz) if u.exact_hz else 1000
                 longest = max(longest, way + max(pause, self.process.batch_ms))
         return longest
+
+    def dead_ms(self) -> int:
+        """How long a host must be silent, at least, before its operators start elsewhere."""
+        return max(3 * max(BEAT_MS, self.process.batch_ms), 2 * STEP_MS)
 
     # -- logs, heap ------------------------------------------------------------------------------------
     #

@@ -82,8 +82,9 @@ class Soundings:
         vertex = self.world.plan.vertices[a.src]
         host = self.world.nodes[place.get(a.src, vertex.hosts[0])].host
         port = host.ports.get((a.src, a.sport)) if host else None
-        told = host.signals.told.get(a.index) if host and host.signals else None
         value = port.ring.newest(a.field) if port and a.field >= 0 else None
-        if value is None or told is not None and told.sign != (port.inc, port.ring.last, port.bound):
+        if value is None or host is None:
             return None
-        return bool(value)
+        own = [s for s in host.signals.mine if s.alarm is a]
+        looked = own[0].sign if own else host.signals.told[a.index].sign
+        return bool(value) if looked == (port.inc, port.ring.last, port.bound) else None
