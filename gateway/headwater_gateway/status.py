@@ -73,7 +73,8 @@ def _alarms(value: Any) -> list[list[int]] | None:
 KEYS: dict[str, Callable[[Any], Any]] = {
     "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
     "deployment": _count, "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id,
-    "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
+    "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count,
+    "version": _text,
 }  # fmt: skip
 
 

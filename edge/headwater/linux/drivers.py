@@ -377,12 +377,12 @@ class Written:
 
 
 class Command:
-    """Runs a command with one more argument, "on" or "off". One that still runs at the next change is ended."""
+    """Runs a command with one more argument, "on" or "off". At the next change it is ended if it still runs."""
 
     def __init__(self, settings: Settings) -> None:
         command = settings["command"]
         if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
-            raise ValueError('command %r: give a list, like ["siren"]' % (command,))
+            raise ValueError("command %r: give a list of words" % (command,))
         self.command: list[str] = command
         self.running: subprocess.Popen[bytes] | None = None
 

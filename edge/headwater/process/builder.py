@@ -5,7 +5,7 @@
     p = Process("cardio", checkpoints="ecoc", every=500)
     ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
     rate = ecg >> Fir(BANDPASS).named("clean") >> Qrs() >> HeartRate(seconds=10)
-    p.lake("cardio/rate", rate, within_ms=5000)
+    p.lake("cardio/rate", rate, within_ms=20000)
 
 Every operator type of the library can be imported from here by its name; `operator` makes one of a
 class of your own. A builder only records each statement, with its file and line: headwater.process.check

@@ -492,8 +492,8 @@ class Feasibility(Rules):
             if ways:
                 self.warn(
                     wire,
-                    "within_ms=%d cannot be kept when the host of '%s' dies: it starts elsewhere after %d ms at "
-                    "the earliest" % (wire.within_ms, ways[0].name, least),
+                    "within_ms=%d cannot be kept when the host of '%s' dies: it starts elsewhere after %d ms "
+                    "at the earliest" % (wire.within_ms, ways[0].name, least),
                     "Give more than %d, or take it for the delay while all hosts live" % least,
                 )
 

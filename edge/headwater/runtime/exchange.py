@@ -257,8 +257,9 @@ class Exchange:
 
             handlers = checkpoint_transfer.HANDLERS
         elif kind == frames.ALARM:
-            self.host.signals.hear(m)
-            return
+            from . import signals
+
+            handlers = signals.HANDLERS
         elif kind >= frames.WORD:
             if not self.host.words:
                 return  # no operator of this process has a backup that concerns this host

@@ -179,3 +179,10 @@ class Signals:
     def mute(self, index: int, seconds: int) -> None:
         a = self.host.plan.alarms[index]
         self.host.exchange.say(a.host, frames.ALARM, (index, MUTE), index, MUTE, min(seconds, _MUTE_S_MAX))
+
+
+def _on_alarm(host: "Host", sender: int, m: "Message") -> None:
+    host.signals.hear(m)
+
+
+HANDLERS = {frames.ALARM: _on_alarm}

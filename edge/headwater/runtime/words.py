@@ -23,8 +23,8 @@ from array import array
 from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
-from ..protocol import frames
 from ..plan.model import OUTSIDE
+from ..protocol import frames
 from ..protocol.position import EPOCH_MAX
 from ..protocol.refusals import CONTENT
 from ..storage.keyspace import F_SILENT

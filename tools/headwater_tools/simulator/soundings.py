@@ -83,7 +83,7 @@ class Soundings:
         host = self.world.nodes[place.get(a.src, vertex.hosts[0])].host
         port = host.ports.get((a.src, a.sport)) if host else None
         value = port.ring.newest(a.field) if port and a.field >= 0 else None
-        if value is None or host is None:
+        if value is None or host is None or port is None:
             return None
         own = [s for s in host.signals.mine if s.alarm is a]
         looked = own[0].sign if own else host.signals.told[a.index].sign
