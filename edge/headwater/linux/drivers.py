@@ -377,7 +377,7 @@ class Written:
 
 
 class Command:
-    """Runs a command with one more argument, "on" or "off". At the next change it is ended if it still runs."""
+    """Runs a command with one more argument, "on" or "off". At the next change it is ended."""
 
     def __init__(self, settings: Settings) -> None:
         command = settings["command"]
