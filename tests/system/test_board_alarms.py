@@ -1,4 +1,4 @@
-"""Alarms that boards raise themselves, on virtual boards under MicroPython; and operators that run nowhere."""
+"""Alarms that boards raise themselves, on virtual boards under MicroPython."""
 
 from __future__ import annotations
 

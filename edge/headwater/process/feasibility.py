@@ -291,7 +291,7 @@ class Feasibility(Rules):
                     "Give it another stream with stream.otherwise(other, after_ms=...)",
                 )
             elif self.number_in(wire, "absent_after", wire.absent_ms, 1, reader.WITHIN_MS_MAX) and self.sized:
-                least = 2 * (self.pause_ms(self.producer(wire)) + self.latency_ms(wire))
+                least = self.absent_least(wire)
                 if wire.absent_ms < least:
                     self.error(
                         wire,

@@ -276,6 +276,10 @@ class Sizing:
         """How long a host must be silent, at least, before its operators start elsewhere."""
         return max(3 * max(BEAT_MS, self.process.batch_ms), 2 * STEP_MS)
 
+    def absent_least(self, wire: Wire) -> int:
+        """The least time after which an operator may go on without an input: twice the longest pause."""
+        return 2 * (self.pause_ms(self.producer(wire)) + self.latency_ms(wire))
+
     # -- logs, heap ------------------------------------------------------------------------------------
     #
     #   flash        >= what storage/reserve.py says

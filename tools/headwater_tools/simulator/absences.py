@@ -2,7 +2,7 @@
 
 It looks at each input after every event, and knows exactly when something of its stream last arrived. The
 silence counts up to the moment at which the operator gives the decision its place: what arrives after that
-comes too late.
+comes too late. Where the host has heard no other one for long, the count begins again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 
 from headwater.runtime.instance import RUNNING
 
-from .world import Node, World
+from .checkers import instance, undecided
+from .world import SECOND, TICK_US, Node, World
 
 CLOSED = "input closed because its source is silent"
 OPENED = "input opened because its source speaks"
+CALM_US = 6 * SECOND  # a decision takes no longer when all faults have stopped
 CLOCKS = 0.99  # a host counts by its own clock
 
 
@@ -30,6 +32,7 @@ class Seen:
     closed: bool
     decided: int
     running: bool
+    spoke_us: int = 0  # when its stream spoke first since it was closed; 0: it has not, or is open
     quiet: float = -1.0  # how long it had been silent when a decision to close it was placed; -1: none is
 
 
@@ -54,7 +57,7 @@ class Absences:
         seen = self.seen.get(key)
         if seen is None or seen.inst is not inst or not (running and seen.running):
             quiet = math.inf if closing(inst, p) else -1.0  # another instance placed it
-            self.seen[key] = Seen(inst, sign, world.now, e.closed, inst.decided, running, quiet)
+            self.seen[key] = Seen(inst, sign, world.now, e.closed, inst.decided, running, quiet=quiet)
             return
         if closing(inst, p) and seen.quiet < 0:
             seen.quiet = world.now - seen.since
@@ -62,9 +65,30 @@ class Absences:
             quiet = seen.quiet if seen.quiet >= 0 else world.now - seen.since
             self.changed(v, p, e, quiet)
             seen.quiet = -1.0
-        if sign != seen.sign:
+        if not e.closed:
+            seen.spoke_us = 0
+        elif sign > seen.sign and e.waiting() and not seen.spoke_us:
+            seen.spoke_us = world.now
+        if sign != seen.sign or not e.edge.local and self.deaf(node):
             seen.sign, seen.since = sign, world.now
         seen.closed, seen.decided = e.closed, inst.decided
+
+    def in_the_calm(self, place: dict[int, int]) -> None:
+        """No input stays closed whose stream has been back for a while."""
+        for (number, v, p), seen in sorted(self.seen.items()):
+            inst = instance(self.world, place, v)
+            if inst is not seen.inst or place[v] != number or not seen.spoke_us:
+                continue
+            ago = self.world.now - seen.spoke_us
+            if ago > CALM_US and not undecided(self.world, place, v):
+                text = "%s: input %d is closed, and its stream has been back for %.1f s"
+                self.world.error(text % (self.world.plan.vertices[v].name, p, ago / SECOND))
+
+    def deaf(self, node: Node) -> bool:
+        """Whether the host has heard no other one for so long that silence does not count."""
+        beat, _, step = self.world.hardware.pace
+        quiet = self.world.now - max(node.booted_us, self.world.heard_us.get(node.number, 0))
+        return quiet > beat + step + 5 * TICK_US
 
     def changed(self, v: int, p: int, e: Any, quiet: float) -> None:
         world = self.world

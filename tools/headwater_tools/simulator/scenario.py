@@ -128,8 +128,9 @@ class Scenario:
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
         world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        self.absences = Absences(world)
         if any(e.absent_ms for e in plan.edges):
-            world.checks.append(Absences(world))
+            world.checks.append(self.absences)
         self.soundings = Soundings(world)
         if plan.alarms:
             world.checks.append(self.soundings)
@@ -163,6 +164,7 @@ class Scenario:
             world.run(world.now + SECOND)
         self.all_accept()
         self.soundings.in_the_calm(self.place)
+        self.absences.in_the_calm(self.place)
         world.sampling = False
         gone = -1
         while not world.errors and not self.arrived():

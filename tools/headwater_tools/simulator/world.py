@@ -215,6 +215,7 @@ class World:
         self.frames = 0
         self.bytes = 0
         self.sampling = True
+        self.heard_us: dict[int, int] = {}  # host -> when a frame reached it last
         self.asleep: set[int] = set()  # hosts whose sensors are not read
         self.mute_until: dict[int, int] = {}  # host -> until when its sensors give nothing, unannounced
         self.checks: list[Callable[[Node], None]] = []
@@ -454,6 +455,7 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            self.heard_us[to] = self.now
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
