@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headwater.plan.model import OUTSIDE, Plan
 from headwater.protocol.site_link import RUNS
+from headwater.runtime.host import Host
 from headwater.runtime.signals import BY_LEVEL, BY_SILENCE
 
 from .alarms import OperatorFacts, SoundFacts, span
@@ -50,6 +52,54 @@ def reported(board: Board, index: int) -> list[int] | None:
     if board.state != RUNS:
         return None
     return next((row for row in board.status.get("alarms") or () if row[0] == index), None)
+
+
+def shown(service: Service, process: Process) -> list[dict[str, Any]]:
+    """The alarms of the boards of a process, for people and machines. `state`: "sounds", "muted", "quiet", or
+    "unknown" while the board is away."""
+    hosted = process.hosted
+    assert hosted is not None
+    found = []
+    for alarm in hosted.plan.alarms:
+        board = service.boards.all[hosted.plan.hosts[alarm.host]]
+        row = reported(board, alarm.index) if service.link_of(board) == "up" else None
+        v = hosted.plan.vertices[alarm.src]
+        state = "unknown"
+        if row is not None:
+            state = "quiet" if not row[1] else "muted" if row[2] else "sounds"
+        found.append(
+            {
+                "name": alarm.name,
+                "host": board.name,
+                "stream": v.name,
+                "driver": alarm.driver,
+                "silent_ms": alarm.silent_ms,
+                "field": v.outs[alarm.sport].names[alarm.field] if alarm.field >= 0 else None,
+                "state": state,
+                "audible": None if row is None else bool(row[3]),
+            }
+        )
+    return found
+
+
+def late(plan: Plan) -> list[dict[str, Any]]:
+    """Streams whose `within_ms` cannot be kept when the host of an operator dies, and what can."""
+    beat, _, step = Host.PACE
+    least_ms = max(3 * max(beat // 1000, plan.batch_ms), 2 * step // 1000)
+    return [
+        {"stream": e.lake, "within_ms": e.within_ms, "least_ms": least_ms}
+        for e in plan.edges
+        if e.dst == OUTSIDE and 0 < e.within_ms <= least_ms and _moves(plan, e.src)
+    ]
+
+
+def _moves(plan: Plan, vertex: int) -> bool:
+    """Whether an operator on the way to this stream may start on another host."""
+    above = {vertex}
+    for e in reversed(plan.edges):
+        if e.dst in above:
+            above.add(e.src)
+    return any(plan.vertices[v].kind and len(plan.vertices[v].hosts) > 1 for v in above)
 
 
 def quieten(service: Service) -> None:
