@@ -225,7 +225,7 @@ def _board_alarm(alarm: dict[str, Any]) -> str:
 
 
 def _late(stream: dict[str, Any]) -> str:
-    text = "  stream %s: its within_ms of %d cannot be kept when a host dies; its operators start elsewhere after %d ms"
+    text = "  stream %s: within_ms=%d cannot be kept when a host dies: operators start elsewhere after %d ms"
     return text % (stream["stream"], stream["within_ms"], stream["least_ms"])
 
 

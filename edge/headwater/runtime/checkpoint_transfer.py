@@ -17,7 +17,7 @@ from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from . import lifecycle
-from .instance import FETCHING, STOPPED
+from .instance import FETCHING, RECALLING, STOPPED
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def push(host: "Host", inst: "Instance") -> None:
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    need = host.plan.level + push[2]
+    need = inst.ck.need() + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
@@ -110,7 +110,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
     host.late.pop(sender, None)
     if sender not in push[1]:
         push[1].append(sender)
-    if len(push[1]) >= host.plan.level:
+    if len(push[1]) >= inst.ck.need():
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -229,7 +229,7 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     v = inst.vertex.index
     unheard = []
-    if host.plan.level and unsettled:
+    if host.plan.level_of(v) and unsettled:
         unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
     inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
@@ -250,18 +250,21 @@ def recall(host: "Host", inst: "Instance") -> None:
         if (
             inst.status != FETCHING
             and not inst.blind
-            and (not silent or silent + inst.erased <= host.plan.level)
+            and (not silent or silent + inst.erased <= host.plan.level_of(v))
         ):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
             if data:
                 host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+            if inst.status == RECALLING:
+                lifecycle.go_on(host, inst)
+            if data:
                 inst.ck.store_at_level()
         for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
-    # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
-    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
+    # At level local the producers tell first whether there is a checkpoint elsewhere.
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level_of(v) or _answered(inst)):
         inst.ck.now()
 
 
@@ -300,7 +303,7 @@ def fetch(host: "Host", inst: "Instance") -> None:
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
             _ask_all(host, inst, inst.unsettled, inst.recalling)
-            lifecycle.ask(inst)
+            lifecycle.recall(inst)
             return  # `recall` goes on from here
     if others:
         # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
@@ -313,7 +316,7 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:
         return False
-    from . import decisions, restore
+    from . import restore
 
     data: "Any" = host.store.get_blob(key)  # it was read a moment ago
     if not restore.restore(host, inst, data):
@@ -322,17 +325,17 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     own = checkpoint_key(v, PERMANENT)
     if key != own:
         host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
-    lifecycle.ask(inst)
+    lifecycle.recall(inst)
     lifecycle.note_running(host, inst)
     inst.ck.moved()
-    restore.load_decisions(host, inst)
     restore.reconnect(host, inst)
     if inst.status == STOPPED:
         return True  # a producer here knows a newer epoch
-    inst.ck.store_at_level()
     if inst.recalling:
         recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+        return True
+    lifecycle.go_on(host, inst)
+    inst.ck.store_at_level()
     return True
 
 

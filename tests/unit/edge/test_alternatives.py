@@ -51,8 +51,8 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
         "an input that is opened again goes back as far as its producer does",
         "a stream whose ts falls, since the alternative was given for that time",
         [
-            (decisions, "_on_config", "content[3] = max([content[3], inst.front + inst.past]", "max([0]"),
-            (decisions, "_on_config", "content[3] = max(content[3], host.site())", "pass"),
+            (decisions, "_opens", "from_ts = max([from_ts, inst.front + inst.past]", "max([0]"),
+            (decisions, "_opens", "from_ts = max(from_ts, host.site())", "pass"),
         ],
     ),
     (

@@ -1,17 +1,16 @@
 """The checker of inputs without which an operator goes on: none is closed while its stream speaks.
 
 It looks at each input after every event, and knows exactly when something of its stream last arrived. The
-silence counts up to the moment at which the operator gives the decision its place: what arrives after that
-comes too late. Where the host has heard no other one for long, the count begins again.
+silence counts up to the moment at which the operator takes the decision.
+Where the host has heard no other one for long, the count begins again.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.runtime.instance import RUNNING
+from headwater.runtime.instance import EXPOSED, RUNNING
 
 from .checkers import instance, undecided
 from .world import SECOND, TICK_US, Node, World
@@ -33,7 +32,6 @@ class Seen:
     decided: int
     running: bool
     spoke_us: int = 0  # when its stream spoke first since it was closed; 0: it has not, or is open
-    quiet: float = -1.0  # how long it had been silent when a decision to close it was placed; -1: none is
 
 
 class Absences:
@@ -53,18 +51,13 @@ class Absences:
         key = (node.number, v, p)
         ring = e.port.ring if e.port else e.ring
         sign = (e.inc, ring.last if ring else 0, max(e.limit, e.port.bound if e.port else 0))
-        running = inst.status == RUNNING
+        running = inst.status in (RUNNING, EXPOSED)
         seen = self.seen.get(key)
         if seen is None or seen.inst is not inst or not (running and seen.running):
-            quiet = math.inf if closing(inst, p) else -1.0  # another instance placed it
-            self.seen[key] = Seen(inst, sign, world.now, e.closed, inst.decided, running, quiet=quiet)
+            self.seen[key] = Seen(inst, sign, world.now, e.closed, inst.decided, running)
             return
-        if closing(inst, p) and seen.quiet < 0:
-            seen.quiet = world.now - seen.since
         if e.closed != seen.closed and inst.decided > seen.decided:
-            quiet = seen.quiet if seen.quiet >= 0 else world.now - seen.since
-            self.changed(v, p, e, quiet)
-            seen.quiet = -1.0
+            self.changed(v, p, e, world.now - seen.since)
         if not e.closed:
             seen.spoke_us = 0
         elif sign > seen.sign and e.waiting() and not seen.spoke_us:
@@ -90,7 +83,7 @@ class Absences:
         quiet = self.world.now - max(node.booted_us, self.world.heard_us.get(node.number, 0))
         return quiet > beat + step + 5 * TICK_US
 
-    def changed(self, v: int, p: int, e: Any, quiet: float) -> None:
+    def changed(self, v: int, p: int, e: Any, quiet: int) -> None:
         world = self.world
         name = world.plan.vertices[v].name
         world.draw(CLOSED if e.closed else OPENED, "%s: input %d, %s" % (
@@ -99,9 +92,3 @@ class Absences:
         if e.closed and quiet < CLOCKS * 1000 * e.edge.absent_ms:
             text = "%s closes its input %d, which was silent for %.1f s only"
             world.error(text % (name, p, quiet / 1e6))
-
-
-def closing(inst: Any, p: int) -> bool:
-    """Whether a decision of this operator to close an input has its place, and is not applied yet."""
-    found = [d[1] for n, d in inst.decisions.items() if n > inst.decided]
-    return any(content[0] == "close" and content[1] == p for content in found)
