@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from defects import Change, seeded
 from headwater.plan.model import Plan
-from headwater.process import Affine, Process, Union
+from headwater.process import Affine, Process, Stream, Union
+from headwater.process.check import check
 from headwater.runtime import decisions
 from headwater.runtime.absence import Absence, Silent
 from headwater.runtime.instance import Instance
@@ -153,3 +154,83 @@ def test_a_host_without_alarms_and_alternatives_loads_nothing_for_them() -> None
     assert scenario.run().errors == []
     hosts = [node.host for node in scenario.world.nodes if node.host]
     assert [(host.absence, host.signals) for host in hosts] == [(None, None)] * 3
+
+
+# ---- what a process file says
+
+
+def _ward() -> tuple[Process, Stream, Stream]:
+    p = Process("ward", batch_ms=500, link_ms=100)
+    a = p.source("a", "v:i16", rate_hz=20, on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    p.lake("ward/a", a)
+    p.lake("ward/b", b)
+    return p, a, b
+
+
+def _problems(p: Process) -> list[str]:
+    return ["%s: %s. %s" % (x.where, x.what, x.cure) for x in check(p).problems]
+
+
+def test_a_plan_says_what_is_absent_and_what_sounds() -> None:
+    p, a, b = _ward()
+    best = a.otherwise(b, after_ms=5000, local=True).named("best")
+    p.lake("ward/best", best)
+    p.alarm(best, silent_ms=12_000, field="v", on="right", driver="led", name="lost")
+    plan = p.plan()
+    assert [(e.dport, e.absent_ms, e.local) for e in plan.edges if e.absent_ms] == [(0, 5000, True)]
+    alarm = plan.alarms[0]
+    assert (alarm.name, plan.vertices[alarm.src].name, plan.hosts[alarm.host]) == ("lost", "best", "right")
+    assert (alarm.driver, alarm.silent_ms, alarm.field) == ("led", 12_000, 0)
+    assert plan.hosts[plan.vertices[alarm.src].hosts[0]] == "right"  # where the alternative is made
+
+
+def test_an_input_may_be_absent_only_where_another_one_is_left() -> None:
+    p, a, b = _ward()
+    p.lake("ward/half", a.absent_after(5000) >> Affine().named("half"))
+    assert _problems(p) == [
+        "vertex 'half', port 0: absent_after on the only input of 'half', which has nothing to go on with. "
+        "Give it another stream with stream.otherwise(other, after_ms=...)"
+    ]
+    p, a, b = _ward()
+    p.lake("ward/again", a.absent_after(5000))
+    assert "Give within_ms= to p.lake(...)" in _problems(p)[0]
+
+
+def test_a_silence_is_longer_than_the_pauses_of_good_times() -> None:
+    p, a, b = _ward()
+    p.lake("ward/both", Union()(a, b.absent_after(2000)))
+    assert _problems(p) == [
+        "vertex 'union', port 1: absent_after(2000): in good times up to 1100 ms pass between two signs of "
+        "'b'. Give 2200 ms or more (twice that), or lower batch_ms or link_ms"
+    ]
+
+
+def test_mistakes_of_an_alarm_are_told_with_what_there_is() -> None:
+    p, a, b = _ward()
+    p.host("left")
+    p.host("right")
+    p.alarm(a, silent_ms=1000, on="rigt", driver="bel", field="w", name="heart")
+    p.alarm(b, on="gateway", name="heart")
+    found = "\n".join(_problems(p))
+    for words in (
+        "alarm 'heart': on='rigt' is no board: did you mean 'right'?. Use one of left, right",
+        "unknown driver 'bel'",
+        "the stream has no field 'w'",
+        "silent_ms=1000: in good times",
+        "the name is already used",
+        "on='gateway' is no board",
+        "nothing raises it. Give silent_ms=, or field= with one of v",
+    ):
+        assert words in found
+
+
+def test_a_delay_that_no_takeover_can_keep_is_a_warning() -> None:
+    p, a, b = _ward()
+    p.lake("ward/half", a >> Affine().named("half"), within_ms=15_000)
+    found = check(p)
+    assert found.errors() == [] and len(found.warnings()) == 1
+    assert "cannot be kept when the host of 'half' dies" in found.warnings()[0].what
+    p, a, b = _ward()
+    p.lake("ward/half", a >> Affine().named("half"), within_ms=15_001)
+    assert check(p).problems == []

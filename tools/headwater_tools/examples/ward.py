@@ -1,7 +1,7 @@
 """A ward: what goes on when a sensor falls silent, and a board that sounds its buzzer without the gateway.
 
 The heart rate comes from the chest; while that is silent, the pulse of the wrist takes its place. The
-analyzer does without the accelerometer of the hip, and the wrist sounds its buzzer when the analyzer says so, or
+analyzer does without the accelerometer of the hip. The wrist sounds its buzzer when the analyzer says so, or
 when it hears nothing of it for half a minute.
 """
 
