@@ -70,7 +70,8 @@ class Absence:
             if deaf and not e.edge.local:
                 s.again()
                 continue
-            s.passes(gone, _sign(e), self._speaks(e))
+            if s.passes(gone, _sign(e), self._speaks(e)) and e.edge.local:
+                e.stay()
             if e.closed:
                 if self._speaks(e) and s.asks(self.now):
                     self._give(e, ["open", e.sink.inputs.index(e), e.inc, 0])
@@ -105,6 +106,8 @@ class Absence:
     def _give(self, e: "InEdge", content: "list[object]") -> None:
         v = e.edge.dst
         if e.edge.local:
+            if content[0] == "close":
+                e.close_soon()  # no answer of its producer is waited for
             self.host.decide(v, content)
         else:
             from . import decisions

@@ -67,10 +67,20 @@ class Absences:
         seen.closed, seen.decided = e.closed, inst.decided
 
     def in_the_calm(self, place: dict[int, int]) -> None:
-        """No input stays closed whose stream has been back for a while."""
+        """No input stays closed whose stream has been back for a while, or open where it is silent."""
         for (number, v, p), seen in sorted(self.seen.items()):
             inst = instance(self.world, place, v)
-            if inst is not seen.inst or place[v] != number or not seen.spoke_us:
+            if inst is not seen.inst or place[v] != number:
+                continue
+            e = inst.inputs[p]
+            quiet = self.world.now - seen.since
+            if not e.closed and quiet > 1000 * e.edge.absent_ms + CALM_US and not e.waiting():
+                # One that has not put out again what others have of it may not decide, and waits for samples.
+                may = inst.status == RUNNING and inst.depth >= len(self.world.plan.vertices)
+                if may and not undecided(self.world, place, v):
+                    text = "%s: input %d is open, and was silent for %.1f s"
+                    self.world.error(text % (self.world.plan.vertices[v].name, p, quiet / SECOND))
+            if not seen.spoke_us:
                 continue
             ago = self.world.now - seen.spoke_us
             if ago > CALM_US and not undecided(self.world, place, v):
