@@ -25,6 +25,7 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import OUTSIDE
 from ..protocol import frames
+from ..protocol.moves import TAKEOVER
 from ..protocol.position import EPOCH_MAX
 from ..protocol.refusals import CONTENT
 from ..storage.keyspace import F_SILENT
@@ -105,6 +106,8 @@ class Words:
         self.count = 0  # of the words of this host
         self.listened = 0  # for how long this host has listened
         self.begun: dict[int, int] = {}  # operator here -> ... when it began in this boot
+        self.apart: dict[int, int] = {}  # ... and has been out of touch since
+        self.why: dict[int, int] = {}  # ... and why, until other hosts know (protocol/moves.py)
         self.near = 0  # since any host was heard
         self.now = host.now
         self.sleeps = 0  # seconds of its own period, where this host sleeps
@@ -145,6 +148,7 @@ class Words:
                 self.silent[k] = self.mute[k] = 0
             self.listened = 0
             self.begun.clear()
+            self.apart.clear()
 
     # It began a new boot: its words are counted from 1 again.
     def begins(self, sender: int) -> None:
@@ -179,11 +183,25 @@ class Words:
                 from . import relocation
 
                 # Every producer that lives has answered: the others may know of it.
-                relocation.moved(host, v, inst.epoch, host.me)
+                relocation.moved(host, v, inst.epoch, host.me, self.why.pop(v, TAKEOVER))
                 self.say()
+            elif self._apart(v, inst):
+                from . import moving
+
+                moving.apart(host, v)
         if self.watched >= 0 and not self.suspects and self.listened - self.watched > self.least:
             self.watched = -1
             unload("runtime.watching")
+
+    # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
+    # only after as long.
+    def _apart(self, v: int, inst: "Instance") -> bool:
+        if self.touching(inst):
+            self.apart.pop(v, None)
+        elif self.listened - self.apart.setdefault(v, self.listened) > self.least:
+            self.apart[v] = self.listened
+            return True
+        return False
 
     # watching.py was loaded, and stays for a while.
     def watches(self) -> None:
@@ -236,9 +254,10 @@ class Words:
         return self.silent[k] > self.patience(k)
 
     # Operator v begins on this host: whoever waits for it hears of that before it is asked.
-    def begin(self, v: int) -> None:
+    def begin(self, v: int, why: int) -> None:
         self.begun[v] = self.listened
         self.recovering[v] = 0
+        self.why[v] = why
         self.say()
 
     # The same for a host that this one hears itself, whatever others say.

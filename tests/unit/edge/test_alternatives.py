@@ -14,7 +14,7 @@ from headwater.runtime.instance import Instance
 from headwater.runtime.signals import Signals, Sounding
 from headwater.testing import trial
 from headwater_tools.simulator import jobs
-from headwater_tools.simulator.absences import CLOSED, OPENED
+from headwater_tools.simulator.closings import CLOSED, OPENED
 from headwater_tools.simulator.scenario import Scenario, hardware
 
 SEEDS = range(1, 9)

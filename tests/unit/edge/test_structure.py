@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headwater.protocol import frames
-from headwater.runtime import checkpoint_transfer, decisions, receiver, relocation, signals, watching, words
+from headwater.runtime import (
+    checkpoint_transfer,
+    decisions,
+    moving,
+    receiver,
+    relocation,
+    signals,
+    taking,
+    watching,
+    words,
+)
 from headwater.runtime.exchange import Exchange
 from headwater_tools import environment
 from headwater_tools.image import sources
@@ -157,10 +167,8 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
     site = {frames.PLAN, frames.PLANNED, frames.SWITCH, frames.STATUS}
     tables = [
         Exchange.HANDLERS,
-        *(
-            m.HANDLERS
-            for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words, signals)
-        ),
+        *(m.HANDLERS for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words)),
+        *(m.HANDLERS for m in (moving, taking, signals)),
     ]
     kinds = [kind for table in tables for kind in table]
     assert sorted(kinds) == sorted(set(frames.MESSAGES) - site)

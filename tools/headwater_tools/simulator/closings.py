@@ -34,7 +34,7 @@ class Seen:
     spoke_us: int = 0  # when its stream spoke first since it was closed; 0: it has not, or is open
 
 
-class Absences:
+class Closings:
     def __init__(self, world: World) -> None:
         self.world = world
         self.seen: dict[tuple[int, int, int], Seen] = {}
