@@ -157,6 +157,7 @@ def test_check_of_a_file_that_is_not_there_is_bad_use(tmp_path, capsys):
 def test_every_example_opens_with_a_sentence():
     names = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "__init__")
     assert names == [
+        "body",
         "cardio",
         "diamond",
         "own_operator",
@@ -165,6 +166,7 @@ def test_every_example_opens_with_a_sentence():
         "sp3",
         "sp4",
         "telemonitoring",
+        "ten",
         "ward",
     ]
     for name in names:
