@@ -40,6 +40,7 @@ from .deployments.rebuild import Learning
 from .deployments.switching import Process, Switching, being_changed, named
 from .hosted import HostedProcess
 from .keys import load
+from .monitoring import stranded
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
 from .notices.notifier import Notifier
@@ -624,6 +625,8 @@ class Service(Switching):
             "strategy": STRATEGIES[plan.strategy],
             "level": LEVELS[plan.level],
             "hosts": list(plan.hosts),
+            "alarms": stranded.shown(self, process),
+            "late": stranded.late(plan),
             "vertices": [
                 {
                     "name": v.name,

@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.data import msgpack
 
+ALARMS_MAX = 16  # of one board
 BACKLOG_MAX = 128  # streams of one board
 TEXT_MAX = 200  # characters
 ID_BYTES = 8
@@ -59,10 +60,21 @@ def _backlog(value: Any) -> list[list[int]] | None:
     return rows if len(rows) == len(value) else None
 
 
+def _alarms(value: Any) -> list[list[int]] | None:
+    """Of each alarm of the board: its number, why it is on, seconds that it stays muted, whether it can be
+    heard."""
+    if not isinstance(value, list) or len(value) > ALARMS_MAX:
+        return None
+    rows = [row for row in value if isinstance(row, list) and len(row) == 4]
+    rows = [row for row in rows if all(_count(v) is not None for v in row)]
+    return rows if len(rows) == len(value) else None
+
+
 KEYS: dict[str, Callable[[Any], Any]] = {
-    "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash, "deployment": _count,
-    "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
-    "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
+    "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
+    "deployment": _count, "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id,
+    "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count,
+    "version": _text,
 }  # fmt: skip
 
 

@@ -156,4 +156,8 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
             every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else 125000
             batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
             node.sensors.append(Sensor(v.index, driver, batch, every_us))
+    if any([a.host == me for a in plan.alarms]):
+        from .sounder import Sounder
+
+        node.sounds_by(Sounder(node, host.signals))
     return host

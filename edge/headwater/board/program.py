@@ -9,6 +9,7 @@
 # What differs from board to board is the `board` that is given:
 #   flash               block device: readblocks, writeblocks with offset, ioctl
 #   drivers             name -> what makes a driver of (settings, alphabet, rate_mhz, n), see below
+#   actuators           name -> what makes an actuator of (settings,): its `set(on)` begins and ends a sound
 #   random()            64 random bits
 #   online()            awaited before each try to reach the broker, until the network is there
 #   battery_mv(), rssi()  or None
@@ -82,6 +83,7 @@ class Node:
         self.host: "Host" = None  # type: ignore[assignment]  # where a process runs
         self.client = None  # type: ignore[assignment]
         self.sensors: "list[Sensor]" = []
+        self.sounder: "Any" = None  # a Sounder, where a plan has alarms for this board
         self.deployed: bytes | None = None  # id of the deployment that runs
         self.next: bytes | None = None  # of the one that waits
         self.failed: bytes | None = None  # of one that is not run any more
@@ -128,6 +130,10 @@ class Node:
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
         self.host = host
+
+    # ... made what sounds the alarms of that process.
+    def sounds_by(self, sounder: "Any") -> None:
+        self.sounder = sounder
 
     # ... is ready to speak to the gateway.
     def speaks(self, boot: int, writer: "Writer", peer: "Peer") -> None:
@@ -196,6 +202,8 @@ class Node:
                 self.client.tick(now)
                 if self.host:
                     self.host.tick(now)
+                    if self.sounder:
+                        self.sounder.tick()
                 if now >= self.status_us and self.client.up:
                     self.status_us = now + self.config["status_s"] * _SECOND_US
                     self._status(up_s)
@@ -381,6 +389,8 @@ class Node:
             "up": up_s,
             "version": VERSION,
         }
+        if self.sounder:
+            status["alarms"] = self.sounder.status()
         # In the buffer of the log: there is not always room for as many bytes in one piece.
         buf = self.store.buf
         while True:

@@ -67,6 +67,7 @@ REFUSE = 36
 KEEP = 37
 MOVE = 38
 MOVED = 39
+ALARM = 40
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -105,6 +106,7 @@ MESSAGES = {
     KEEP: "veepv",  # vertex, epoch, epoch that keeps it, name, size
     MOVE: "vvv",  # vertex, number, host
     MOVED: "vvv",  # vertex, number, outcome
+    ALARM: "vvv",  # alarm, what, value: see runtime/signals.py
 }
 
 

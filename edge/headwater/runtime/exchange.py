@@ -42,6 +42,7 @@ _CONSUMER = const(2)
 _GATEWAY = const(3)
 _JUDGED = const(4)
 _NOBODY = const(5)  # it belongs to the site link
+_ALARM = const(6)  # see signals.py
 
 
 # What is said to one other host.
@@ -190,6 +191,9 @@ class Exchange:
                 ok = ok and m[3][1] == sender and m[3][0] <= EPOCH_MAX
         elif role == _GATEWAY:
             ok = sender == 0
+        elif role == _ALARM:
+            signals = self.host.signals
+            ok = signals is not None and signals.may_say(sender, m)
         elif role == _JUDGED:
             if m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
                 self.host.count(RANGE)
@@ -251,6 +255,10 @@ class Exchange:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
+        elif kind == frames.ALARM:
+            from . import signals
+
+            handlers = signals.HANDLERS
         elif kind >= frames.WORD:
             if not self.host.words:
                 return  # no operator of this process has a backup that concerns this host
@@ -451,7 +459,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

@@ -101,6 +101,8 @@ class Host:
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
         self.energy: "Any" = None  # what it knows of its battery; None: it never ends
         self.pace = self.PACE
+        self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
+        self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
@@ -128,6 +130,14 @@ class Host:
         startup.start(self, now, made, again)
         if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
             self._listen()
+        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
+            from . import absence
+
+            self.absence = absence.Absence(self)
+        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
+            from . import signals
+
+            self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
             "runtime.startup",
@@ -270,6 +280,10 @@ class Host:
             self.exchange.retry()
             if self.words:
                 self.words.tick()
+            if self.absence:
+                self.absence.tick()
+            if self.signals:
+                self.signals.tick()
             self.store.idle()
         if now - self.beat_us >= self.pace[0]:
             self.beat_us = now

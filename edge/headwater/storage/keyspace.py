@@ -22,6 +22,7 @@ LEARN = 1  # ... this gateway has to learn which parameters are in force
 LOST = 2  # ... no checkpoint was stored here since
 F_SILENT = 7  # what a host that went to sleep had counted of the silence of others (runtime/words.py)
 F_DRAINED = 6  # id of the deployment for which this board has told the gateway that it is drained
+F_ALARMS = 16  # a byte for each alarm of the plan: why it sounds here (runtime/signals.py)
 F_INC = 0x40  # + vertex: incarnation of a source that began a new one within its log
 F_OP = 0x100  # + vertex: [epoch number, its host, state] of an operator that was hosted here. The state:
 OVER = 0  # ... it does not run here any more

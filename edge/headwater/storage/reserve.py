@@ -102,6 +102,8 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
     streams = 0
     # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
     size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
+    if any([a.host == me for a in plan.alarms]):
+        size += 4 + len(plan.alarms)
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

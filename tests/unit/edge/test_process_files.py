@@ -156,6 +156,18 @@ def test_check_of_a_file_that_is_not_there_is_bad_use(tmp_path, capsys):
 
 def test_every_example_opens_with_a_sentence():
     names = sorted(path.stem for path in EXAMPLES.glob("*.py") if path.stem != "__init__")
-    assert names == ["cardio", "diamond", "own_operator", "sp1", "sp2", "sp3", "sp4", "telemonitoring"]
+    assert names == [
+        "body",
+        "cardio",
+        "diamond",
+        "own_operator",
+        "sp1",
+        "sp2",
+        "sp3",
+        "sp4",
+        "telemonitoring",
+        "ten",
+        "ward",
+    ]
     for name in names:
         assert example(name).read_text().startswith('"""')

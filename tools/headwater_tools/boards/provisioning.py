@@ -27,8 +27,8 @@ CONFIG = "config.json"
 
 
 def complete(home: Path, board: str | None) -> None:
-    """Add to a board's configuration what only a real board needs: sensors and battery as in the example of
-    this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
+    """Add to a board's configuration what only a real board needs: sensors, battery and actuators as in the
+    example of this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
     path = home / CONFIG
     config = json.loads(path.read_text())
     before = json.dumps(config)
@@ -36,7 +36,7 @@ def complete(home: Path, board: str | None) -> None:
         example = profiles.FOLDER / profiles.profile(board).name / CONFIG
         if not example.exists():
             raise UserError("board '%s' has no sensors: name a kind of board that can be flashed" % board)
-        for key in ("sensors", "battery"):
+        for key in ("sensors", "battery", "actuators"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
     if not config.get("wifi"):

@@ -32,9 +32,11 @@ from .checkers import (
     undecided,
     wanted,
 )
+from .closings import Closings
 from .handovers import Handovers
 from .ideal import Ideal
 from .recorder import Recorder
+from .soundings import Soundings
 from .storm import SHARE, Storm
 from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
@@ -130,6 +132,12 @@ class Scenario:
         self.handovers = Handovers(world)
         self.absence = Absence(world, self.place)
         world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        self.closings = Closings(world)
+        if any(e.absent_ms for e in plan.edges):
+            world.checks.append(self.closings)
+        self.soundings = Soundings(world)
+        if plan.alarms:
+            world.checks.append(self.soundings)
 
     @property
     def trace(self) -> list[str]:
@@ -168,6 +176,8 @@ class Scenario:
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
         self.all_accept()
+        self.soundings.in_the_calm(self.place)
+        self.closings.in_the_calm(self.place)
         world.sampling = False
         gone = -1
         while not world.errors and not self.arrived():
@@ -338,6 +348,7 @@ class Scenario:
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.mute_until.clear()
         world.dozing.clear()
         for stop in world.on_peace:
             stop()
@@ -384,7 +395,7 @@ class Scenario:
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
             for p, e in enumerate(inst.inputs if inst else ()):
-                if e.closed and (v, p) not in self.ended | self.closed:
+                if e.closed and not e.edge.absent_ms and (v, p) not in self.ended | self.closed:
                     self.closed.add((v, p))
                     self.reopen(v, p)
         if world.now < self.storm_us + CALM_US // 2:
@@ -404,7 +415,7 @@ class Scenario:
             if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
                 dead.add(i)
             for p, _ in gone:
-                if (i, p) not in self.ended:
+                if (i, p) not in self.ended and not self.plan.ins(i)[p].absent_ms:
                     self.close_one(i, p)
         if world.now < self.storm_us + CALM_US // 2:
             world.after(2 * SECOND, self.close_ended)

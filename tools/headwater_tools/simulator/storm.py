@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Vertex
+from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Plan, Vertex
 from headwater.protocol.moves import COMMAND
 from headwater.runtime import decisions
 from headwater.runtime.host import Host
@@ -29,12 +29,21 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
+SILENT = "source silent"
 MOVED = "operator to be moved"
 HALF_MOVED = "fault in the middle of a move"
 SHARES = {
     MOVED: 0.7,
     GAP_OPEN: 0.9,
+    SILENT: 1.0,
 }  # ... or more, if it applies to few, and seldom occurs in one that has it
+
+
+def above(plan: Plan, vertex: int) -> set[int]:
+    """The sources from which a vertex gets entries, feedback aside; or itself."""
+    if not plan.vertices[vertex].kind:
+        return {vertex}
+    return set().union(*(above(plan, e.src) for e in plan.ins(vertex) if not e.delay_us))
 
 
 class Storm:
@@ -72,6 +81,8 @@ class Storm:
             found["two activations with one number"] = self.clash
             if any(e.policy == DROP_OLDEST and plan.vertices[e.src].kind for e in plan.edges):
                 found[GAP_OPEN] = self.move_dropping
+        if boards and any(e.absent_ms for e in plan.edges):
+            found[SILENT] = self.silence
         if any(len(plan.ins(v.index)) > 1 for v in plan.vertices):
             found["input closed"] = self.close
         if boards:
@@ -505,7 +516,10 @@ class Storm:
         world = self.world
         joins = []
         for v in self.plan.vertices:
-            direct = [p for p, e in enumerate(self.plan.ins(v.index)) if not e.delay_us]
+            ins = self.plan.ins(v.index)
+            if any(e.absent_ms for e in ins):
+                continue  # the hosts close and open inputs themselves there
+            direct = [p for p, e in enumerate(ins) if not e.delay_us]
             joins += [(v.index, p) for p in direct if len(direct) > 1]
         joins = [j for j in joins if not any(j[0] == other[0] for other in self.scenario.closed)]
         if not joins or not world.nodes[0].up:
@@ -519,6 +533,30 @@ class Storm:
             self.scenario.closed.add((vertex, port))
             pause = self.random.randrange(SECOND, 12 * SECOND)
             world.after(pause, lambda: self.scenario.reopen(vertex, port))
+
+    def silence(self) -> None:
+        """The board of a sensor without which others can go on is off, or reaches no other host, or its
+        sensor gives nothing: for a time that is too short, or long enough."""
+        world = self.world
+        edges = [e for e in self.plan.edges if e.absent_ms]
+        boards = sorted(
+            {self.plan.vertices[v].hosts[0] for e in edges for v in above(self.plan, e.src)} - {0}
+        )
+        nodes = [world.nodes[b] for b in boards if not world.nodes[b].dead]
+        if not nodes:
+            return
+        node = self.random.choice(nodes)
+        most_ms = max(e.absent_ms for e in edges)
+        us = int(most_ms * 1000 * self.random.uniform(0.5, 4))
+        how = self.random.choice(("off", "off", "out of reach", "without samples"))
+        world.draw(SILENT, "%s is %s for %.1f s" % (self.name(node), how, us / SECOND))
+        if how == "out of reach":
+            self.cut(self.ways(node), us)
+        elif how == "without samples":
+            world.mute_until[node.number] = world.now + us
+        elif node.up:
+            world.crash(node)
+            world.after(us, lambda: world.boot(node))
 
     # ---- sensors and neighbours
 

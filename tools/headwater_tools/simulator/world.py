@@ -202,6 +202,7 @@ class World:
         self.serial = itertools.count()
         self.trace: list[str] = []
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
+        self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
@@ -224,7 +225,9 @@ class World:
         self.frames = 0
         self.bytes = 0
         self.sampling = True
+        self.heard_us: dict[int, int] = {}  # host -> when a frame reached it last
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.mute_until: dict[int, int] = {}  # host -> until when its sensors give nothing, unannounced
         self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
@@ -414,6 +417,7 @@ class World:
 
     def power_cut(self, node: Node) -> None:
         self.note("%s loses power in a flash operation" % self.name(node.number))
+        self.cuts.add((node.number, node.boots))
         self.crash(node)
         self.after(self.random.randrange(SECOND // 10, 3 * SECOND), lambda: self.boot(node))
 
@@ -475,6 +479,7 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            self.heard_us[to] = self.now
             if node.battery:
                 node.battery.frame(len(frame), False)
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
@@ -513,7 +518,7 @@ class World:
 
     def awake(self, node: Node) -> bool:
         """The sensors of a host are read."""
-        return node.number not in self.asleep
+        return node.number not in self.asleep and self.now >= self.mute_until.get(node.number, 0)
 
     def offered(self, v: Vertex, took: int | None) -> None:
         if took:
