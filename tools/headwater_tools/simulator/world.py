@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
+from headwater.offboard.reasons import OF_MOVES
 from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
@@ -40,14 +41,23 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
+from .batteries import Battery
 from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
+
+# Why an operator moved without a plan.
+TAKEN_OVER = "taken over"
+TAKEN_BLIND = "taken over, no producer answered"
+MISTAKEN = "started elsewhere by mistake"
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -174,6 +184,7 @@ class Node:
         self.again = False  # its flash was erased: it returns to a process that it was part of
         self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
+        self.battery: Battery | None = None  # on mains; otherwise what a battery monitor of the host reads
 
     def mono(self) -> int:
         """The host's own clock: starts again at every boot, and drifts."""
@@ -220,10 +231,13 @@ class World:
         self.bytes = 0
         self.sampling = True
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
+        self.recorder: Recorder | None = None  # for a timeline
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
@@ -268,8 +282,13 @@ class World:
     def draw(self, kind: str, text: str = "") -> None:
         """A fault of this kind happens now."""
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, text)
         if text:
             self.note(text)
+
+    def is_up(self, node: Node) -> bool:
+        return node.up
 
     def name(self, number: int) -> str:
         return str(self.plan.hosts[number])
@@ -331,6 +350,8 @@ class World:
         self.note(
             "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
         )
+        if self.recorder and node.host and node.host.taking:
+            self.recorder.moved(v, node.host.taking.giver, node.number, OF_MOVES[why])
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)
@@ -338,6 +359,8 @@ class World:
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
         how = ", blind" if blind else ""
+        if self.recorder and node.host:
+            self.recorder.moved(v, node.host.where[v][2], node.number, TAKEN_BLIND if blind else TAKEN_OVER)
         self.note("%s takes over %s%s" % (self.name(node.number), self.plan.vertices[v].name, how))
         for look in self.on_takeover:
             look(node, v, blind)
@@ -441,6 +464,9 @@ class World:
             self.taken.look(host)
         self.frames += 1
         self.bytes += len(frame)
+        battery = self.nodes[sender].battery
+        if battery:
+            battery.frame(len(frame), True)
         copies = 1 + (self.random.random() < self.duplication)
         for _ in range(copies):
             if self.random.random() < self.loss:
@@ -455,6 +481,8 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            if node.battery:
+                node.battery.frame(len(frame), False)
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
