@@ -270,10 +270,12 @@ def recall(host: "Host", inst: "Instance") -> None:
             routing.seek(host, inst, have[1], [], have[0])
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
+        # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
+        erased = 0 if host.taking and host.taking.assured(inst) else inst.erased
         if (
             inst.status != FETCHING
             and not inst.blind
-            and (not silent or silent + inst.erased <= host.plan.level_of(v))
+            and (not silent or silent + erased <= host.plan.level_of(v))
         ):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)

@@ -160,6 +160,11 @@ class Offer:
             self.again_us = 0
         return True
 
+    # Whether, in addition, every producer had told that it knows no newer epoch than the giver's. Then no
+    # other one has acknowledged anything, and what keepers have lost was of the giver's course, or before it.
+    def assured(self, inst: "Instance") -> bool:
+        return not self.asked and self.continues(inst)
+
     # ---- when it has begun
 
     # Whether an instance goes on where the giver paused. Then it need not wait for its epoch to be stored at

@@ -157,6 +157,12 @@ class Store(Log):
                 found[key] = place
         return found
 
+    def rename_blob(self, src: int, dst: int) -> None:
+        super().rename_blob(src, dst)
+        blobs = self.world.nodes[self.number].blobs
+        if src in blobs:
+            blobs[dst] = blobs.pop(src)
+
     def drop_blob(self, key: int) -> None:
         super().drop_blob(key)
         self.world.nodes[self.number].blobs.pop(key, None)
