@@ -61,6 +61,8 @@ STAND = 27
 WORD = 28
 TAKE = 29
 LIVES = 30
+LOST = 31
+WITHOUT = 32
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -93,6 +95,8 @@ MESSAGES = {
     WORD: "vvvp",  # count, period and flags, hosts heard, operators: see runtime/words.py
     TAKE: "ve",  # vertex, epoch
     LIVES: "vev",  # vertex, epoch, state
+    LOST: "viv",  # host, log number, state: see runtime/losses.py
+    WITHOUT: "vivp",  # host, log number, whether it is an answer, operators
 }
 
 

@@ -95,6 +95,10 @@ class Host:
         self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
         self.pace = self.PACE
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
+        # Number of a host that was declared lost -> [its log number, state]: see losses.py.
+        self.lost: "dict[int, list[int]]" = {}
+        self.without: dict[int, dict[int, list[int]]] = {}  # at the gateway: lost host -> answers of others
+        self.revoked = False  # this host was, under its present log number
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
@@ -119,7 +123,7 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
-        if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+        if not self.revoked and any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
             self._listen()
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
@@ -223,6 +227,8 @@ class Host:
     def sample(self, v: int, batch: Batch, mono: int, now: int = 0) -> int:
         if now:
             self.now = now
+        if self.revoked:
+            return 0
         source = self.sources[v]
         n = source.take(batch, mono)
         self.pump()
@@ -285,9 +291,30 @@ class Host:
     # A number that differs where two hosts know of different places.
     def state(self) -> int:
         total = 0
+        if self.lost:
+            for h in range(len(self.plan.hosts)):
+                if h in self.lost:
+                    total = total * 31 + h * 7 + self.lost[h][1] + self.lost[h][0] % 999983 & 0xFFFFFFF
         for w in self.where:
             total = total * 31 + w[0] * 7 + w[1] & 0xFFFFFFF
         return total
+
+    # ---- hosts that are lost
+
+    # At the gateway: a person says that this host is lost, with all that it stored under that log number.
+    def lose(self, number: int, log: int) -> None:
+        from . import losses
+
+        losses.declare(self, number, log)
+
+    # This host was declared lost: it does nothing any more. What it has in its flash stays there.
+    def revoke(self) -> None:
+        self.revoked = True
+        for found in (self.instances, self.inputs, self.ports, self.sources, self.pushes, self.incoming):
+            found.clear()  # type: ignore[attr-defined]
+        self.words = None
+        self.exchange.leave()
+        self.scheduler.arrange([])
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

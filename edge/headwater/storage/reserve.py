@@ -21,6 +21,7 @@ from ..plan.model import (
     SPILL,
     UNSAFE,
 )
+from .keyspace import LOST_MAX
 from .log import sectors_for
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
     streams = 0
     # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
     size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
+    size += 20 * min(LOST_MAX, len(plan.hosts) - 1)
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1
