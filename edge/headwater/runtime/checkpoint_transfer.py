@@ -50,7 +50,7 @@ def push(host: "Host", inst: "Instance") -> None:
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    need = needed(host, v) + push[2]
+    need = needed(host, v) + _back(host) + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
@@ -117,7 +117,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
 def confirmed(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    if len(push[1]) >= needed(host, v):
+    if len(push[1]) >= needed(host, v) + _back(host):
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -132,15 +132,16 @@ def keepers(host: "Host", v: int) -> list[int]:
     return found
 
 
-# How many other hosts have to have a checkpoint before it is acknowledged; and how many keepers a recall may
-# miss. It never depends on which hosts can be reached.
+# How many keepers have to have a checkpoint beside one of them before it is acknowledged; and how many a
+# recall may miss. It never depends on which hosts can be reached.
 def needed(host: "Host", v: int) -> int:
     level = host.plan.level
-    if not host.lost or not level:
-        return level
-    have = len(keepers(host, v))
-    # A host that came back under a new log number does not count itself as a holder.
-    return min(level, have - 1) if host.me not in host.lost else min(level + 1, have)
+    return min(level, len(keepers(host, v)) - 1) if host.lost else level
+
+
+# 1 where this host came back under a new log number: what it has counts for nothing in this deployment.
+def _back(host: "Host") -> int:
+    return int(host.me in host.lost)
 
 
 # Operators here of which enough hosts that are not lost have the checkpoint: with them it outlives as many
@@ -317,6 +318,8 @@ def recall(host: "Host", inst: "Instance") -> None:
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
         rest = [h for h in inst.unheard if h not in host.lost]
+        if _back(host) and host.lost[host.me][1] != LEFT:
+            silent += 1
         enough = not rest or silent + inst.erased <= needed(host, v)
         if inst.status != FETCHING and not inst.blind and enough:
             inst.recall(inst.unsettled, False, [], inst.erased)

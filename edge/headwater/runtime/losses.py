@@ -60,10 +60,11 @@ def _take(host: "Host", number: int, log: int, state: int) -> None:
     if state == LEFT:
         checkpoint_transfer.recount(host)
         return
-    for p in host.ports.values():
-        p.lose(number)
-    if host.words:
-        host.words.bury(number)
+    if away(host, number):
+        for p in host.ports.values():
+            p.lose(number)
+        if host.words:
+            host.words.bury(number)
     checkpoint_transfer.replace(host, number)
 
 
@@ -123,7 +124,7 @@ def _on_lost(host: "Host", sender: int, m: "Message") -> None:
         host.count(CONTENT)
         return
     _take(host, number, log, state)
-    if number == host.me or state == LEFT:
+    if host.revoked or state == LEFT:
         return
     from . import checkpoint_transfer
 

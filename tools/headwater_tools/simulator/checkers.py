@@ -238,7 +238,7 @@ class Clocks:
     def at_the_end(self) -> None:
         world = self.world
         for node in world.nodes:
-            if node.host is not None:
+            if node.host is not None and not node.lost:
                 behind = SITE_US + world.now - node.host.clock.site(node.mono())
                 if behind > STEP_US + CLOCK_SLACK_US:
                     text = "the clock of %s is %.3f s behind the true time"
