@@ -294,6 +294,7 @@ def _learn(
             stood.append(sender)
     level = host.plan.level
     waits = [h for h in host.plan.vertices[v].hosts if level and h != host.me and h not in stood]
+    waits = [h for h in waits if h not in host.lost]
     if host.where[v][2] not in stood or waits and (len(waits) >= level or host.now - since < _LOST_US):
         return  # beside this gateway as many hosts may be lost as the level covers
     for n in range(number + 1, last + 1):

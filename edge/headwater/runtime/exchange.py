@@ -137,7 +137,7 @@ class Exchange:
             host.count(FRAME)
             return False
         for m in messages:
-            if self.may_say(sender, m):
+            if not host.revoked and self.may_say(sender, m):
                 self.hear(sender, m)
         return True
 

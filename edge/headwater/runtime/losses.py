@@ -51,15 +51,16 @@ def _take(host: "Host", number: int, log: int, state: int) -> None:
         state = max(state, known[1])  # it came back, and is lost again: it was no keeper in between
     host.lost[number] = [log, state]
     host.store.put(F_LOST + number, msgpack.dumps([log, state]))
-    if number == host.me:
-        if log == host.store.log_number:
-            host.revoke()
+    if number == host.me and log == host.store.log_number:
+        host.revoke()
         return
     from . import checkpoint_transfer
 
     if state == LEFT:
         checkpoint_transfer.recount(host)
         return
+    if number == host.me:
+        return  # it came back with another one
     if away(host, number):
         for p in host.ports.values():
             p.lose(number)
