@@ -40,6 +40,7 @@ from .deployments.rebuild import Learning
 from .deployments.switching import Process, Switching, being_changed, named
 from .hosted import HostedProcess
 from .keys import load
+from .losses import Losses
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
 from .notices.notifier import Notifier
@@ -104,6 +105,7 @@ class Service(Switching):
         self.learning = Learning(self)
         self.notifier = Notifier(config, self.db, log, boot)
         self.observer = Observer(self)
+        self.losses = Losses(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}
@@ -221,6 +223,7 @@ class Service(Switching):
                 if process.hosted:
                     process.hosted.tick()
                     self._hear(process.hosted)
+                    self.losses.look(process)
                 self._advance(process)
             self.boards.tick()
             self.observer.tick()
@@ -297,6 +300,7 @@ class Service(Switching):
         )  # fmt: skip
         for name in plan.hosts[1:]:
             self.by_board[name] = process
+        self.losses.seat(process)
         self._want(process)
 
     async def deploy(self, data: bytes) -> dict[str, Any]:
@@ -381,6 +385,9 @@ class Service(Switching):
             process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
 
+    def _unplaced(self, process: Process) -> list[str]:
+        return self.losses.unplaced(process)
+
     def _gone(self, process: Process) -> None:
         self.db.execute("DELETE FROM processes WHERE name = ?", process.name)
 
@@ -444,6 +451,20 @@ class Service(Switching):
         self.event("board", "board %s is removed: its key is refused" % name)
         return {"name": name, "number": number}
 
+    def lose_board(self, name: str, sure: bool) -> dict[str, Any]:
+        return self.losses.declare(name, sure)
+
+    def close_input(self, name: str | None, operator: str, which: str, reopen: bool) -> dict[str, Any]:
+        return self.losses.close(name, operator, which, reopen)
+
+    def process_for(self, name: str | None) -> Process:
+        """The process of that name, or the only one; UserError while it cannot be changed."""
+        process = self._process(name or self._only())
+        self._settled(process, [])
+        if process.coming is not None:
+            raise UserError(being_changed(process))
+        return process
+
     def _only(self) -> str:
         if len(self.processes) != 1:
             raise UserError(
@@ -473,7 +494,9 @@ class Service(Switching):
                 board.link_lost = False
 
     def link_of(self, board: Board) -> str:
-        """The state of a board by its silence: up, silent, lost, gone or never seen."""
+        """The state of a board by its silence: up, silent, lost, gone or never seen; or declared lost."""
+        if board.is_lost:
+            return "declared lost"
         if not board.seen_us:
             return "never seen"
         # What was sent while this gateway was not running is unknown.
@@ -606,6 +629,7 @@ class Service(Switching):
             "coming": coming,
             "step": step,
             "waits": waits,
+            "lost": self.losses.shown(process),
             "boards": {name: standing.word for name, standing in standings.items()},
             "earlier": progress.earlier(self.earlier(process.name)),
             "strategy": STRATEGIES[plan.strategy],

@@ -25,7 +25,7 @@ ID = b"deployed"
 
 def board(**more: Any) -> Any:
     found = {
-        "name": "vent", "learn": False, "heard": 1.0, "leaving": None, "state": RUNS, "why": "", "unsafe": 7,
+        "name": "vent", "is_lost": False, "learn": False, "heard": 1.0, "leaving": None, "state": RUNS, "why": "", "unsafe": 7,
         "offset": 400, "wanted": SimpleNamespace(id=ID, data=bytes(1200)),
         "status": {"plan": ID, "boot": 9, "up": 100, "crash": None},
     }  # fmt: skip
@@ -39,6 +39,7 @@ CASES: list[tuple[Any, str, str, str]] = [
     (board(heard=0.0, state=None), "up", "silent", "vent has not reported since the gateway started"),
     (board(learn=True), "up", "silent", "vent has not reported since the gateway started"),
     (board(), "lost", "silent", "vent is silent for 45 s"),
+    (board(is_lost=True), "declared lost", "lost", "vent is declared lost"),
     (board(state=WANTED), "up", "waits", "vent is being sent it: 400 of 1200 bytes so far"),
     (board(state=STORED), "up", "waits", "vent has it and does not drain yet"),
     (board(status={"plan": b"another"}), "up", "starts", "vent has it and starts it"),
