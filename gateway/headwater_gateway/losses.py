@@ -1,7 +1,7 @@
 """Boards that a person declares lost (`hw board lost`), and inputs that a person closes.
 
-A board is lost with the log number of its flash: all that is stored there counts no more, and nothing is taken
-that it says under that number. The gateway tells the hosts of its process, again until each has confirmed
+A board is lost with the log number of its flash: all that is stored there counts no more, and nothing that it
+says under that number is taken. The gateway tells the hosts of its process, again until each has confirmed
 (headwater.runtime.losses); the registry keeps it beyond the process. The board comes back with a new log
 number alone: its flash is erased, and it is provisioned again.
 """
@@ -34,13 +34,13 @@ class Losses:
         board = service.boards.all[name]
         if board.is_lost:
             raise UserError(
-                "board %s is declared lost already: to bring it back, erase its flash and provision it again "
-                "(`hw provision %s --renew`)" % (name, name)
+                "board %s is declared lost already: to bring it back, erase its flash and provision it "
+                "again (`hw provision %s --renew`)" % (name, name)
             )
         if not board.flash:
             raise UserError(
-                "board %s has never reported to this gateway, so nothing is lost with it: leave it out of the "
-                "process file, or put another board in its place; nothing was changed" % name
+                "board %s has never reported to this gateway, so nothing is lost with it: leave it out of "
+                "the process file, or put another board in its place; nothing was changed" % name
             )
         process = service.by_board.get(name)
         answer = {"board": name, "link": service.link_of(board), **self.follows(board, process)}

@@ -94,7 +94,7 @@ def removed(config: Config, name: str) -> None:
 
 
 def lost(config: Config, name: str, sure: bool) -> dict[str, Any]:
-    """Declare a board lost, if `sure`: hosts refuse its log number, and the broker its password. Otherwise say
+    """Declare a board lost, if `sure`: hosts refuse its log number, the broker its password. Otherwise say
     what would follow. Only a gateway that runs can tell the hosts."""
     answer = control.ask(config, "/boards/lost", {"name": name, "sure": sure})
     if sure:

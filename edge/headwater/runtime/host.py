@@ -311,7 +311,7 @@ class Host:
     def revoke(self) -> None:
         self.revoked = True
         for found in (self.instances, self.inputs, self.ports, self.sources, self.pushes, self.incoming):
-            found.clear()  # type: ignore[attr-defined]
+            found.clear()
         self.words = None
         self.exchange.leave()
         self.scheduler.arrange([])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message
     from .host import Host
 
+
 # At the gateway: this host is lost, with that log number. ValueError says why that cannot be.
 def declare(host: "Host", number: int, log: int) -> None:
     assert not host.me and number, "the gateway says which board is lost"

@@ -165,7 +165,10 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
     site = {frames.PLAN, frames.PLANNED, frames.SWITCH, frames.STATUS}
     tables = [
         Exchange.HANDLERS,
-        *(m.HANDLERS for m in (receiver, checkpoint_transfer, decisions, losses, relocation, watching, words)),
+        *(
+            m.HANDLERS
+            for m in (receiver, checkpoint_transfer, decisions, losses, relocation, watching, words)
+        ),
     ]
     kinds = [kind for table in tables for kind in table]
     assert sorted(kinds) == sorted(set(frames.MESSAGES) - site)

@@ -25,7 +25,8 @@ ID = b"deployed"
 
 def board(**more: Any) -> Any:
     found = {
-        "name": "vent", "is_lost": False, "learn": False, "heard": 1.0, "leaving": None, "state": RUNS, "why": "", "unsafe": 7,
+        "name": "vent", "is_lost": False, "learn": False, "heard": 1.0, "leaving": None,
+        "state": RUNS, "why": "", "unsafe": 7,
         "offset": 400, "wanted": SimpleNamespace(id=ID, data=bytes(1200)),
         "status": {"plan": ID, "boot": 9, "up": 100, "crash": None},
     }  # fmt: skip
@@ -39,7 +40,6 @@ CASES: list[tuple[Any, str, str, str]] = [
     (board(heard=0.0, state=None), "up", "silent", "vent has not reported since the gateway started"),
     (board(learn=True), "up", "silent", "vent has not reported since the gateway started"),
     (board(), "lost", "silent", "vent is silent for 45 s"),
-    (board(is_lost=True), "declared lost", "lost", "vent is declared lost"),
     (board(state=WANTED), "up", "waits", "vent is being sent it: 400 of 1200 bytes so far"),
     (board(state=STORED), "up", "waits", "vent has it and does not drain yet"),
     (board(status={"plan": b"another"}), "up", "starts", "vent has it and starts it"),
@@ -67,6 +67,13 @@ def test_a_board_is_told_as_what_it_does(case: Any, link: str, word: str, text: 
     step, waits = of_process(process, {"vent": of_board(case, link, 45.3)})  # type: ignore[arg-type]
     assert (step == "runs") == (word == "runs")
     assert waits == ([text] if text else [])
+
+
+def test_a_process_waits_for_no_board_that_was_declared_lost() -> None:
+    lost = of_board(board(is_lost=True), "declared lost", 45.3)
+    assert lost == ("lost", "vent is declared lost")
+    process: Any = SimpleNamespace(step=0, coming=None, hosted=None)
+    assert of_process(process, {"vent": lost}) == ("runs", [])
 
 
 def test_a_change_that_drains_waits_for_what_is_not_drained() -> None:

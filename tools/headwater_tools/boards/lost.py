@@ -39,7 +39,9 @@ def declare(place: Place, name: str, sure: bool, quiet: bool) -> tuple[int, dict
 def _ask(answer: dict[str, Any], quiet: bool) -> None:
     name = answer["board"]
     out = sys.stderr if quiet else sys.stdout
-    print("board %s (link: %s) would be lost with all that its flash holds:" % (name, answer["link"]), file=out)
+    print(
+        "board %s (link: %s) would be lost with all that its flash holds:" % (name, answer["link"]), file=out
+    )
     for line in consequences(answer):
         print("  " + line, file=out)
     if not sys.stdin.isatty():

@@ -30,7 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--close",
         metavar="OPERATOR.INPUT",
-        help="let an operator go on without an input whose source is dead; INPUT is the name of what it comes "
+        help="let an operator go on without an input whose source is dead; INPUT: the name of what it comes "
         "from, or its number",
     )
     parser.add_argument("--reopen", metavar="OPERATOR.INPUT", help="take an input again that was closed")

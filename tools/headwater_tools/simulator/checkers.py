@@ -8,7 +8,7 @@ from typing import Any
 from headwater.data.alphabet import Alphabet
 from headwater.data.batch import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP, RESTART, Batch
 from headwater.data.ring import Cursor, Ring
-from headwater.plan.model import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE, Edge
+from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
@@ -326,7 +326,8 @@ class Held:
             best = world.held(h, v)
             if best and not further(r.name, best):
                 holding.append(h.number)
-        living = [n for n in holding if not world.nodes[n].lost]
+        # One that was declared lost counts for nothing, under its next log number too.
+        living = [n for n in holding if not (world.nodes[n].dead or world.nodes[n].revoked)]
         # A level counts hosts, and no more of them than there are keepers that have not left.
         keepers = [h for h in world.plan.keepers(v) if h not in world.left]
         need = min(world.plan.level + 1, len(keepers))

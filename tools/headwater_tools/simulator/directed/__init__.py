@@ -79,6 +79,18 @@ from .logs import (
     SizedWide,
     Spoiled,
 )
+from .losses import (
+    Apart,
+    AsleepNoGateway,
+    AsleepReturns,
+    AsleepUntold,
+    GatewayForgets,
+    HolderLost,
+    HolderLostUnheard,
+    Replaced,
+    SaidByAnother,
+    TwoOfThree,
+)
 from .moves import (
     ChangesWhileAway,
     CheckpointLeft,
@@ -208,4 +220,14 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    "two of three": TwoOfThree,
+    "apart": Apart,
+    "holder lost": HolderLost,
+    "holder lost unheard": HolderLostUnheard,
+    "asleep returns": AsleepReturns,
+    "asleep, gateway away": AsleepNoGateway,
+    "asleep untold": AsleepUntold,
+    "replaced": Replaced,
+    "gateway forgets": GatewayForgets,
+    "said by another": SaidByAnother,
 }
