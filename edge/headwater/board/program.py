@@ -85,6 +85,7 @@ class Node:
         self.deployed: bytes | None = None  # id of the deployment that runs
         self.next: bytes | None = None  # of the one that waits
         self.failed: bytes | None = None  # of one that is not run any more
+        self.revoked = False  # this board was declared lost, with its present flash
         # [id, bytes, how many are here]: a deployment that arrives
         self.taking: "list[Any] | None" = None
         self.draining = False
@@ -124,6 +125,10 @@ class Node:
         self.deployed = deployed
         self.failed = failed
         self.next = coming
+
+    # ... found that a person has declared this board lost, with all that is in this flash.
+    def lost(self) -> None:
+        self.revoked = True
 
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
@@ -196,6 +201,8 @@ class Node:
                 self.client.tick(now)
                 if self.host:
                     self.host.tick(now)
+                    if self.host.revoked:
+                        self.again = True  # beginning.py says it, and what to do
                 if now >= self.status_us and self.client.up:
                     self.status_us = now + self.config["status_s"] * _SECOND_US
                     self._status(up_s)
@@ -399,6 +406,8 @@ class Node:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
+        if self.revoked:
+            what = "it was declared lost: erase its flash, and provision it again"
         backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"
