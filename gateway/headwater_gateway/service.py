@@ -619,6 +619,7 @@ class Service(Switching):
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         standings = {board.name: self.standing(board) for board in self._of(process.name)}
         step, waits = progress.of_process(process, standings)
+        stand = self.losses.waits(process)
         safe = self.observer.safe(process)
         return {
             "hash": plan.hash.hex(),
@@ -643,6 +644,7 @@ class Service(Switching):
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
                     "checkpoint": covered(host, v.index, safe) if v.kind else None,
+                    "stands": stand.get(v.index, ""),
                     **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }
                 for v in plan.vertices

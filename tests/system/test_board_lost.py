@@ -1,5 +1,5 @@
-"""A person declares a board lost: its operator starts elsewhere at once, its stream ends, and it comes back with
-an erased flash alone."""
+"""A person declares a board lost: its operator starts elsewhere at once, its stream ends, and it comes back
+with an erased flash alone."""
 
 from __future__ import annotations
 

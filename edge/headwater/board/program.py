@@ -387,6 +387,7 @@ class Node:
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
+            "waits": host.waits() if host else [],
         }
         # In the buffer of the log: there is not always room for as many bytes in one piece.
         buf = self.store.buf
@@ -395,9 +396,9 @@ class Node:
                 n = msgpack.dump_into(buf, status)
             except IndexError:
                 n = len(buf) + 1
-            if n <= _STATUS_BYTES or "backlog" not in status:
+            if n <= _STATUS_BYTES or "waits" not in status:
                 break
-            del status["backlog"]
+            del status["backlog" if "backlog" in status else "waits"]
         status = None  # what follows needs its room
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])

@@ -16,7 +16,7 @@ from ..protocol import frames
 from ..protocol.clock import Floor
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import WAITING
+from .instance import FETCHING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -287,6 +287,18 @@ class Host:
             self.heard_where(v, epoch, place)
         else:
             self.exchange.say(to, frames.WHERE, v, v, epoch, place)
+
+    # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
+    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts.
+    def waits(self) -> "list[list[Any]]":
+        found: "list[list[Any]]" = []
+        for v in self.instances:
+            inst = self.instances[v]
+            if inst.status == FETCHING:
+                found.append([v, list(inst.target), list(inst.fetch_from or inst.vertex.hosts)])
+            elif inst.recalling:
+                found.append([v, [], list(inst.unheard)])
+        return found
 
     # A number that differs where two hosts know of different places.
     def state(self) -> int:

@@ -166,7 +166,7 @@ class AsleepNoGateway(AsleepReturns):
 
 
 class AsleepUntold(AsleepReturns):
-    """The same, and it is never told: it goes on as if nothing had happened, and no host takes what it says."""
+    """The same, and it is never told: it goes on as if nothing had happened; no host takes what it says."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [*super().script()[:-1], (7, self.deafen)]
