@@ -45,6 +45,8 @@ def push(host: "Host", inst: "Instance") -> None:
     if not old or old[0] != inst.ck.pos:
         host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US, []]
         _push(host, inst)
+        if host.lost:
+            confirmed(host, inst)  # no other keeper may be left
 
 
 def _push(host: "Host", inst: "Instance") -> None:

@@ -54,6 +54,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "two of three",
     ),
     (
+        "the last keeper waits for another to confirm",
+        "an operator that stands for ever when all that kept its checkpoints are lost",
+        [(checkpoint_transfer, "push", "if host.lost:", "if 0:")],
+        "last keeper",
+    ),
+    (
         "a board leaves the keepers before the others have stored what it held",
         "a checkpoint that only a lost board has",
         [(losses, "_settle", "if every:", "if 1:")],

@@ -65,6 +65,25 @@ class TwoOfThree(Declared):
         ]
 
 
+class LastKeeper(Declared):
+    """Both boards that may keep the checkpoints of the gateway's operator are lost, one after the other: it
+    goes on alone. The board of the source keeps none.
+    """
+
+    def process(self) -> Process:
+        p = boards("declared", "left", "home", "other", level=self.LEVEL)
+        return shifted(p, "gateway", "home", "other", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.kill(HOME)),
+            (9, lambda: self.say(HOME)),
+            (18, lambda: self.kill(OTHER)),
+            (19, lambda: self.say(OTHER)),
+            (39, lambda: [self.must_leave(HOME), self.must_leave(OTHER), self.must_trim(600)]),
+        ]
+
+
 class Apart(TwoOfThree):
     """The same hosts: one cannot be reached for long, and is not lost. As many holders are needed as ever."""
 
