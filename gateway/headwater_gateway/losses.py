@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.model import LOCAL, OUTSIDE, Plan
+from headwater.plan.model import OUTSIDE, Plan
 from headwater.plan.reader import LEVELS
 from headwater.storage.keyspace import LEFT
 
@@ -239,7 +239,5 @@ def inputs_of(plan: Plan, ended: set[int]) -> list[dict[str, Any]]:
 
 def few(plan: Plan, gone: set[int]) -> list[str]:
     """Operators whose checkpoints are kept by fewer hosts than the level asks for, without these hosts."""
-    if plan.level == LOCAL:
-        return []
-    operators = [v for v in plan.vertices if v.kind and set(v.hosts) - gone]
-    return [v.name for v in operators if len(set(plan.keepers(v.index)) - gone) <= plan.level]
+    operators = [v for v in plan.vertices if v.kind and set(v.hosts) - gone and plan.level_of(v.index)]
+    return [v.name for v in operators if len(set(plan.keepers(v.index)) - gone) <= plan.level_of(v.index)]

@@ -17,7 +17,7 @@ from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, LEFT, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from . import lifecycle
-from .instance import FETCHING, STOPPED
+from .instance import FETCHING, RECALLING, STOPPED
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def keepers(host: "Host", v: int) -> list[int]:
 # How many keepers have to have a checkpoint beside one of them before it is acknowledged; and how many a
 # recall may miss. It never depends on which hosts can be reached.
 def needed(host: "Host", v: int) -> int:
-    level = host.plan.level
+    level = host.plan.level_of(v)
     return min(level, len(keepers(host, v)) - 1) if host.lost else level
 
 
@@ -160,9 +160,10 @@ def covered(host: "Host") -> "tuple[list[int], bool]":
             have.update([host.me] + host.pushes[v][1])
         live = [h for h in host.plan.keepers(v) if h not in host.lost]
         some = len([h for h in have if h in live])
-        if not host.plan.level or host.plan.strategy == UNSAFE or not (inst.ck.pos or inst.unsettled):
+        level = host.plan.level_of(v)
+        if not level or not (inst.ck.pos or inst.unsettled):
             some = len(host.plan.hosts)
-        if some >= min(host.plan.level + 1, len(live)):
+        if some >= min(level + 1, len(live)):
             found.append(v)
         else:
             every = False
@@ -301,7 +302,7 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     v = inst.vertex.index
     unheard = []
-    if host.plan.level and unsettled:
+    if host.plan.level_of(v) and unsettled:
         unheard = [h for h in keepers(host, v) if h != host.me and h in host.exchange.links]
     inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
@@ -329,11 +330,14 @@ def recall(host: "Host", inst: "Instance") -> None:
             data = host.store.get_blob(key)
             if data:
                 host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+            if inst.status == RECALLING:
+                lifecycle.go_on(host, inst)
+            if data:
                 inst.ck.store_at_level()
         for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
-    # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
-    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
+    # At level local the producers tell first whether there is a checkpoint elsewhere.
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level_of(v) or _answered(inst)):
         inst.ck.now()
 
 
@@ -372,7 +376,7 @@ def fetch(host: "Host", inst: "Instance") -> None:
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
             _ask_all(host, inst, inst.unsettled, inst.recalling)
-            lifecycle.ask(inst)
+            lifecycle.recall(inst)
             return  # `recall` goes on from here
     if others:
         # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
@@ -385,7 +389,7 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:
         return False
-    from . import decisions, restore
+    from . import restore
 
     data: "Any" = host.store.get_blob(key)  # it was read a moment ago
     if not restore.restore(host, inst, data):
@@ -394,17 +398,17 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     own = checkpoint_key(v, PERMANENT)
     if key != own:
         host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
-    lifecycle.ask(inst)
+    lifecycle.recall(inst)
     lifecycle.note_running(host, inst)
     inst.ck.moved()
-    restore.load_decisions(host, inst)
     restore.reconnect(host, inst)
     if inst.status == STOPPED:
         return True  # a producer here knows a newer epoch
-    inst.ck.store_at_level()
     if inst.recalling:
         recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+        return True
+    lifecycle.go_on(host, inst)
+    inst.ck.store_at_level()
     return True
 
 

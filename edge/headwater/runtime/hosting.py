@@ -56,7 +56,7 @@ def operator(
     _load_pending(host, inst)
     if inst.ck.pending:
         lifecycle.wait(inst, host.now + _WAIT_US)
-    restore.load_decisions(host, inst)
+    restore.decided_before(host, inst)
     if not inst.op.ONE_TO_ONE:
         for y in inst.op.outs:
             _ = y.at

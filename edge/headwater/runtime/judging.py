@@ -28,27 +28,24 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = plan.may_run(m[1], sender)
     elif kind == frames.LIVES:
         ok = m[2][0] <= EPOCH_MAX and plan.may_run(m[1], m[2][1]) and m[3] < 3
-    elif kind in (frames.GRANT, frames.TOLD, frames.STANDS) or kind == frames.CONFIG and m[2]:
+    elif kind in (frames.CONFIG, frames.STANDS):
         ok = sender == 0
     else:
-        ok = plan.may_run(m[1], sender)
-        if kind in (frames.PROPOSE, frames.ASK, frames.STAND):
+        ok = plan.may_run(m[1], sender) and host.outbox is not None
+        if kind == frames.STAND:
             ok = ok and m[2][1] == sender and m[2][0] <= EPOCH_MAX
-        ok = ok and host.outbox is not None
     return bool(ok)
 
 
 # Whether its numbers can be.
 def sane(plan: "Plan", m: "Message") -> bool:
     kind = m[0]
-    if kind in (frames.CKPT, frames.STORED, frames.GRANT):
-        return plan.is_position(m[1], m[3]) and (kind != frames.GRANT or m[2] <= EPOCH_MAX)
+    if kind in (frames.CKPT, frames.STORED):
+        return plan.is_position(m[1], m[3])
     if kind == frames.FETCH:
         return plan.is_position(m[1], m[2])
-    if kind == frames.PROPOSE:
-        return plan.is_position(m[1], m[4]) and m[3] <= EPOCH_MAX
-    if kind in (frames.CONFIG, frames.TOLD):
-        return m[2] <= EPOCH_MAX
-    if kind in (frames.ASK, frames.STAND):
-        return max(m[3:5]) <= EPOCH_MAX
+    if kind == frames.CONFIG:
+        return 0 < m[3] <= EPOCH_MAX
+    if kind == frames.STAND:
+        return m[4] <= EPOCH_MAX
     return True

@@ -8,7 +8,7 @@
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
-from ..storage.keyspace import F_WHERE, UNTOLD
+from ..storage.keyspace import F_WHERE, UNSETTLED
 from . import lifecycle, routing
 from .instance import STOPPED
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Run operator v here from now on, under a new epoch. quiet: the others hear of it when it is in touch with
 # its producers (words.py). blind: it begins without any producer, and speaks to no other host yet.
 def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False) -> None:
-    from . import checkpoint_transfer, decisions, hosting
+    from . import checkpoint_transfer, hosting
 
     epoch = (number, host.me)
     inst = host.instances.get(v)
@@ -29,9 +29,9 @@ def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    lifecycle.note(host, v, epoch, UNTOLD)
+    lifecycle.note(host, v, epoch, UNSETTLED)
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
-    lifecycle.ask(inst)
+    lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
     if blind:
         lifecycle.blind(host, inst)
@@ -43,7 +43,6 @@ def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool
         routing.connect(host, e)
     routing.again(host)
     checkpoint_transfer.recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
 # A blind instance has heard that the operator runs elsewhere: it ends, as if it had never begun.
@@ -60,10 +59,9 @@ def reveal(host: "Host", inst: "Instance") -> None:
         routing.connect(host, e)
     if inst.status == STOPPED:
         return
-    from . import checkpoint_transfer, decisions
+    from . import checkpoint_transfer
 
     checkpoint_transfer.recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
 # A newer epoch runs elsewhere: this one tells and takes nothing any more.
@@ -85,11 +83,19 @@ def mine(host: "Host", v: int, epoch: "Epoch") -> None:
 
 # This host came again with an empty store, and runs no operator before it has heard where that runs now.
 def ask(host: "Host") -> None:
-    from . import decisions
-
     for v in host.plan.vertices:
         if v.kind and host.where[v.index] == (1, host.me, host.me) and v.index not in host.instances:
-            decisions.ask(host, v.index, (0, host.me), 0)
+            if host.me:
+                host.exchange.say(0, frames.ASK, v.index, v.index)
+            else:
+                _asked(host, 0, (frames.ASK, v.index))
+
+
+# A host that lost its store starts there what is nowhere else by now.
+def _asked(host: "Host", sender: int, m: "Message") -> None:
+    v = m[1]
+    w = host.where[v]
+    host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]), w[2])
 
 
 def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
@@ -148,4 +154,4 @@ def _heard(host: "Host", sender: int, m: "Message") -> None:
     host.heard_where(m[1], m[2], m[3])
 
 
-HANDLERS = {frames.WHERE: _heard}
+HANDLERS = {frames.WHERE: _heard, frames.ASK: _asked}

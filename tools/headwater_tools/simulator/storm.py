@@ -363,7 +363,8 @@ class Storm:
 
     def movable(self) -> list[int]:
         place = self.scenario.place
-        return [v for v in sorted(place) if self.world.nodes[place[v]].up]
+        nodes = self.world.nodes
+        return [v for v in sorted(place) if nodes[place[v]].up and not nodes[place[v]].lost]
 
     def move(self) -> None:
         """A candidate that is wrong begins a healthy operator without asking; often another one does, seconds

@@ -107,6 +107,7 @@ class HolderLost(Declared):
             (9, lambda: self.say(OTHER)),
             (14, lambda: self.must_leave(OTHER)),
             (16, lambda: self.kill(HOME)),
+            (26, lambda: self.say(HOME)),  # the last host has no other one to store a checkpoint at
         ]
 
 
