@@ -91,6 +91,10 @@ class HostedProcess:
         self.host.now = mono_us()
         return int(self.host.configure(self.operator(operator).index, values))
 
+    def move(self, v: int, to: int) -> None:
+        """Have an operator moved to another host; `host.asked` has what came of it."""
+        self.host.ask_move(v, to, mono_us())
+
     def close(self, v: int, port: int, reopen: bool, inc: int) -> int:
         """An operator goes on without one of its inputs, or takes it again; the number of the change."""
         self.host.now = mono_us()

@@ -11,8 +11,10 @@ from headwater.runtime import (
     checkpoint_transfer,
     decisions,
     losses,
+    moving,
     receiver,
     relocation,
+    taking,
     watching,
     words,
 )
@@ -167,7 +169,17 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
         Exchange.HANDLERS,
         *(
             m.HANDLERS
-            for m in (receiver, checkpoint_transfer, decisions, losses, relocation, watching, words)
+            for m in (
+                receiver,
+                checkpoint_transfer,
+                decisions,
+                losses,
+                relocation,
+                watching,
+                words,
+                moving,
+                taking,
+            )
         ),
     ]
     kinds = [kind for table in tables for kind in table]

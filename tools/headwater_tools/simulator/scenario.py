@@ -17,6 +17,7 @@ from headwater.runtime import decisions
 from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 
+from .absence import Absence
 from .checkers import (
     Bounds,
     Clocks,
@@ -31,9 +32,11 @@ from .checkers import (
     undecided,
     wanted,
 )
+from .handovers import Handovers
 from .ideal import Ideal
+from .recorder import Recorder
 from .storm import DECLARED_LOST, SHARE, Storm
-from .world import SECOND, SITE_US, Hardware, Node, World
+from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait forever for a board whose ts lag behind.
@@ -128,7 +131,9 @@ class Scenario:
         self.clocks = Clocks(world)
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
-        world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        self.handovers = Handovers(world)
+        self.absence = Absence(world, self.place)
+        world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
     def trace(self) -> list[str]:
@@ -137,6 +142,14 @@ class Scenario:
     @property
     def drawn(self) -> dict[str, int]:
         return self.world.drawn
+
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        Recorder(self.world)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self.world.recorder
 
     def run(self) -> Result:
         world = self.world
@@ -156,6 +169,7 @@ class Scenario:
         """Faults have stopped: everything must arrive now."""
         world = self.world
         end = self.storm_us + CALM_US
+        self.absence.begin()
         world.run(self.storm_us + AFTERWARDS_US)
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
@@ -174,6 +188,7 @@ class Scenario:
             world.run(max(world.now, self.storm_us + self.takeovers.calm_us()))
         if not world.errors:
             self.takeovers.at_the_end()
+            self.handovers.at_the_end()
         if not world.errors:
             self.nothing_open()
             self.clocks.at_the_end()
@@ -185,7 +200,8 @@ class Scenario:
         hosts = [n.host for n in self.world.nodes if n.host]
         instances = [i for h in hosts for i in h.instances.values()]
         return {
-            "migrations_planned": 0,
+            "migrations_planned": self.handovers.count,
+            "replayed_planned": self.handovers.replayed,
             "migrations_unplanned": self.unplanned + self.takeovers.count,
             "takeovers": self.takeovers.count,
             "takeovers_needless": self.takeovers.needless,
@@ -195,6 +211,8 @@ class Scenario:
             "boots": sum(n.boots for n in self.world.nodes),
             "frames": self.world.frames,
             "checkpoints": sum(i.ck.committed for i in instances),
+            "nowhere_ms": self.absence.longest_us // 1000,
+            "nowhere_percent": self.absence.share,
         }
 
     def told_hardware(self) -> None:
@@ -242,6 +260,18 @@ class Scenario:
             if node.number in self.ran[v] - {at} and (inst is None or inst.unsettled):
                 return True
         return False
+
+    def can_lose(self, node: Node) -> bool:
+        """Whether a board may be lost for good: its flash is covered, its operators have other candidates,
+        and another sensor remains."""
+        sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
+        living = {n.number for n in self.world.nodes if not n.lost}
+        if node.number in sensors and len(living & sensors) < 2:
+            return False
+        movable = [v.index for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
+        if self.plan.level == LOCAL and any(node.number in self.plan.keepers(v) for v in movable):
+            return False  # what begins elsewhere waits for it, until a person says that it is lost
+        return self.may_lose(node) and self.spare(node) and not self.stranded(node)
 
     def lose(self, node: Node) -> None:
         if self.plan.level != LOCAL:
@@ -319,6 +349,8 @@ class Scenario:
     def moved(self, v: int, to: int, number: int = 0) -> int:
         number = number or self.sameness.tops[v] + 1
         self.epochs[v] = self.sameness.tops[v] = number
+        if self.world.recorder:
+            self.world.recorder.moved(v, self.place[v], to, MISTAKEN)
         self.place[v] = to
         self.ran[v].add(to)
         name = self.plan.vertices[v].name
@@ -349,11 +381,16 @@ class Scenario:
     def peace(self) -> None:
         world = self.world
         world.note("faults stop")
+        if world.recorder:
+            world.recorder.calm()
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.dozing.clear()
+        for stop in world.on_peace:
+            stop()
         world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False

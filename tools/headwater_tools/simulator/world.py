@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
@@ -41,14 +41,23 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
+from .batteries import Battery
 from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
+
+# Why an operator moved without a plan.
+TAKEN_OVER = "taken over"
+TAKEN_BLIND = "taken over, no producer answered"
+MISTAKEN = "started elsewhere by mistake"
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -169,7 +178,9 @@ class Node:
         self.mono_base = 0
         self.boots = 0
         self.again = False  # its flash was erased: it returns to a process that it was part of
+        self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
+        self.battery: Battery | None = None  # on mains; otherwise what a battery monitor of the host reads
 
     def mono(self) -> int:
         """The host's own clock: starts again at every boot, and drifts."""
@@ -221,11 +232,15 @@ class World:
         self.bytes = 0
         self.sampling = True
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
         self.left: set[int] = set()  # hosts that count as keepers of nothing any more
         self.on_left: list[Callable[[int], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
+        self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
+        self.recorder: Recorder | None = None  # for a timeline
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
@@ -270,8 +285,13 @@ class World:
     def draw(self, kind: str, text: str = "") -> None:
         """A fault of this kind happens now."""
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, text)
         if text:
             self.note(text)
+
+    def is_up(self, node: Node) -> bool:
+        return node.up
 
     def name(self, number: int) -> str:
         return str(self.plan.hosts[number])
@@ -324,13 +344,25 @@ class World:
         host.instances = WatchedInstances(self.decided)
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
+        host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
         node.host = host
         host.start(node.mono(), node.again)
         return host
 
+    def take_over(self, node: Node, begin: Callable[..., None], v: int, number: int, why: int) -> None:
+        """An operator that was handed over begins."""
+        self.note(
+            "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
+        )
+        begin(v, number, why)
+        for look in self.on_taken_over:
+            look(node, v)
+
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
         how = ", blind" if blind else ""
+        if self.recorder and node.host:
+            self.recorder.moved(v, node.host.where[v][2], node.number, TAKEN_BLIND if blind else TAKEN_OVER)
         self.note("%s takes over %s%s" % (self.name(node.number), self.plan.vertices[v].name, how))
         for look in self.on_takeover:
             look(node, v, blind)
@@ -420,6 +452,7 @@ class World:
         Log.format(node.flash, self.random.getrandbits(64))
         self.provision(node)
         node.again = True
+        node.erasures += 1
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()
@@ -459,6 +492,9 @@ class World:
             self.taken.look(host)
         self.frames += 1
         self.bytes += len(frame)
+        battery = self.nodes[sender].battery
+        if battery:
+            battery.frame(len(frame), True)
         copies = 1 + (self.random.random() < self.duplication)
         for _ in range(copies):
             if self.random.random() < self.loss:
@@ -473,6 +509,8 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            if node.battery:
+                node.battery.frame(len(frame), False)
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
@@ -607,7 +645,7 @@ class World:
                 found.append((inst.epoch, inst.decided))
         for node in () if found or self.plan.strategy == UNSAFE else self.nodes:
             blobs = [node.blobs.get(checkpoint_key(v, slot)) for slot in (PERMANENT, HELD)]
-            found += [(place[0], place[1][-1]) for place in blobs if place and not node.dead]
+            found += [(place[0], place[1][-1]) for place in blobs if place and not node.lost]
         return max(found)[1] if found else 0
 
     def current(self, edge: int, src: int = -1) -> int:

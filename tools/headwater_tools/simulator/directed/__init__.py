@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -77,6 +78,7 @@ from .logs import (
     SizedLarge,
     SizedSliding,
     SizedWide,
+    SpilledBefore,
     Spoiled,
 )
 from .losses import (
@@ -115,6 +117,7 @@ from .takeovers import (
     HostDies,
     HostDiesGatewayAway,
     LinkLost,
+    LinkLostUnoffered,
     OverErased,
     OverUnheard,
     OverUnheardLocal,
@@ -155,6 +158,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "passed over": PassedOver,
     "no input open": NoInputOpen,
     "asleep": Asleep,
+    "spilled before": SpilledBefore,
     "dropping": Dropping,
     "erased": Erased,
     "erased at rest": ErasedAtRest,
@@ -213,6 +217,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "source dies": SourceDies,
     "peers apart": PeersApart,
     "link lost": LinkLost,
+    "link lost, nothing offered": LinkLostUnoffered,
     "sleeper takes over": Sleeper,
     "over unheard": OverUnheard,
     "over unheard local": OverUnheardLocal,
@@ -221,6 +226,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **handovers.SCHEDULES,
     "two of three": TwoOfThree,
     "last keeper": LastKeeper,
     "apart": Apart,
