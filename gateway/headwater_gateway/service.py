@@ -464,12 +464,6 @@ class Service(Switching):
         self.event("board", "board %s is removed: its key is refused" % name)
         return {"name": name, "number": number}
 
-    def lose_board(self, name: str, sure: bool) -> dict[str, Any]:
-        return self.losses.declare(name, sure)
-
-    def close_input(self, name: str | None, operator: str, which: str, reopen: bool) -> dict[str, Any]:
-        return self.losses.close(name, operator, which, reopen)
-
     def process_for(self, name: str | None) -> Process:
         """The process of that name, or the only one; UserError while it cannot be changed."""
         process = self._process(name or self._only())

@@ -350,10 +350,10 @@ class Web:
 
     async def _lose(self, body: dict[str, Any]) -> dict[str, Any]:
         await self.service.db.flushed()
-        return self.service.lose_board(str(body["name"]), bool(body.get("sure")))
+        return self.service.losses.declare(str(body["name"]), bool(body.get("sure")))
 
     async def _close(self, body: dict[str, Any]) -> dict[str, Any]:
-        return self.service.close_input(
+        return self.service.losses.close(
             body.get("process"), str(body["operator"]), str(body["input"]), bool(body.get("reopen"))
         )
 
