@@ -17,7 +17,7 @@ from headwater.storage.keyspace import LEFT
 
 from . import UserError, registry
 from .boards import Board
-from .deployments.switching import Process
+from .deployments.switching import Process, being_changed
 
 if TYPE_CHECKING:
     from .service import Service
@@ -177,7 +177,10 @@ class Losses:
     def close(self, name: str | None, operator: str, which: str, reopen: bool) -> dict[str, Any]:
         """An operator goes on without one of its inputs, or takes it again."""
         service = self.service
-        process = service.process_for(name)
+        process = service._process(name or service._only())
+        service._settled(process, [])
+        if process.coming is not None:
+            raise UserError(being_changed(process))
         hosted = process.hosted
         assert hosted is not None
         plan = hosted.plan

@@ -464,14 +464,6 @@ class Service(Switching):
         self.event("board", "board %s is removed: its key is refused" % name)
         return {"name": name, "number": number}
 
-    def process_for(self, name: str | None) -> Process:
-        """The process of that name, or the only one; UserError while it cannot be changed."""
-        process = self._process(name or self._only())
-        self._settled(process, [])
-        if process.coming is not None:
-            raise UserError(being_changed(process))
-        return process
-
     def _only(self) -> str:
         if len(self.processes) != 1:
             raise UserError(
