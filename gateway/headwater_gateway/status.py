@@ -70,11 +70,22 @@ def _alarms(value: Any) -> list[list[int]] | None:
     return rows if len(rows) == len(value) else None
 
 
+def _waits(value: Any) -> list[Any] | None:
+    if not isinstance(value, list) or len(value) > BACKLOG_MAX:
+        return None
+    for row in value:
+        if not isinstance(row, list) or len(row) != 3 or _count(row[0]) is None:
+            return None
+        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[1:]):
+            return None
+    return value
+
+
 KEYS: dict[str, Callable[[Any], Any]] = {
     "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
     "deployment": _count, "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id,
     "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count,
-    "version": _text,
+    "version": _text, "waits": _waits,
 }  # fmt: skip
 
 

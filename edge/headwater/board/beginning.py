@@ -3,12 +3,13 @@
 
 import gc
 
+from ..data import msgpack
 from ..data.batch import Batch
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
 from ..protocol.clock import Clock
 from ..protocol.sessions import Peer, hmac
-from ..storage.keyspace import F_BOOT, F_FLOOR
+from ..storage.keyspace import F_BOOT, F_FLOOR, F_LOST
 from ..storage.log import Log, LogError
 from .unload import unload
 
@@ -128,6 +129,11 @@ def _fit(node: "Node") -> "tuple[tuple[bytes, Plan, int, dict[int, bytes]] | Non
         return None, False
     if not found or not found[1].vertices:
         node.has(found[0] if found else None, None, None)
+        return None, False
+    data = node.store.get(F_LOST + found[2])
+    if data and msgpack.loads(data)[0] == node.store.log_number:
+        node.lost()
+        node.has(None, found[0], None)
         return None, False
     coming, draining = deployment.waiting(node.store)
     node.has(found[0], None, coming)

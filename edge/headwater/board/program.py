@@ -87,6 +87,7 @@ class Node:
         self.deployed: bytes | None = None  # id of the deployment that runs
         self.next: bytes | None = None  # of the one that waits
         self.failed: bytes | None = None  # of one that is not run any more
+        self.revoked = False  # this board was declared lost, with its present flash
         # [id, bytes, how many are here]: a deployment that arrives
         self.taking: "list[Any] | None" = None
         self.draining = False
@@ -126,6 +127,10 @@ class Node:
         self.deployed = deployed
         self.failed = failed
         self.next = coming
+
+    # ... found that a person has declared this board lost, with all that is in this flash.
+    def lost(self) -> None:
+        self.revoked = True
 
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
@@ -204,6 +209,8 @@ class Node:
                     self.host.tick(now)
                     if self.sounder:
                         self.sounder.tick()
+                    if self.host.revoked:
+                        self.again = True  # beginning.py says it, and what to do
                 if now >= self.status_us and self.client.up:
                     self.status_us = now + self.config["status_s"] * _SECOND_US
                     self._status(up_s)
@@ -388,6 +395,7 @@ class Node:
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
+            "waits": host.waits() if host else [],
         }
         if self.sounder:
             status["alarms"] = self.sounder.status()
@@ -398,9 +406,9 @@ class Node:
                 n = msgpack.dump_into(buf, status)
             except IndexError:
                 n = len(buf) + 1
-            if n <= _STATUS_BYTES or "backlog" not in status:
+            if n <= _STATUS_BYTES or "waits" not in status:
                 break
-            del status["backlog"]
+            del status["backlog" if "backlog" in status else "waits"]
         status = None  # what follows needs its room
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])
@@ -409,6 +417,8 @@ class Node:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
+        if self.revoked:
+            what = "it was declared lost: erase its flash, and provision it again"
         backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"

@@ -312,6 +312,7 @@ class Process:
     batch        most elements in a batch; one that is not full waits at most batch_ms
     link_ms      worst latency of a link in good times: what feedback delays are checked against
     allow_drift  operators that compute in floats may move between float widths
+    strict       a level without a spare host is an error: there a host that is away stops the process
     """
 
     def __init__(
@@ -324,6 +325,7 @@ class Process:
         batch_ms: int = BATCH_MS,
         link_ms: int = LINK_MS,
         allow_drift: bool = False,
+        strict: bool = False,
     ) -> None:
         self.name = name
         self.checkpoints = checkpoints
@@ -333,6 +335,7 @@ class Process:
         self.batch_ms = batch_ms
         self.link_ms = link_ms
         self.allow_drift = allow_drift
+        self.strict = strict
         self.where = _here()
         self.hosts: list[Host] = []  # as declared by `host`
         self.mentioned: list[str] = []  # as named by `on` and `backup`

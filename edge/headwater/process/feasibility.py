@@ -480,6 +480,7 @@ class Feasibility(Rules):
         if not self.wrong():
             self.sense()
             self.outlived()
+            self.spare()
 
     def outlived(self) -> None:
         """Delays that are asked for and cannot be kept when a host dies: it takes longer to notice that."""
@@ -496,6 +497,25 @@ class Feasibility(Rules):
                     "at the earliest" % (wire.within_ms, ways[0].name, least),
                     "Give more than %d, or take it for the delay while all hosts live" % least,
                 )
+
+    def spare(self) -> None:
+        """Whether one host more can keep each operator's checkpoints than the level needs."""
+        written = self.written()
+        if written is None or not self.level or self.strategy == plans.UNSAFE:
+            return
+        few = [v for v in written.vertices if v.kind and len(written.keepers(v.index)) <= self.level + 1]
+        if not few:
+            return
+        hosts = [written.hosts[h] for h in written.keepers(few[0].index)]
+        what = (
+            'level="%s" has no spare host for the checkpoints of %s: it needs %d, and there are %s. While '
+            "one of them is away nothing is acknowledged for these operators: logs fill, and they stop"
+        ) % (self.process.level, _words([v.name for v in few]), self.level + 1, _words(hosts))
+        cure = "Declare another host, or lower the level; if a board dies for good, `hw board lost` says so"
+        if self.process.strict:
+            self.error(self.process, what, cure)
+        else:
+            self.warn(self.process, what, cure)
 
     def sense(self) -> None:
         """Values that are legal but make no sense for the streams of this process."""

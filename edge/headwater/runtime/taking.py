@@ -223,7 +223,12 @@ class Offer:
             from . import checkpoint_transfer
 
             for h in host.plan.keepers(self.v):
-                if h not in (host.me, self.giver) and h not in self.others and h not in host.late:
+                if (
+                    h not in (host.me, self.giver)
+                    and h not in host.lost
+                    and h not in self.others
+                    and h not in host.late
+                ):
                     checkpoint_transfer.send(host, self.v, h)
 
 

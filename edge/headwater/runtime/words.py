@@ -150,6 +150,12 @@ class Words:
             self.begun.clear()
             self.apart.clear()
 
+    # It was declared lost: nothing is waited for.
+    def bury(self, number: int) -> None:
+        k = self.at[number]
+        if k:
+            self.silent[k] = self.mute[k] = _FAR
+
     # It began a new boot: its words are counted from 1 again.
     def begins(self, sender: int) -> None:
         self.counts[self.at[sender]] = 0
@@ -355,7 +361,7 @@ class Words:
         self.period[k] = min(told >> 2, 65535)
         if not told & _SLEEPS:
             for h in self.hosts:  # one hop: what it heard directly counts as heard here
-                if heard >> h & 1:
+                if heard >> h & 1 and h not in self.host.lost:
                     self.silent[self.at[h]] = 0
         for i in range(len(self.operators)):
             v = self.operators[i]

@@ -18,6 +18,7 @@ from ..plan.model import (
     SPILL,
     UNSAFE,
 )
+from .keyspace import LOST_MAX
 from .log import sectors_for
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
     size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
     if any([a.host == me for a in plan.alarms]):
         size += 4 + len(plan.alarms)
+    size += 20 * min(LOST_MAX, len(plan.hosts) - 1)
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

@@ -30,6 +30,7 @@ SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
 SILENT = "source silent"
+DECLARED_LOST = "board declared lost"
 MOVED = "operator to be moved"
 HALF_MOVED = "fault in the middle of a move"
 SHARES = {
@@ -73,6 +74,7 @@ class Storm:
             found["board asleep"] = self.sleep
             found["hostile frame"] = self.be_hostile
             found[SOURCE_LOST] = self.lose_source
+            found[DECLARED_LOST] = self.declare
             found["flash of a source board erased"] = self.erase_source
             found["flash of an operator's host erased"] = self.erase_operator
             found["gateway database lost"] = self.lose_database
@@ -266,7 +268,7 @@ class Storm:
         """A board with a sensor is out of reach for most of the storm."""
         world = self.world
         boards = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
-        boards = [b for b in boards if not world.nodes[b].dead]
+        boards = [b for b in boards if not world.nodes[b].lost]
         if not boards:
             return
         node = world.nodes[self.random.choice(boards)]
@@ -279,7 +281,7 @@ class Storm:
     def kill(self) -> None:
         """A host that carries no sensor dies; others take over its operators."""
         sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
-        nodes = [n for n in self.world.nodes[1:] if not n.dead and n.number not in sensors]
+        nodes = [n for n in self.world.nodes[1:] if not n.lost and n.number not in sensors]
         nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and self.scenario.spare():
             node = self.random.choice(nodes)
@@ -290,7 +292,7 @@ class Storm:
     def lose_source(self) -> None:
         """A board with a sensor dies; its stream ends with what it has sent."""
         sensors = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
-        living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].dead]
+        living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].lost]
         nodes = [n for n in living if self.scenario.may_lose(n) and self.scenario.spare(n)]
         nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and len(living) > 1:
@@ -299,10 +301,42 @@ class Storm:
             self.scenario.lose(node)
             self.world.kill(node)
 
+    def declare(self) -> None:
+        """A person declares a board lost: one that is dead, or one that is only out of reach."""
+        world, scenario = self.world, self.scenario
+        nodes = [n for n in world.nodes[1:] if n.dead and n.number not in scenario.declared]
+        told = "which is dead"
+        if not nodes:
+            nodes = [n for n in world.nodes[1:] if not n.lost and scenario.may_lose(n) and scenario.spare(n)]
+            nodes = [n for n in nodes if not scenario.stranded(n) and n.number not in scenario.declared]
+            nodes = [n for n in nodes if self.sources_without(n)]
+            told = "which is asleep"
+        if not nodes or not world.nodes[0].up:
+            return
+        node = self.random.choice(nodes)
+        world.draw(DECLARED_LOST, "%s is declared lost, %s" % (self.name(node), told))
+        if not node.dead:
+            self.cut(self.ways(node), self.random.randrange(SECOND, 14 * SECOND))
+        scenario.declare(node)
+        if self.random.random() < 0.5:
+            world.after(self.random.randrange(SECOND, 14 * SECOND), partial(self.replace, node))
+
+    def sources_without(self, node: Node) -> bool:
+        """Whether a source is left without this board."""
+        homes = {v.hosts[0] for v in self.plan.vertices if not v.kind} - {node.number}
+        return any(not self.world.nodes[h].lost for h in homes)
+
+    def replace(self, node: Node) -> None:
+        """The board is provisioned afresh, or another one is in its place."""
+        if not self.over():
+            self.world.draw("lost board replaced")
+            self.world.replace(node)
+            self.boot_after(node, SECOND // 10, 3 * SECOND)
+
     def isolate(self) -> None:
         """A host is cut off, perhaps until others take it for dead; then it returns."""
         world = self.world
-        nodes = [n for n in world.nodes[1:] if not n.dead]
+        nodes = [n for n in world.nodes[1:] if not n.lost]
         if not nodes:
             return
         node = self.random.choice(nodes)
@@ -322,7 +356,7 @@ class Storm:
 
     def erase(self, kind: str, hosts: list[int]) -> None:
         nodes = [self.world.nodes[h] for h in hosts]
-        nodes = [n for n in nodes if not n.dead and self.scenario.may_lose(n)]
+        nodes = [n for n in nodes if not n.lost and self.scenario.may_lose(n)]
         if nodes:
             self.world.draw(kind)
             self.forget(self.random.choice(nodes))
@@ -351,7 +385,8 @@ class Storm:
 
     def movable(self) -> list[int]:
         place = self.scenario.place
-        return [v for v in sorted(place) if self.world.nodes[place[v]].up]
+        nodes = self.world.nodes
+        return [v for v in sorted(place) if nodes[place[v]].up and not nodes[place[v]].lost]
 
     def move(self) -> None:
         """A candidate that is wrong begins a healthy operator without asking; often another one does, seconds
