@@ -58,6 +58,15 @@ STAND = 27
 WORD = 28
 TAKE = 29
 LIVES = 30
+BID = 31
+OFFER = 32
+HAND = 33
+ROOM = 34
+ACCEPT = 35
+REFUSE = 36
+KEEP = 37
+MOVE = 38
+MOVED = 39
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -69,7 +78,7 @@ MESSAGES = {
     EXT: "viebvv",  # edge, incarnation, epoch, cid, mode, base
     HELLO: "vievp",  # edge, incarnation, epoch, next, name
     ANSWER: "vieevvvvpl",  # edge, incarnation, epoch, own epoch, first, last, bound, acked, name, holders
-    WHERE: "vev",  # vertex, epoch, host
+    WHERE: "vevvv",  # vertex, epoch, host, why, age in seconds: see protocol/moves.py
     CKPT: "vepvvb",  # vertex, epoch, name, size, offset, piece
     STORED: "vepv",  # vertex, epoch, name, offset
     FETCH: "vpv",  # vertex, name, offset
@@ -87,6 +96,15 @@ MESSAGES = {
     WORD: "vvvp",  # count, period and flags, hosts heard, operators: see runtime/words.py
     TAKE: "ve",  # vertex, epoch
     LIVES: "vev",  # vertex, epoch, state
+    BID: "vvp",  # vertex, number, rates: see runtime/moving.py and taking.py, as for the others
+    OFFER: "vvevpvvp",  # vertex, number, epoch, why, position, size, seconds left, rates
+    HAND: "vvepv",  # vertex, number, epoch, position, size
+    ROOM: "vvvvvv",  # vertex, number, seconds left without it, with it, bytes of heap, refusal and reach
+    ACCEPT: "vv",  # vertex, number
+    REFUSE: "vvv",  # vertex, number, refusal
+    KEEP: "veepv",  # vertex, epoch, epoch that keeps it, name, size
+    MOVE: "vvv",  # vertex, number, host
+    MOVED: "vvv",  # vertex, number, outcome
 }
 
 

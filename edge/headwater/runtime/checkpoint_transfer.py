@@ -64,10 +64,20 @@ def _push(host: "Host", inst: "Instance") -> None:
             need += 1
         else:
             late.append(h)
+    if host.taking:
+        giver = host.taking.keep_there(inst)  # it has the checkpoint, and needs no bytes of it
+        ask = [h for h in ask if h != giver]
     for h in (ask + late)[:need]:
         if h not in push[1]:
             push[4].append(h)
             _piece(host, v, checkpoint_key(v, PERMANENT), push[0], inst.epoch, h, 0)
+
+
+# Send a host what is stored here of operator v, from its beginning: its newest checkpoint.
+def send(host: "Host", v: int, to: int) -> None:
+    key, have = newest(host, v)
+    if have:
+        _piece(host, v, key, have[1], have[0], to, 0)
 
 
 # Send again what was not confirmed, and to one host more.
@@ -104,6 +114,10 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
             inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
             _on_recalled(host, inst, sender, tuple(epoch), pos)
         return
+    if host.giving:
+        host.giving.stored(sender, v, tuple(epoch), pos)
+    if host.taking and tuple(epoch) == inst.epoch:
+        host.taking.stored(sender, v, pos)
     push = host.pushes.get(v)
     if push is None or tuple(epoch) != inst.epoch or further(push[0], pos):
         return
@@ -136,7 +150,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     )
     if not wanted and here[0] < host.where[v][:2]:
         # A newer epoch has asked here what there is: what it did not hear of must not be acknowledged.
-        host.tell_where(sender, v, host.where[v][:2], host.where[v][2])
+        host.tell_where(sender, v)
     elif not wanted and have and not newer(here, have):
         say(sender, frames.STORED, v, v, have[0], have[1], size)
     else:
@@ -148,6 +162,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
                 inc = host.incoming[v] = [here, size, bytearray(size), 0, host.now]
             except MemoryError:
                 host.count(NO_HEAP)
+                if host.taking:
+                    host.taking.fails(v, NO_HEAP)
                 return
         if offset == inc[3]:
             inc[2][offset : offset + len(piece)] = piece
@@ -160,14 +176,21 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
         if found is None or (found.epoch, found.pos) != here:
             host.count(CHECKPOINT)
+            if host.taking:
+                host.taking.fails(v, CHECKPOINT)
             return
         found = None
         try:
             host.store.put_blob(key, inc[2])
         except LogFull:
             host.count(NO_ROOM)
+            if host.taking:
+                host.taking.fails(v, NO_ROOM)
             return
         say(sender, frames.STORED, v, v, epoch, pos, size)
+        inc = None
+        if host.taking:
+            host.taking.arrived(v)
     inst = host.instances.get(v)
     if inst is None:
         lifecycle.no_more(host, v, LOST)  # it was sent here to be kept; what is recalled may be older

@@ -27,7 +27,7 @@ from ..protocol.refusals import NO_ROOM
 from ..storage import checkpoint_bytes
 from ..storage.keyspace import PENDING, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from .instance import EXPOSED, STOPPED, WAITING
+from .instance import EXPOSED, PAUSED, STOPPED, WAITING
 
 if TYPE_CHECKING:
     from typing import Any
@@ -164,6 +164,14 @@ class Checkpoints:
         if self.strategy != UNSAFE and self.inst.vertex.index not in self.host.pushes:
             self.commit(self._take(b"", 0), True)
 
+    # The same for an operator that is handed over: nothing stays pending, and nothing of it is on its way to
+    # other holders. False where it cannot be made.
+    def last(self) -> bool:
+        self.discard()
+        self.host.pushes.pop(self.inst.vertex.index, None)
+        self.commit(self._take(b"", 0), True)
+        return list(self.pos) == self.inst.position()
+
     # Whether one that carries all that it has to can be taken where the operator stands.
     def possible(self) -> bool:
         return self.inst.vertex.index not in self.host.pushes and not self._behind()
@@ -272,8 +280,8 @@ class Checkpoints:
     # Have it stored where the plan wants it.
     def store_at_level(self) -> None:
         inst = self.inst
-        if inst.status == STOPPED or inst.recalling:
-            return
+        if inst.status in (STOPPED, PAUSED) or inst.recalling:
+            return  # PAUSED: the host that goes on from it sees to that
         if not self.need():
             self.stored(self.pos, (self.host.me,))
             return

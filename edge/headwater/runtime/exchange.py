@@ -145,9 +145,8 @@ class Exchange:
         edge = host.plan.edges[m[1]]
         port = host.ports.get((edge.src, edge.sport))
         if port is None:
-            w = host.where[edge.src]
-            if w[2] != host.me:
-                self.say(sender, frames.WHERE, edge.src, edge.src, w[:2], w[2])
+            if host.where[edge.src][2] != host.me:
+                host.tell_where(sender, edge.src)
             return
         r = port.reader(edge)
         if m[2] != port.inc and kind != frames.HELLO:
@@ -258,7 +257,15 @@ class Exchange:
             from . import words
 
             handlers = words.HANDLERS
-            if kind > frames.WORD:
+            if kind > frames.HAND:
+                from . import moving
+
+                handlers = moving.HANDLERS
+            elif kind > frames.LIVES:
+                from . import taking
+
+                handlers = taking.HANDLERS
+            elif kind > frames.WORD:
                 from . import watching
 
                 handlers = watching.HANDLERS
@@ -444,7 +451,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

@@ -14,6 +14,7 @@ from ..data.scratch import Scratch
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.clock import Floor
+from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
 from .instance import WAITING
@@ -90,6 +91,15 @@ class Host:
         self.safe_us = 0  # when any end of an edge to the lake acknowledged last
         # Of each vertex: epoch number, its host; the host where it runs.
         self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
+        # Vertex -> why its operator moved last (protocol/moves.py), and when, in seconds of the site's time.
+        # One that has not moved is not here, nor one of which that is not known yet.
+        self.moves: dict[int, tuple[int, int]] = {}
+        self.giving: "Any" = None  # a moving.Move, while an operator is handed over to another host;
+        self.taking: "Any" = None  # ... a taking.Offer, while another host hands one over to this one
+        # Vertex -> [number, host, outcome] of the last move that this host was asked for, or asked for.
+        self.asked: dict[int, list[int]] = {}
+        self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
+        self.energy: "Any" = None  # what it knows of its battery; None: it never ends
         self.pace = self.PACE
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
@@ -159,6 +169,12 @@ class Host:
         from . import relocation
 
         relocation.activate(self, v, number, True, blind)
+
+    # The same for one that another host has handed over.
+    def take_over(self, v: int, number: int, why: int) -> None:
+        from . import relocation
+
+        relocation.activate(self, v, number, True, False, why)
 
     # A newer epoch of an operator runs elsewhere: this one tells and takes nothing any more.
     def stop(self, inst: "Instance", epoch: "Epoch") -> None:
@@ -245,6 +261,10 @@ class Host:
                 from . import lifecycle
 
                 lifecycle.expire(inst)
+        if self.giving:
+            self.giving.tick()
+        if self.taking:
+            self.taking.tick()
         if now - self.tick_us >= RETRY_US // 2:
             self.tick_us = now
             self.exchange.retry()
@@ -272,19 +292,63 @@ class Host:
 
             relocation.on_where(self, v, epoch, place)
 
-    # Tell that to a host, which may be this one.
-    def tell_where(self, to: int, v: int, epoch: "Epoch", place: int) -> None:
-        if to == self.me:
-            self.heard_where(v, epoch, place)
-        else:
-            self.exchange.say(to, frames.WHERE, v, v, epoch, place)
+    # Tell a host, which may be this one, where operator v runs as far as this one knows. epoch: another one.
+    def tell_where(self, to: int, v: int, epoch: "Epoch | None" = None) -> None:
+        w = self.where[v]
+        if to != self.me:
+            why, since = self.moves.get(v, (0, 0))
+            age = min(EPOCH_MAX, max(0, self.site() // 1000000 - since)) if why else 0
+            self.exchange.say(to, frames.WHERE, v, v, epoch or w[:2], w[2], why, age)
+        elif epoch:
+            self.heard_where(v, epoch, w[2])
 
-    # A number that differs where two hosts know of different places.
+    # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.
+    def note_why(self, v: int, why: int | None, age: int = 0) -> None:
+        if why is None:
+            self.moves.pop(v, None)
+        else:
+            self.moves[v] = (why, self.site() // 1000000 - age)
+
+    # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
         total = 0
-        for w in self.where:
-            total = total * 31 + w[0] * 7 + w[1] & 0xFFFFFFF
+        for v in range(len(self.where)):
+            w = self.where[v]
+            why = self.moves[v][0] if v in self.moves else 0
+            total = total * 31 + w[0] * 7 + w[1] + why * 3 & 0xFFFFFFF
         return total
+
+    # ---- planned moves: see moving.py, and protocol/moves.py for the numbers
+
+    # Hand operator v, which runs here, over to another host; to the one that fits best, where `to` is -1. OK
+    # where that has begun.
+    def move(self, v: int, to: int, why: int, now: int) -> int:
+        from . import moving
+
+        self.now = now
+        refused = moving.begin(self, v, to, why)
+        self.pump()
+        return refused
+
+    # Let the gateway ask the host of operator v to hand it over; `asked` has the outcome.
+    def ask_move(self, v: int, to: int, now: int) -> None:
+        from . import moving
+
+        self.now = now
+        moving.ask(self, v, to)
+        self.pump()
+
+    # A host hands operator v over, or not any more; the same where it takes one.
+    def gives(self, move: "Any") -> None:
+        self.giving = move
+
+    def takes(self, offer: "Any") -> None:
+        self.taking = offer
+
+    # This host must not sleep now: another one hands an operator over to it, or it does to another one.
+    @property
+    def handing(self) -> bool:
+        return self.giving is not None or self.taking is not None
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

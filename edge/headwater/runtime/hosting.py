@@ -9,7 +9,7 @@ from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import ECOC, FLASH, OUTSIDE
 from ..protocol.position import further, rank
 from ..protocol.refusals import CHECKPOINT
-from ..storage.keyspace import PENDING, PERMANENT, checkpoint_key
+from ..storage.keyspace import PENDING, PERMANENT, UNSETTLED, checkpoint_key
 from .checkpoints import Checkpoint, Checkpoints
 from .inputs import InEdge
 from .instance import Instance
@@ -41,7 +41,11 @@ def operator(
     inst = _made(host, v, op or restore.made(host, v))
     inst.begin(epoch, Checkpoints(host, inst), first)
     if anew:
+        # Only now that there was room for it: from here on this host is the one that runs it.
+        lifecycle.note(host, v.index, epoch, UNSETTLED)
         lifecycle.forget_epoch(host, v.index)
+    for e in inst.inputs:
+        host.inputs[e.edge.index] = e
     for p in inst.ports:
         restore.mount(p)
         if anew:
@@ -89,7 +93,6 @@ def _made(host: "Host", v: "Vertex", op: "Operator") -> Instance:
     for e in inputs:
         derived = not plan.vertices[e.edge.src].kind and plan.strategy >= ECOC
         e.belongs_to(inst, plan.every if derived else 0)
-        host.inputs[e.edge.index] = e
     return inst
 
 

@@ -39,6 +39,7 @@ FETCHING = 2  # a producer names a checkpoint further than ours: on its way
 STOPPED = 3  # a newer epoch runs elsewhere
 RECALLING = 4  # its keepers say first which checkpoints they hold
 EXPOSED = 5  # a checkpoint of this epoch, or of its last decision, has to be stored at the level first
+PAUSED = 6  # it takes nothing: it is being handed over to another host
 
 
 class Instance:

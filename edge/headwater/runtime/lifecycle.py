@@ -8,9 +8,11 @@
 #   any but STOPPED   FETCHING  seek: a producer or a keeper named a checkpoint that counts more
 #   any but STOPPED   RECALLING recall: its keepers say first what they hold
 #   RECALLING         EXPOSED   go_on: under a new epoch, which is not stored at the level yet
-#   RECALLING         RUNNING   go_on: under an epoch that is
+#   RECALLING         RUNNING   go_on: under an epoch that is, or that another host has handed over
 #   RUNNING           EXPOSED   expose: it decides, and that is not stored at the level yet
 #   EXPOSED           RUNNING   covered: now it is
+#   RUNNING           PAUSED    pause: it is handed over to another host (moving.py)
+#   PAUSED            RUNNING   take_back: it was not
 #   any but STOPPED   STOPPED   stop: a newer epoch runs elsewhere
 #
 # Beside its status an operator whose epoch is new is `recalling` until enough of its keepers have answered
@@ -23,7 +25,8 @@
 #   - What a transition makes useless it deletes in RAM and in flash: pending checkpoints that will not be
 #     acknowledged any more, and at the end of an epoch what it put out.
 #   - An operator that runs is noted as running before it takes anything, and as deciding before it decides.
-#   - While it is unsettled or deciding it is EXPOSED: it takes and puts out nothing that could not be undone.
+#   - While it is deciding, or unsettled and was not handed over, it is EXPOSED: it takes and puts out nothing
+#     that could not be undone.
 
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
@@ -41,7 +44,7 @@ from ..storage.keyspace import (
     checkpoint_key,
     stream_key,
 )
-from .instance import EXPOSED, FETCHING, RECALLING, RUNNING, STOPPED, WAITING
+from .instance import EXPOSED, FETCHING, PAUSED, RECALLING, RUNNING, STOPPED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,7 +162,8 @@ def recall_again(inst: "Instance") -> None:
 # They have, or nothing was to be asked.
 def go_on(host: "Host", inst: "Instance") -> None:
     assert inst.status == RECALLING and not inst.recalling
-    inst.become(EXPOSED if inst.unsettled or inst.deciding else RUNNING)
+    handed = host.taking and host.taking.continues(inst)
+    inst.become(EXPOSED if inst.unsettled and not handed or inst.deciding else RUNNING)
     note_running(host, inst)
 
 
@@ -181,6 +185,20 @@ def covered(host: "Host", inst: "Instance") -> bool:
     inst.decides(False)
     note_running(host, inst)
     return news
+
+
+# It takes nothing any more, so that another host may go on where it stands.
+def pause(inst: "Instance") -> None:
+    assert inst.status == RUNNING and not (inst.unsettled or inst.recalling or inst.blind)
+    inst.become(PAUSED)
+
+
+# No other host has gone on.
+def take_back(inst: "Instance") -> None:
+    assert inst.status == PAUSED
+    inst.become(RUNNING)
+    if inst.ck.pos:
+        inst.ck.store_at_level()
 
 
 # From now on this epoch tells and takes nothing.

@@ -8,7 +8,8 @@
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
-from ..storage.keyspace import F_WHERE, UNSETTLED
+from ..protocol.moves import TAKEOVER
+from ..storage.keyspace import F_WHERE
 from . import lifecycle, routing
 from .instance import STOPPED
 
@@ -19,8 +20,11 @@ if TYPE_CHECKING:
 
 
 # Run operator v here from now on, under a new epoch. quiet: the others hear of it when it is in touch with
-# its producers (words.py). blind: it begins without any producer, and speaks to no other host yet.
-def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False) -> None:
+# its producers (words.py). blind: it begins without any producer, and speaks to no other host yet. why: see
+# protocol/moves.py. MemoryError: there is no room for it, and nothing has happened.
+def activate(
+    host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False, why: int = TAKEOVER
+) -> None:
     from . import checkpoint_transfer, hosting
 
     epoch = (number, host.me)
@@ -29,16 +33,15 @@ def activate(host: "Host", v: int, number: int, quiet: bool = False, blind: bool
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    lifecycle.note(host, v, epoch, UNSETTLED)
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
     lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
     if blind:
         lifecycle.blind(host, inst)
     if not quiet:
-        moved(host, v, epoch, host.me)
+        moved(host, v, epoch, host.me, why)
     if host.words:
-        host.words.begin(v)
+        host.words.begin(v, why)
     for e in inst.inputs:
         routing.connect(host, e)
     routing.again(host)
@@ -95,7 +98,7 @@ def ask(host: "Host") -> None:
 def _asked(host: "Host", sender: int, m: "Message") -> None:
     v = m[1]
     w = host.where[v]
-    host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]), w[2])
+    host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]))
 
 
 def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
@@ -120,17 +123,21 @@ def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
     assert not held, "a producer holds on to a consumer that has ended"
 
 
-def moved(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
+# why: None where it is not known yet. age: seconds since it moved.
+def moved(host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0) -> None:
     assert tuple(epoch) >= host.where[v][:2], "an operator is said to run under an earlier epoch"
     host.where[v] = (epoch[0], epoch[1], to)
-    host.store.put(F_WHERE + v, msgpack.dumps(list(host.where[v])))
+    if why is None and to == host.me and host.words:
+        why = host.words.why.pop(v, None)  # it began here, and another host was the first to tell of it
+    host.note_why(v, why, age)
+    host.store.put(F_WHERE + v, msgpack.dumps(list(host.where[v]) + list(host.moves.get(v, ()))))
     for number in host.exchange.links:
-        host.exchange.say(number, frames.WHERE, v, v, epoch, to)
+        host.tell_where(number, v)
 
 
 # A newer epoch of operator v runs at host `to`.
-def on_where(host: "Host", v: int, epoch: "Epoch", to: int) -> None:
-    moved(host, v, epoch, to)
+def on_where(host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0) -> None:
+    moved(host, v, epoch, to, why, age)
     inst = host.instances.get(v)
     if inst and epoch > inst.epoch:
         _end(host, inst, epoch)
@@ -147,11 +154,16 @@ def tell(host: "Host", sender: int) -> None:
     for v in range(len(host.where)):
         w = host.where[v]
         if w[0] > 1 and (w[2] == host.me or 0 in (host.me, sender)):
-            host.exchange.say(sender, frames.WHERE, v, v, w[:2], w[2])
+            host.tell_where(sender, v)
 
 
 def _heard(host: "Host", sender: int, m: "Message") -> None:
-    host.heard_where(m[1], m[2], m[3])
+    _, v, epoch, place, why, age = m
+    known = why or None
+    if tuple(epoch) > host.where[v][:2]:
+        on_where(host, v, tuple(epoch), place, known, age)
+    elif tuple(epoch) == host.where[v][:2] and known and v not in host.moves:
+        moved(host, v, tuple(epoch), place, known, age)
 
 
 HANDLERS = {frames.WHERE: _heard, frames.ASK: _asked}

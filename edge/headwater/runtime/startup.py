@@ -93,8 +93,10 @@ def _remember(host: "Host", boot: int, again: bool) -> None:
     for v in plan.vertices:
         data = store.get(F_WHERE + v.index)
         if data:
-            number, at, place = msgpack.loads(data)
-            host.where[v.index] = (number, at, place)
+            known = msgpack.loads(data)
+            host.where[v.index] = tuple(known[:3])
+            if len(known) > 3:
+                host.moves[v.index] = tuple(known[3:])
 
 
 # Sources, operators and ends of edges to the lake.

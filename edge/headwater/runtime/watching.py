@@ -203,15 +203,16 @@ def _ask(host: "Host", words: "Words", s: Suspect, hosts: list[int], epoch: "Epo
 
 def _on_lives(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, state = m
+    if host.taking:
+        host.taking.heard(sender, v, tuple(epoch))
     s = host.words.suspects.get(v)
     if s is None:
         return
     s.answer(sender, state, tuple(epoch))
     inst = host.instances.get(v)
     if state == ALIVE and not inst:
-        w = host.where[v]
-        if tuple(epoch) < w[:2]:
-            host.tell_where(epoch[1], v, w[:2], w[2])  # else it lives on, and who knows better never hears it
+        if tuple(epoch) < host.where[v][:2]:
+            host.tell_where(epoch[1], v)  # else it lives on, and who knows better never hears it
         else:
             host.heard_where(v, tuple(epoch), epoch[1])
 
@@ -268,7 +269,8 @@ def lives(host: "Host", words: "Words", v: int, asked: "Epoch") -> "tuple[int, E
         return ALIVE, inst.epoch
     i = words.place(v)
     if i >= 0 and words.runs(i):
-        return ALIVE, (words.number[i], words.named[i])
+        # What lives may be over, and not have heard of that.
+        return ALIVE, max((words.number[i], words.named[i]), host.where[v][:2])
     epoch = host.where[v][:2]
     began = -1
     for e in host.plan.ins(v):

@@ -106,7 +106,7 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
         here = me in v.hosts
         moves = len(v.hosts) > 1
         if v.kind and moves:
-            size += 12  # where it runs
+            size += 20  # where it runs, why and since when
         if v.kind and not here:
             if plan.level_of(v.index) and me in plan.keepers(v.index):
                 size += 20

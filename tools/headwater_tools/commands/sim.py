@@ -341,7 +341,8 @@ def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str,
         "%(divergent)d divergent, %(out_of_order)d out of order; %(gaps_declared)d gaps declared" % counts
     )
     text = (
-        "  %(boots)d starts, %(migrations_unplanned)d unplanned migrations, %(takeovers)d takeovers "
+        "  %(boots)d starts, %(migrations_planned)d planned moves, %(migrations_unplanned)d unplanned ones, "
+        "%(takeovers)d by takeover "
         "(%(takeovers_needless)d needless), %(checkpoints)d checkpoints, "
         "%(frames)d frames; %(replayed)d entries taken again" % counts
     )

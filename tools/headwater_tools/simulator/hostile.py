@@ -124,6 +124,7 @@ class Hostile:
             self.decided,
             self.asked,
             self.watched,
+            self.handed,
         ]
         return r.choice(draws)(r, sender, to)
 
@@ -249,8 +250,8 @@ class Hostile:
         number = _number(r)
         if v.kind:
             nobody = len(self.plan.hosts) + _number(r) % (1 << 62)
-            return (frames.WHERE, v.index, (number, nobody), nobody)
-        return (frames.WHERE, v.index, (number, sender.number), sender.number)
+            return (frames.WHERE, v.index, (number, nobody), nobody, *self.any_fields(r, frames.ACCEPT))
+        return (frames.WHERE, v.index, (number, sender.number), sender.number, 4, 0)
 
     def time(self, r: random.Random, sender: Node, to: Node) -> Message:
         """Only the gateway tells the time; any host may ask for it, and send BEAT."""
@@ -288,6 +289,39 @@ class Hostile:
         values = self.any_fields(r, frames.STAND)
         values[:2] = [v, r.choice(((0, sender.number), self.epoch(v)))]
         return (frames.STAND, *values)
+
+    def handed(self, r: random.Random, sender: Node, to: Node) -> Message | None:
+        """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host,
+        at a place that is none, with a reason or rates that are none. Some are right and come out of turn:
+        the number is of no offer."""
+        v = self.operator(r)
+        if v is None:
+            return None
+        right = [_number(r) % (1 << 40) for _ in range(len(self.plan.ins(v)) + 2)]
+        wrong, number, other = self.wrong_pos(r, v), _number(r), (1, len(self.plan.hosts) + _number(r) % 99)
+        mine = (_number(r) % (1 << 20), sender.number)
+        size = _number(r)
+        return r.choice(
+            (
+                (frames.BID, v, number, [_number(r) for _ in range(r.choice((9, 16, 64)))]),
+                (frames.OFFER, v, number, other, 4, right, size, 9, []),
+                (frames.OFFER, v, number, mine, r.choice((0, 1, 6, 1 << 40)), right, size, 9, []),
+                (frames.OFFER, v, number, mine, 4, wrong, size, 9, []),
+                (frames.HAND, v, number, other, right, size),
+                (frames.HAND, v, number, mine, wrong, size),
+                (frames.ROOM, v, number, 1 << 40, 0, 0, 1),
+                (frames.ROOM, v, number, 5, 5, 5, r.choice((1, 99))),
+                (frames.ACCEPT, v, number),
+                (frames.REFUSE, v, number, r.choice((0, 5, 99))),
+                (frames.KEEP, v, mine, (mine[0], 1), right, size),
+                (frames.KEEP, v, other, (0, 1), right, size),
+                (frames.KEEP, v, (mine[0] + 1, sender.number), (mine[0], 1), wrong, size),
+                (frames.MOVE, v, number, len(self.plan.hosts))
+                if sender.number == 0
+                else (frames.MOVE, v, 1, 1),
+                (frames.MOVED, v, number, r.choice((0, 32))),
+            )
+        )
 
     def watched(self, r: random.Random, sender: Node, to: Node) -> Message | None:
         """A word, a question or an answer about operators with numbers that cannot be."""

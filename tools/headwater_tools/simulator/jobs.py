@@ -52,6 +52,7 @@ COUNTS = (
     "out_of_order",
     "gaps_declared",
     "migrations_planned",
+    "replayed_planned",
     "migrations_unplanned",
     "takeovers",
     "takeovers_needless",

@@ -32,6 +32,7 @@ from .checkers import (
     undecided,
     wanted,
 )
+from .handovers import Handovers
 from .ideal import Ideal
 from .recorder import Recorder
 from .storm import SHARE, Storm
@@ -126,8 +127,9 @@ class Scenario:
         self.clocks = Clocks(world)
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
+        self.handovers = Handovers(world)
         self.absence = Absence(world, self.place)
-        world.checks = [self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
     def trace(self) -> list[str]:
@@ -180,6 +182,7 @@ class Scenario:
             world.run(max(world.now, self.storm_us + self.takeovers.calm_us()))
         if not world.errors:
             self.takeovers.at_the_end()
+            self.handovers.at_the_end()
         if not world.errors:
             self.nothing_open()
             self.clocks.at_the_end()
@@ -191,7 +194,8 @@ class Scenario:
         hosts = [n.host for n in self.world.nodes if n.host]
         instances = [i for h in hosts for i in h.instances.values()]
         return {
-            "migrations_planned": 0,
+            "migrations_planned": self.handovers.count,
+            "replayed_planned": self.handovers.replayed,
             "migrations_unplanned": self.unplanned + self.takeovers.count,
             "takeovers": self.takeovers.count,
             "takeovers_needless": self.takeovers.needless,

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, Edge, Vertex
+from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Vertex
+from headwater.protocol.moves import COMMAND
 from headwater.runtime import decisions
 from headwater.runtime.host import Host
 from headwater.testing.cut_flash import KINDS
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
-SHARES = {GAP_OPEN: 0.9}  # ... or more, if it applies to few, and seldom occurs in one that has it
+MOVED = "operator to be moved"
+HALF_MOVED = "fault in the middle of a move"
+SHARES = {
+    MOVED: 0.7,
+    GAP_OPEN: 0.9,
+}  # ... or more, if it applies to few, and seldom occurs in one that has it
 
 
 class Storm:
@@ -83,6 +89,7 @@ class Storm:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.move_dropping)
         self.disasters.start(self.kinds)
         self.clocks()
+        self.moves()
 
     def clocks(self) -> None:
         """The clock of the gateway's machine goes wrong, in a share of the histories. Drawn apart from the
@@ -347,6 +354,60 @@ class Storm:
         self.scenario.activate(v, home)
         if self.random.random() < 0.6:
             self.world.after(self.random.randrange(SECOND // 10, 6 * SECOND), lambda: self.move_back(v, home))
+
+    def moves(self) -> None:
+        """People ask for operators to be moved, in most of the histories that can have this: at any moment,
+        often for several at about the same time, and often something fails in the middle. Drawn apart from
+        the other faults, which are the same without."""
+        r = random.Random("moves %d" % self.scenario.seed)
+        several = [v for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
+        if not several or self.plan.strategy == UNSAFE or r.random() >= SHARES[MOVED]:
+            return
+        for _ in range(r.randint(1, 8)):
+            at = r.randrange(SECOND, max(2 * SECOND, self.scenario.storm_us))
+            for _ in range(r.choice((1, 1, 1, 2, 3))):
+                self.world.after(at + r.randrange(SECOND), partial(self.hand_over, r.random(), r.random()))
+
+    def hand_over(self, which: float, fault: float) -> None:
+        nodes = [n for n in self.world.nodes if n.host]
+        found = [(n, v, h) for n in nodes if n.host for v in sorted(n.host.instances)
+                 for h in self.plan.vertices[v].hosts if h != n.number]  # fmt: skip
+        if not found or self.over():
+            return
+        node, v, to = found[int(which * len(found))]
+        name = self.plan.vertices[v].name
+        self.world.draw(MOVED, "%s is to move from %s to %s" % (name, self.name(node), self.world.name(to)))
+        self.world.call(node, lambda host: host.move(v, to, COMMAND, node.mono()), "move")
+        if fault < 0.6:
+            us = int(fault * 1000) % 100 * 20_000 + 1000  # the steps of a move take some tens of milliseconds
+            us = us if fault < 0.3 else us // 8
+            both = (node, self.world.nodes[to])
+            what = (self.stop_one, self.stop_one, self.cut_one, self.part_both)[int(fault * 10000) % 4]
+            self.world.after(us, partial(what, both, int(fault * 100000)))
+
+    def stop_one(self, both: tuple[Node, Node], k: int) -> None:
+        """One of the two hosts of a move loses power."""
+        node = both[k % 2]
+        if node.up and not self.over():
+            self.world.draw(HALF_MOVED, "%s loses power" % self.name(node))
+            self.world.crash(node)
+            self.world.after(SECOND // 10 + k % 40 * SECOND // 10, lambda: self.world.boot(node))
+
+    def cut_one(self, both: tuple[Node, Node], k: int) -> None:
+        """... in one of its next flash operations."""
+        node = both[k % 2]
+        if node.up and not self.over():
+            self.world.draw(HALF_MOVED, "%s will lose power in a flash operation" % self.name(node))
+            node.flash.arm(node.flash.op + k // 2 % 6, k % 300, k % len(KINDS))
+
+    def part_both(self, both: tuple[Node, Node], k: int) -> None:
+        """The two do not reach each other, in one direction or in both."""
+        a, b = both[0].number, both[1].number
+        if not self.over():
+            self.world.draw(
+                HALF_MOVED, "no link between %s and %s" % (self.name(both[0]), self.name(both[1]))
+            )
+            self.cut([[(a, b)], [(b, a)], [(a, b), (b, a)]][k % 3], SECOND // 2 + k % 70 * SECOND // 10)
 
     def move_back(self, v: int, home: int) -> None:
         away = self.scenario.place[v]

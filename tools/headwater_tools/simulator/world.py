@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
+from headwater.offboard.reasons import OF_MOVES
 from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
@@ -175,6 +176,7 @@ class Node:
         self.mono_base = 0
         self.boots = 0
         self.again = False  # its flash was erased: it returns to a process that it was part of
+        self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
         self.battery: Battery | None = None  # on mains; otherwise what a battery monitor of the host reads
 
@@ -226,6 +228,7 @@ class World:
         self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
+        self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
         self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.recorder: Recorder | None = None  # for a timeline
@@ -331,9 +334,21 @@ class World:
         host.instances = WatchedInstances(self.decided)
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
+        host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
         node.host = host
         host.start(node.mono(), node.again)
         return host
+
+    def take_over(self, node: Node, begin: Callable[..., None], v: int, number: int, why: int) -> None:
+        """An operator that was handed over begins."""
+        self.note(
+            "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
+        )
+        if self.recorder and node.host and node.host.taking:
+            self.recorder.moved(v, node.host.taking.giver, node.number, OF_MOVES[why])
+        begin(v, number, why)
+        for look in self.on_taken_over:
+            look(node, v)
 
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
@@ -422,6 +437,7 @@ class World:
         Log.format(node.flash, self.random.getrandbits(64))
         self.provision(node)
         node.again = True
+        node.erasures += 1
         if node.number == 0:
             self.databases_lost += 1
             self.outbox.lost_database()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -103,6 +104,7 @@ from .takeovers import (
     HostDies,
     HostDiesGatewayAway,
     LinkLost,
+    LinkLostUnoffered,
     OverErased,
     OverUnheard,
     OverUnheardLocal,
@@ -202,6 +204,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "source dies": SourceDies,
     "peers apart": PeersApart,
     "link lost": LinkLost,
+    "link lost, nothing offered": LinkLostUnoffered,
     "sleeper takes over": Sleeper,
     "over unheard": OverUnheard,
     "over unheard local": OverUnheardLocal,
@@ -210,4 +213,5 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **handovers.SCHEDULES,
 }
