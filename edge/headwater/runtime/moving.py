@@ -186,6 +186,8 @@ class Move:
         if self.inst.status == PAUSED:
             lifecycle.go_on(self.inst)
         over(host, self.v, outcome)
+        if host.energy:
+            host.energy.gave(self.v, self.size, self.why, outcome)
         unload("runtime.moving")
 
 
@@ -226,6 +228,8 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     refused = _refused(host, inst, v, to)
     if not refused:
         assert inst
+        if host.energy:
+            host.energy.gives()
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
@@ -288,6 +292,8 @@ def _on_room(host: "Host", sender: int, m: "Message") -> None:
     move = host.giving
     if move and (move.v, move.to, move.number) == (v, sender, number):
         move.answer(room // 2)
+    elif host.energy and host.energy.round:
+        host.energy.round.answer(v, sender, number, without, beside, room // 2)
 
 
 def _on_accept(host: "Host", sender: int, m: "Message") -> None:

@@ -187,8 +187,8 @@ class Offer:
 # ---- what is asked
 
 
-# Why this host cannot take operator v now, or OK.
-def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -> int:
+# Why this host cannot take operator v now, or OK. left: how long the host lasts that gives it.
+def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, left: int) -> int:
     vertex = host.plan.vertices[v]
     if v in host.instances:
         return moves.HERE
@@ -214,8 +214,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
     except (ImportError, KeyError, ValueError):
         return moves.TYPE
     if host.energy:
-        refused: int = host.energy.refuses(v, rates, why)
-        return refused
+        return host.energy.refuses(v, rates, why, left)
     return moves.OK
 
 
@@ -228,7 +227,7 @@ def _hears(host: "Host", v: int) -> bool:
 
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
-    refused = _cannot(host, v, 0, rates, moves.COMMAND)
+    refused = _cannot(host, v, 0, rates, moves.COMMAND, moves.FOREVER)
     without = beside = moves.FOREVER
     if host.energy:
         without = host.energy.left_s()
@@ -254,7 +253,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not offer.begun:
             offer.say(frames.ACCEPT)
         return
-    refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
+    refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
         if refused == moves.NEWER:
