@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..plan.model import Plan
+    from ..runtime.battery import Energy
     from ..runtime.host import Host
     from .program import Node
 
@@ -141,6 +142,7 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     clock = Clock(sleep_us=config["sleep_s"] * 1000000)
     host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
     node.runs(host)
+    host.knows(_energy(node, host))
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:
@@ -157,3 +159,16 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
             batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
             node.sensors.append(Sensor(v.index, driver, batch, every_us))
     return host
+
+
+# What this board knows of its energy. On mains where its configuration has no profile.
+def _energy(node: "Node", host: "Host") -> "Energy":
+    from ..runtime.battery import Energy
+
+    profile = None
+    given = node.config.pop("energy", None)
+    if given:
+        from ..plan.profile import Profile
+
+        profile = Profile(given)
+    return Energy(host, profile, node.board.battery_mv, node.raw_us)

@@ -86,18 +86,6 @@ def left(points: "Sequence[tuple[int, int]]", mv: int) -> int:
     return 100 * below[1]
 
 
-# ... and the voltage of a battery that has so much left.
-def voltage(points: "Sequence[tuple[int, int]]", share: int) -> int:
-    below = points[0]
-    for point in points:
-        if share < 100 * point[1]:
-            if point is below:
-                return below[0]
-            return below[0] + (point[0] - below[0]) * (share - 100 * below[1]) // (100 * (point[1] - below[1]))
-        below = point
-    return below[0]
-
-
 def _number(given: "Any", key: str, value: "Any") -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
         raise ProfileError("energy: %s is %r: give a whole number of 0 or more" % (key, value))

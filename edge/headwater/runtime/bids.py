@@ -13,7 +13,7 @@ from . import leaving, outlook
 from .instance import RUNNING
 
 if TYPE_CHECKING:
-    from .energy import Energy
+    from .battery import Energy
 
 _FRAMES = const(2)  # of a bid: it, and its answer
 

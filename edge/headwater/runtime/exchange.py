@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message, Readable
     from ..plan.model import Plan
     from ..protocol.sessions import Peer
-    from .energy import Energy
+    from .battery import Energy
     from .host import Host
     from .outputs import Reader
 

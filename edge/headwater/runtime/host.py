@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
-    from .energy import Energy
+    from .battery import Energy
     from .inputs import InEdge
     from .instance import Instance
     from .lake_sink import LakeSink

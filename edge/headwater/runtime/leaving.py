@@ -118,7 +118,7 @@ def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> 
 
 # Why a host does not take an operator, or OK: it must last ten minutes longer than its own reserve; and where
 # the move is to balance, its own life with the operator must be a quarter longer than the shorter of both is
-# now. energy: see energy.py. giver_s: the time left of the host that gives it.
+# now. energy: see battery.py. giver_s: the time left of the host that gives it.
 def refusal(energy: "Any", v: int, why: int, giver_s: int, with_s: int) -> int:
     if energy.must_flee():
         return FLEEING

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from ..plan.model import Plan
     from . import host as hosts
-    from .energy import Energy
+    from .battery import Energy
 
     Taken = Sequence[tuple[int, Sequence[int]]]  # operators that run elsewhere, and their rates
 
-_ONE = const(256)  # energy.ONE
+_ONE = const(256)  # battery.ONE
 _PIECE_BYTES = const(64)  # of a frame with a piece of a checkpoint that are no piece
 _PIECE_MS = const(100)  # from a piece to its answer, as long as no hand-over was measured
 _STEPS = const(4)  # times in which a message reaches everybody, that a hand-over takes beside its pieces

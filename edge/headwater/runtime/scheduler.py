@@ -11,7 +11,7 @@ from .instance import FETCHING, RUNNING
 if TYPE_CHECKING:
     from typing import Any
 
-    from .energy import Energy
+    from .battery import Energy
     from .host import Host
 
 

@@ -19,6 +19,7 @@ from headwater.board import settings
 from .. import environment
 from ..errors import UserError
 from ..image import profiles
+from . import energy
 from ..image.sources import FIRMWARE
 from .serial_board import SerialBoard
 
@@ -28,7 +29,7 @@ CONFIG = "config.json"
 
 def complete(home: Path, board: str | None) -> None:
     """Add to a board's configuration what only a real board needs: sensors and battery as in the example of
-    this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
+    this kind of board and what that draws, where it has none, and the Wi-Fi, asked for on the terminal."""
     path = home / CONFIG
     config = json.loads(path.read_text())
     before = json.dumps(config)
@@ -39,6 +40,9 @@ def complete(home: Path, board: str | None) -> None:
         for key in ("sensors", "battery"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
+        draws = energy.board(board)
+        if draws is not None and config["battery"] and not config.get("energy"):
+            config["energy"] = energy.given(draws)
     if not config.get("wifi"):
         config["wifi"] = _wifi(path)
     if json.dumps(config) != before:

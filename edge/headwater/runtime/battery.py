@@ -364,10 +364,15 @@ class Energy:
         self.rests()
         return found
 
-    # Percent that the battery has left, or None.
-    @property
-    def percent(self) -> "int | None":
-        return 100 * self.left_mc // self.profile.capacity_mc if self.powered and self.profile else None
+    # For people: percent left, seconds left, microamperes that it draws, what percent of these are computing,
+    # radio and flash, and the correction in percent. None on mains.
+    def told(self) -> "list[int] | None":
+        if not self.powered or not self.profile:
+            return None
+        whole = max(1, sum(self.spent))
+        parts = [100 * nc // whole for nc in self.spent[1:]]
+        percent = 100 * self.left_mc // self.profile.capacity_mc
+        return [percent, self.left_s(), self.draw_na // 1000] + parts + [100 * self.factor // ONE]
 
     # ---- hand-overs
 
