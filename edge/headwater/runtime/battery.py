@@ -320,15 +320,15 @@ class Energy:
             return self.profile.awake_na if self.profile else 0
         return sum(self.spent) * 1000 // self.ms * self.factor // ONE
 
-    # Seconds until the battery is empty: now; without operator v, which moves to `to`; with others, as
+    # Seconds until the battery is empty: now; without operators, which move to `to`; with others, as
     # (operator, rates that the host where it runs has measured).
     def left_s(
-        self, without: int = -1, with_: "Sequence[tuple[int, Rates]]" = (), to: int = 0
+        self, without: "Sequence[int]" = (), with_: "Sequence[tuple[int, Rates]]" = (), to: int = 0
     ) -> int:
         if not self.powered:
             return FOREVER
         draw = self.draw_na
-        if without >= 0 or with_:
+        if without or with_:
             from . import outlook
 
             draw += outlook.View(self, with_).difference(without, to, [v for v, _ in with_])

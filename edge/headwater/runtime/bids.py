@@ -48,7 +48,7 @@ class View:
         energy = self.energy
         if not energy.powered:
             return moves.FOREVER
-        draw = energy.draw_na + self.known.difference(v, h, ())
+        draw = energy.draw_na + self.known.difference((v,), h, ())
         left = energy.left_mc - outlook.handover_mc(self.host, energy, v)
         return min(moves.FOREVER - 1, max(0, left) * 1000000 // max(1, draw))
 

@@ -66,7 +66,8 @@ def _push(host: "Host", inst: "Instance") -> None:
         else:
             late.append(h)
     if host.taking:
-        host.taking.keep_there(inst)  # the host that has handed it over has it, and needs no bytes
+        giver = host.taking.keep_there(inst)  # it has the checkpoint, and needs no bytes of it
+        ask = [h for h in ask if h != giver]
     for h in (ask + late)[:need]:
         if h not in push[1]:
             push[4].append(h)

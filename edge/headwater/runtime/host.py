@@ -338,7 +338,8 @@ class Host:
 
     # ---- planned moves: see moving.py, and protocol/moves.py for the numbers
 
-    # Hand operator v, which runs here, over to another host. OK where that has begun.
+    # Hand operator v, which runs here, over to another host; to the one that fits best, where `to` is -1. OK
+    # where that has begun.
     def move(self, v: int, to: int, why: int, now: int) -> int:
         from . import moving
 

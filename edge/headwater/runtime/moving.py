@@ -1,6 +1,6 @@
 # Moving: an operator of this host is handed over to another one. The other side: taking.py.
 #
-#   asking    BID: could that host take it? Its answer (ROOM) costs nothing, and no input waits for it
+#   asking    BID: which host could take it? The answers (ROOM) cost nothing, and no input waits for them
 #   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it
 #   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends, until
 #             the rest fits
@@ -27,7 +27,6 @@ from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
-from .outputs import RETRY_US
 
 if TYPE_CHECKING:
     from typing import Any
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
     from .instance import Instance
 
 _ASKING, _AHEAD, _DRAINING, _OFFERING, _HANDING = const(0), const(1), const(2), const(3), const(4)
-_TRIES = const(5)  # a host that has not answered so many messages in a row does not answer
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
-_ASKED_US = const(180000000)  # a request of the gateway that is not answered for so long has failed
+_APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
 
 
 class Move:
@@ -48,14 +46,16 @@ class Move:
         self.host = host
         self.inst = inst
         self.v = inst.vertex.index
-        self.to = to
+        self.to = to  # -1: the one that `choose` finds
+        self.hosts = [to] if to >= 0 else _candidates(host, self.v)
+        self.bids: "dict[int, Message]" = {}  # host -> its ROOM
         self.why = why
         self.number = number  # never used again by this host in this boot, nor in the last few
         self.step = _ASKING
         self.tries = 0
         self.again_us = 0  # when what waits for an answer is said again
-        self.until_us = 0  # of draining, and of handing: when the operator goes on here
-        self.size = 0  # of the checkpoint, as it was offered
+        self.size = host.store.blob_size(checkpoint_key(self.v, PERMANENT))  # of the checkpoint, as it is offered
+        self.until_us = host.now + self.patience_us()  # when this step has failed
         self.pos: "Position" = []
 
     # ---- steps
@@ -64,7 +64,14 @@ class Move:
         self.step = step
         self.tries = 0
         self.again_us = 0
+        if step < _HANDING and step != _DRAINING:
+            self.until_us = self.host.now + self.patience_us()
         self.tick()
+
+    # For how long the other host need not answer.
+    def patience_us(self) -> int:
+        step = self.host.pace[2]
+        return 2 * step + moves.lasts_us(step, self.size)
 
     # To be called at least every step. What is not answered is said again.
     def tick(self) -> None:
@@ -81,9 +88,9 @@ class Move:
         elif self.step == _HANDING and host.now > self.until_us:
             self.end(moves.OVER)
         elif host.now >= self.again_us:
-            self.again_us = host.now + RETRY_US
+            self.again_us = host.now + host.pace[2] // 4
             self.tries += 1
-            if self.step != _HANDING and self.tries > _TRIES:
+            if self.step < _HANDING and host.now > self.until_us:
                 self.end(moves.SILENT)
             else:
                 self._say()
@@ -92,7 +99,11 @@ class Move:
         host = self.host
         v = self.v
         if self.step == _ASKING:
-            host.exchange.say(self.to, frames.BID, v, v, self.number, _rates(host, v))
+            if self.tries > 3 and self.bids:
+                self._chosen()  # the others take too long
+                return
+            for h in self.hosts:
+                host.exchange.say(h, frames.BID, v, v, self.number, _rates(host, v))
         elif self.step == _AHEAD:
             from . import checkpoint_transfer
 
@@ -114,16 +125,22 @@ class Move:
 
                 checkpoint_transfer.send(host, v, self.to)  # its beginning; the rest as that is fetched
 
-    # The other host could take it, or says why not.
-    def answer(self, refused: int) -> None:
-        if self.step == _ASKING:
-            ck = self.inst.ck
-            if refused:
-                self.end(refused)
-            elif not self.host.plan.level or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
-                self._ready_to_offer()
-            else:
-                self.go(_AHEAD)
+    # A host could take it, or says why not.
+    def answer(self, sender: int, m: "Message") -> None:
+        if self.step == _ASKING and sender in self.hosts:
+            self.bids[sender] = m
+            if len(self.bids) == len(self.hosts):
+                self._chosen()
+
+    def _chosen(self) -> None:
+        self.to, refused = choose(self.host, self.v, self.why, self.bids)
+        ck = self.inst.ck
+        if refused:
+            self.end(refused)
+        elif not self.host.plan.level or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
+            self._ready_to_offer()
+        else:
+            self.go(_AHEAD)
 
     # A host has stored a checkpoint of operator v.
     def stored(self, sender: int, v: int, epoch: "Epoch", pos: "Position") -> None:
@@ -214,6 +231,50 @@ def _size(inst: "Instance") -> int:
     return size
 
 
+# The hosts that may be asked to take operator v.
+def _candidates(host: "Host", v: int) -> list[int]:
+    found = []
+    for h in host.plan.vertices[v].hosts:
+        late = host.refused_by.get(v * 256 + h, 0) > host.now
+        if h != host.me and h in host.exchange.links and not late and not host.words.dead(h):
+            found.append(h)
+    return found
+
+
+# Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid: ROOM.
+def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[int, int]:
+    best = -1
+    most = -1
+    refused = moves.SILENT
+    first = host.plan.vertices[v].hosts[0]
+    for h in sorted(bids):
+        _, _, _, without, beside, free, room = bids[h]
+        if room // 2:
+            refused = room // 2
+            continue
+        gain = beside
+        if why == moves.APART:
+            gain = beside if room & 1 else -1
+        elif why == moves.BALANCE:
+            gain = _gain(host, v, without, beside)
+        if gain > most or (gain == most and h == first and gain >= 0):
+            best = h
+            most = gain
+        elif best < 0:
+            refused = moves.ENERGY if why != moves.APART else moves.NO_CANDIDATE
+    return best, moves.OK if best >= 0 else refused
+
+
+# How long the first of two batteries lasts if the operator moves, where that is a quarter longer than now;
+# otherwise -1.
+def _gain(host: "Host", v: int, without: int, beside: int) -> int:
+    if not host.energy:
+        return -1
+    now: int = min(host.energy.left_s(), without)
+    then: int = min(host.energy.left_s(without=(v,)), beside)
+    return then if 4 * then >= 5 * now else -1
+
+
 # What an operator takes and gives, as hosts that may take it want to know.
 def _rates(host: "Host", v: int) -> "list[int]":
     return list(host.energy.rates(v))[: moves.RATES_MAX] if host.energy else []
@@ -225,7 +286,7 @@ def _rates(host: "Host", v: int) -> "list[int]":
 # See Host.move.
 def begin(host: "Host", v: int, to: int, why: int) -> int:
     inst = host.instances.get(v)
-    refused = _refused(host, inst, v, to)
+    refused = _refused(host, inst, v, to, why)
     if not refused:
         assert inst
         if host.energy:
@@ -237,13 +298,18 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     return refused
 
 
-def _refused(host: "Host", inst: "Instance | None", v: int, to: int) -> int:
+def _refused(host: "Host", inst: "Instance | None", v: int, to: int, why: int) -> int:
     if to == host.me and inst:
         return moves.HERE
     if inst is None:
         return moves.ELSEWHERE
-    if to not in inst.vertex.hosts or to not in host.exchange.links:
+    if not host.words or to >= 0 and (to not in inst.vertex.hosts or to not in host.exchange.links):
         return moves.NO_CANDIDATE
+    if to < 0 and not _candidates(host, v):
+        return moves.NO_CANDIDATE
+    if why in (moves.BALANCE, moves.APART) and v in host.moves:
+        if host.site() - 1000000 * host.moves[v][1] < _APART_US:
+            return moves.RECENT
     if host.plan.strategy == UNSAFE:
         return moves.UNKEPT
     if host.quiet:
@@ -253,6 +319,11 @@ def _refused(host: "Host", inst: "Instance | None", v: int, to: int) -> int:
     if host.refused_by.get(v * 256 + to, 0) > host.now:
         return moves.RECENT
     return moves.OK if _ready(inst) else moves.NOT_READY
+
+
+# Operator v is out of touch with a producer for long: another candidate may hear all of them.
+def apart(host: "Host", v: int) -> None:
+    begin(host, v, -1, moves.APART)
 
 
 # A number for an offer: none that this host gave a moment ago, in this boot or in the last one.
@@ -290,8 +361,8 @@ def over(host: "Host", v: int, outcome: int) -> None:
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, without, beside, free, room = m
     move = host.giving
-    if move and (move.v, move.to, move.number) == (v, sender, number):
-        move.answer(room // 2)
+    if move and (move.v, move.number) == (v, number):
+        move.answer(sender, m)
     elif host.energy and host.energy.round:
         host.energy.round.answer(v, sender, number, without, beside, room // 2)
 

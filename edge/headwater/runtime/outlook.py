@@ -101,11 +101,11 @@ class View:
         assert draws is not None, "hosts have no link in common"
         return [na * self.energy.factor // _ONE for na in draws]
 
-    # Nanoamperes that this host would draw more if operator `without` ran at `to`, and those of `with_` here.
-    def difference(self, without: int, to: int, with_: "Sequence[int]") -> int:
+    # Nanoamperes that this host would draw more if the operators `without` ran at `to`, and those of `with_` here.
+    def difference(self, without: "Sequence[int]", to: int, with_: "Sequence[int]") -> int:
         after = list(self.places)
-        if without >= 0:
-            after[without] = to
+        for v in without:
+            after[v] = to
         for v in with_:
             after[v] = self.me
         return self._draws(after)[self.me] - self._draws(self.places)[self.me]

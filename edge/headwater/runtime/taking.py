@@ -46,10 +46,13 @@ class Offer:
         self.number = number
         self.epoch = epoch  # under which it runs at the giver
         self.why = why
-        self.until_us = host.now + moves.lasts_us(host.pace[2], size)
+        self.lasts_us = moves.lasts_us(host.pace[2], size)
+        self.until_us = 0  # when it ends; 0: it is not accepted yet
+        self.asked: list[int] = []  # producers that have not told yet which epoch they know
         self.newest: "Epoch" = epoch  # that any host has told
         self.pos: "Position | None" = None  # of the checkpoint to go on from, once the giver has made it
         self.begun = False  # it runs here
+        self.asked_us = host.now
         self.others: list[int] = []  # hosts beside the giver that keep the checkpoint under the new epoch
         self.again_us = 0
 
@@ -64,6 +67,9 @@ class Offer:
         self.end()
 
     def end(self) -> None:
+        if self.begun and self.why == moves.FLEE:
+            # It is about to end: checkpoints go to other hosts first.
+            self.host.late[self.giver] = self.host.now + _SETTLES_US
         self.host.takes(None)
         unload("runtime.taking")
 
@@ -72,12 +78,32 @@ class Offer:
         if v == self.v and not self.begun:
             self.refuse(reason)
 
-    # A producer, or any other host, has told of this epoch of operator v.
-    def heard(self, v: int, epoch: "Epoch") -> None:
-        if v == self.v and epoch > self.newest:
-            self.newest = epoch
-            if not self.begun and epoch != self.epoch:
-                self.refuse(moves.NEWER)
+    # These producers are asked which epoch of it they know. Where that is a newer one the offer is refused.
+    def ask(self, hosts: list[int]) -> None:
+        self.asked = hosts
+        for h in hosts:
+            self.host.exchange.say(h, frames.TAKE, self.v, self.v, self.epoch)
+
+    # A host has told of this epoch of operator v.
+    def heard(self, sender: int, v: int, epoch: "Epoch") -> None:
+        if v != self.v or self.begun:
+            return
+        self.newest = max(self.newest, epoch, self.host.where[v][:2])
+        if sender in self.asked:
+            self.asked.remove(sender)
+        if self.newest > self.epoch:
+            self.refuse(moves.NEWER)
+        else:
+            self.accept()
+
+    # The giver hears ACCEPT once the producers have answered, or those that can be reached must have: nothing
+    # waits for that yet. From then on the time of the offer counts.
+    def accept(self) -> None:
+        waited_us = self.host.now - self.asked_us
+        if self.until_us or not self.asked or waited_us >= self.host.pace[2] // 2:
+            if not self.until_us:
+                self.until_us = self.host.now + self.lasts_us
+            self.say(frames.ACCEPT)
 
     # The giver has made the checkpoint.
     def hand(self, pos: "Position") -> None:
@@ -86,7 +112,7 @@ class Offer:
             self._fetch()
 
     def _fetch(self) -> None:
-        self.again_us = self.host.now + RETRY_US
+        self.again_us = self.host.now + self.host.pace[2] // 4
         arriving = self.host.incoming.get(self.v)
         offset = arriving[3] if arriving and arriving[0] == (self.epoch, self.pos) else 0
         self.host.exchange.say(self.giver, frames.FETCH, self.v, self.v, self.pos, offset)
@@ -128,18 +154,22 @@ class Offer:
             self.refuse(moves.LOG)
         if self.begun:
             self.until_us = host.now + _SETTLES_US
+            self.again_us = 0
         return True
 
     # ---- when it has begun
 
-    # Let the giver keep what it has. Called whenever the checkpoint goes to its holders.
-    def keep_there(self, inst: "Instance") -> None:
+    # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to its holders. Returns the
+    # giver; -1: it does not have this one.
+    def keep_there(self, inst: "Instance") -> int:
         if self.begun and inst.vertex.index == self.v and list(inst.ck.pos) == list(self.pos or ()):
             size = self.host.store.blob_size(checkpoint_key(self.v, PERMANENT))
             v = self.v
             self.host.exchange.say(
                 self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size
             )
+            return self.giver
+        return -1
 
     # A host keeps the checkpoint of operator v at pos, under the new epoch. Where enough do beside the giver,
     # that one need not count: it may be about to end.
@@ -157,7 +187,9 @@ class Offer:
 
     def tick(self) -> None:
         host = self.host
-        if host.now > self.until_us:
+        if not self.until_us:
+            self.accept()
+        elif host.now > self.until_us:
             self.end()
         elif self.begun:
             self._settle()
@@ -251,7 +283,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
     offer = host.taking
     if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
         if not offer.begun:
-            offer.say(frames.ACCEPT)
+            offer.accept()
         return
     refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
     if refused:
@@ -263,22 +295,16 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         return
     offer = Offer(host, v, sender, number, tuple(epoch), why, size)
     host.takes(offer)
-    offer.say(frames.ACCEPT)
-    _ask_producers(host, offer)
-
-
-# Whether they know of a newer epoch: an answer to that ends the offer.
-def _ask_producers(host: "Host", offer: Offer) -> None:
     from . import watching
 
-    hosts, back = watching.producers(host, offer.v)
-    for h in hosts + back:
-        if h != host.me and h != offer.giver:
-            host.exchange.say(h, frames.TAKE, offer.v, offer.v, offer.epoch)
-    for e in host.plan.ins(offer.v):
+    hosts, back = watching.producers(host, v)
+    offer.ask([h for h in hosts + back if h not in (host.me, sender)])
+    known: "Epoch" = (0, 0)
+    for e in host.plan.ins(v):
         port = host.ports.get((e.src, e.sport))
         if port:
-            offer.heard(offer.v, port.reader(e).epoch)
+            known = max(known, port.reader(e).epoch)
+    offer.heard(host.me, v, known)
 
 
 def _on_hand(host: "Host", sender: int, m: "Message") -> None:

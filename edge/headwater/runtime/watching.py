@@ -204,7 +204,7 @@ def _ask(host: "Host", words: "Words", s: Suspect, hosts: list[int], epoch: "Epo
 def _on_lives(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, state = m
     if host.taking:
-        host.taking.heard(v, tuple(epoch))
+        host.taking.heard(sender, v, tuple(epoch))
     s = host.words.suspects.get(v)
     if s is None:
         return
@@ -269,7 +269,8 @@ def lives(host: "Host", words: "Words", v: int, asked: "Epoch") -> "tuple[int, E
         return ALIVE, inst.epoch
     i = words.place(v)
     if i >= 0 and words.runs(i):
-        return ALIVE, (words.number[i], words.named[i])
+        # What lives may be over, and not have heard of that.
+        return ALIVE, max((words.number[i], words.named[i]), host.where[v][:2])
     epoch = host.where[v][:2]
     began = -1
     for e in host.plan.ins(v):

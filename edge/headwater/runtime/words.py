@@ -96,6 +96,7 @@ class Words:
         self.count = 0  # of the words of this host
         self.listened = 0  # for how long this host has listened
         self.begun: dict[int, int] = {}  # operator here -> ... when it began in this boot
+        self.apart: dict[int, int] = {}  # ... and has been out of touch since
         self.why: dict[int, int] = {}  # ... and why, until other hosts know (protocol/moves.py)
         self.near = 0  # since any host was heard
         self.now = host.now
@@ -137,6 +138,7 @@ class Words:
                 self.silent[k] = self.mute[k] = 0
             self.listened = 0
             self.begun.clear()
+            self.apart.clear()
 
     # It began a new boot: its words are counted from 1 again.
     def begins(self, sender: int) -> None:
@@ -171,9 +173,23 @@ class Words:
                 # Every producer that lives has answered: the others may know of it.
                 relocation.moved(host, v, inst.epoch, host.me, self.why.pop(v, TAKEOVER))
                 self.say()
+            elif self._apart(v, inst):
+                from . import moving
+
+                moving.apart(host, v)
         if self.watched >= 0 and not self.suspects and self.listened - self.watched > self.least:
             self.watched = -1
             unload("runtime.watching")
+
+    # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again only
+    # after as long.
+    def _apart(self, v: int, inst: "Instance") -> bool:
+        if self.touching(inst):
+            self.apart.pop(v, None)
+        elif self.listened - self.apart.setdefault(v, self.listened) > self.least:
+            self.apart[v] = self.listened
+            return True
+        return False
 
     # watching.py was loaded, and stays for a while.
     def watches(self) -> None:

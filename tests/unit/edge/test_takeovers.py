@@ -23,7 +23,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "an activation does not raise the epoch",
         "an instance that every producer refuses, or two that acknowledge",
         [(watching, "take", "if known else 0) + 1", "if known else 0)")],
-        "link lost",
+        "link lost, nothing offered",
     ),
     (
         "hosts are taken for dead too early",

@@ -43,7 +43,8 @@ class Handovers:
         self.world = world
         self.count = 0
         self.replayed = 0  # entries that new instances took again, where a host had failed or not
-        self.pauses_us: list[int] = []  # from each pause to the first entry that the new instance took
+        self.pauses_us: list[int] = []  # from each pause until the new instance could take an entry
+        self.offers: dict[int, tuple[Any, int]] = {}  # taker -> what it was offered, boot of the giver then
         self.paused: dict[tuple[int, int], tuple[int, int, list[int]]] = {}  # host, operator -> boot, since, xi
         self.open: list[Handover] = []
         self.accepted: dict[tuple[int, int, int, int], tuple[int, int]] = {}
@@ -53,6 +54,10 @@ class Handovers:
         host = node.host
         if host is None:
             return
+        if not host.taking:
+            self.offers.pop(node.number, None)
+        elif node.number not in self.offers or self.offers[node.number][0] is not host.taking:
+            self.offers[node.number] = (host.taking, self.world.nodes[host.taking.giver].boots)
         for v, inst in host.instances.items():
             key = (node.number, v)
             if inst.status != PAUSED:
@@ -79,6 +84,12 @@ class Handovers:
     def begins(self, node: Node, v: int) -> None:
         """A host begins an operator that was handed over."""
         self.count += 1
+        offer, boots = self.offers.get(node.number, (None, 0))
+        giver = self.world.nodes[offer.giver] if offer else node
+        old = giver.host.instances.get(v) if offer and giver.host and giver.boots == boots else None
+        if offer and old and old.epoch == offer.epoch and old.status == RUNNING:
+            text = "%s begins %s after its offer has ended"
+            self.world.error(text % (self.world.name(node.number), self.world.plan.vertices[v].name))
         found = [(self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number]
         for giver, (boots, since, stood) in found:
             if giver.boots == boots and node.host and v in node.host.instances:
@@ -104,7 +115,7 @@ class Handovers:
                 name = self.world.plan.vertices[each.v].name
                 text = "%s was handed over at %r, and goes on from %r"
                 self.world.error(text % (name, each.stood, stands))
-        if stands != each.start or any(e.waiting() for e in inst.inputs):
+        if all(e.contact or e.closed for e in inst.inputs):
             self.pauses_us.append(self.world.now - each.paused_us)
             self.open.remove(each)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -102,6 +103,7 @@ from .takeovers import (
     HostDies,
     HostDiesGatewayAway,
     LinkLost,
+    LinkLostUnoffered,
     OverErased,
     OverUnheard,
     OverUnheardLocal,
@@ -200,6 +202,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "source dies": SourceDies,
     "peers apart": PeersApart,
     "link lost": LinkLost,
+    "link lost, nothing offered": LinkLostUnoffered,
     "sleeper takes over": Sleeper,
     "over unheard": OverUnheard,
     "over unheard local": OverUnheardLocal,
@@ -208,4 +211,5 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **handovers.SCHEDULES,
 }

@@ -21,6 +21,7 @@ class Decided(Directed):
 
     PACE = Hardware().pace
     TAKEOVERS = 0
+    PLANNED = 0
     SECONDS = 30
 
     def process(self) -> Process:
@@ -32,6 +33,8 @@ class Decided(Directed):
         if found != (self.TAKEOVERS, 0):
             text = "%d takeovers, of which %d were needless, and not %d"
             self.world.error(text % (*found, self.TAKEOVERS))
+        if self.handovers.count != self.PLANNED:
+            self.world.error("%d planned moves, and not %d" % (self.handovers.count, self.PLANNED))
         return result
 
     def apart(self, one: tuple[int, ...], other: tuple[int, ...]) -> None:
@@ -131,10 +134,10 @@ class PeersApart(Decided):
 
 class LinkLost(Decided):
     """The host of a join loses its link to one of two producers permanently, and no other. Another candidate
-    reaches both."""
+    reaches both, and is offered the operator before it would take it over."""
 
-    TAKEOVERS = 1
     SECONDS = 60
+    PLANNED = 1
 
     def process(self) -> Process:
         p = boards("lost", "left", "home", "right")
@@ -145,6 +148,20 @@ class LinkLost(Decided):
 
     def script(self) -> list[tuple[float, Any]]:
         return [(6, lambda: self.cut(LEFT, HOME))]
+
+
+class LinkLostUnoffered(LinkLost):
+    """The same where the host of the operator offers nothing: the candidate asks the producers, and takes over."""
+
+    TAKEOVERS = 1
+    PLANNED = 0
+
+    def script(self) -> list[tuple[float, Any]]:
+        def mute() -> None:
+            host: Any = self.node(HOME).host
+            host.words._apart = lambda v, inst: False
+
+        return [(6, lambda: [mute(), self.cut(LEFT, HOME)])]
 
 
 class Sleeper(Decided):

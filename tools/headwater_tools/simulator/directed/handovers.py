@@ -1,0 +1,412 @@
+"""Operators that are handed over, and what fails in the middle of it. Where a schedule needs a moment, its seed
+draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headwater.process import Affine, Process
+from headwater.protocol import frames
+from headwater.protocol.moves import COMMAND, FLEE
+from headwater.runtime.exchange import Exchange
+from headwater.testing.cut_flash import KINDS
+
+from ..scenario import Result
+from ..world import SECOND, Hardware
+from .base import GATEWAY, SHIFTED, Directed, boards, shifted
+
+HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
+AT = 8.3  # s: when it is moved
+
+
+class Handed(Directed):
+    """The operator is moved from its first host to another one."""
+
+    PACE = Hardware().pace
+    LEVEL = "peer"
+    STRATEGY = "ecoc"
+    PLANNED: Sequence[int] = (1,)  # how many moves are completed
+    ENDS: Sequence[int] = (OTHER,)  # where the operator is at the end
+    BACKUP = ("other", "gateway")
+    WHY = COMMAND
+
+    def __init__(self, seed: int) -> None:
+        self.moment = seed * 7919 % 251  # 0 .. 250
+        super().__init__(seed)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level=self.LEVEL, checkpoints=self.STRATEGY)
+        return shifted(p, "home", *self.BACKUP, cap=600)
+
+    def hand(self, v: int, giver: int, taker: int) -> None:
+        node = self.node(giver)
+        if node.host:
+            self.world.call(node, lambda host: host.move(v, taker, self.WHY, node.mono()), "move")
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(AT, lambda: self.hand(SHIFTED, HOME, OTHER)), *self.faults_at()]
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return []
+
+    def finish(self) -> Result:
+        result = super().finish()
+        if self.handovers.count not in self.PLANNED:
+            self.world.error("%d planned moves, and not %r" % (self.handovers.count, tuple(self.PLANNED)))
+        if self.place[SHIFTED] not in self.ENDS:
+            self.world.error("the operator runs at %s" % self.world.name(self.place[SHIFTED]))
+        if self.takeovers.count:
+            self.world.error("%d takeovers" % self.takeovers.count)
+        return result
+
+    def until(self, what: Any, action: Any, end: float = 20) -> None:
+        """Do it at the first millisecond at which that holds."""
+        if what():
+            action()
+        elif self.world.now < end * SECOND:
+            self.world.after(1000, lambda: self.until(what, action, end))
+
+    def keep_back(self, number: int, kind: int) -> list[tuple[int, Any]]:
+        """A host gets no message of that kind from now on; they are kept, with their senders."""
+        kept: list[tuple[int, Any]] = []
+        host: Any = self.node(number).host
+        exchange = host.exchange
+
+        def may_say(sender: int, m: Any) -> bool:
+            if m[0] == kind:
+                kept.append((sender, m))
+                return False
+            return Exchange.may_say(exchange, sender, m)
+
+        exchange.may_say = may_say
+        return kept
+
+    def let(self, number: int) -> None:
+        host: Any = self.node(number).host
+        if host:
+            host.exchange.__dict__.pop("may_say", None)
+
+
+class Moved(Handed):
+    """Nothing fails: nothing is replayed, and from the pause until the new instance can take an entry there are
+    three messages at most, one after the other."""
+
+    def finish(self) -> Result:
+        result = super().finish()
+        most = 3 * self.world.delay_us[1] if self.world.delay_us[1] > 10_000 else 3 * 30_000
+        if [us for us in self.handovers.pauses_us if us > most]:
+            self.world.error("paused for %r us" % self.handovers.pauses_us)
+        why = {n.host.moves.get(SHIFTED, (0, 0))[0] for n in self.world.nodes if n.host}
+        if why != {COMMAND} and self.handovers.count:
+            self.world.error("hosts believe in these reasons: %r" % why)
+        return result
+
+
+class MovedLocal(Moved):
+    LEVEL = "local"
+
+
+class MovedUncoordinated(Moved):
+    STRATEGY = "uncoordinated"
+
+
+class MovedExtended(Moved):
+    STRATEGY = "extended"
+    LEVEL = "peers=2"
+
+
+class MovedLakeAway(Moved):
+    """... and nothing that it puts out can be made safe: the checkpoint carries it."""
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level="peers=2", checkpoints=self.STRATEGY)
+        return shifted(p, "home", *self.BACKUP, cap=600, durable="lake")
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(5, lambda: self.open_lake(False)), (15, lambda: self.open_lake(True))]
+
+
+class MovedOften(Handed):
+    """To and fro, faster than a person would."""
+
+    PLANNED = range(3, 12)
+    ENDS = (GATEWAY, HOME, OTHER)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        def on() -> None:
+            at = self.place[SHIFTED]
+            self.hand(SHIFTED, at, {HOME: OTHER, OTHER: GATEWAY, GATEWAY: HOME}[at])
+
+        return [(9 + k, on) for k in range(10)]
+
+
+class GiverDies(Handed):
+    """The giver dies as soon as the taker has begun: what both have is on a third host by then, or the taker's
+    copy is enough."""
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (
+                AT,
+                lambda: self.until(
+                    lambda: self.handovers.count,
+                    lambda: self.world.after(self.moment * 4000, lambda: self.kill(HOME)),
+                ),
+            )
+        ]
+
+
+class GiverNoHolder(Handed):
+    """The battery of the giver ends soon after. By then another host has the checkpoint, and the producer names
+    that one."""
+
+    WHY = FLEE
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT + 0.7 + self.moment / 100, self.named), (AT + 4, lambda: self.kill(HOME))]
+
+    def named(self) -> None:
+        host = self.node(1).host
+        r = host.ports[0, 0].readers[0] if host else None
+        if r and HOME in r.holders:
+            self.world.error("the producer names %r for the checkpoint" % (r.holders,))
+
+
+class AcceptLost(Handed):
+    """The giver does not hear ACCEPT for a while: the offer is repeated, and not extended."""
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT - 0.1, lambda: self.keep_back(HOME, frames.ACCEPT)), (AT + 1.4, lambda: self.let(HOME))]
+
+
+class HandLate(Handed):
+    """The checkpoint is on the other host, and HAND comes when the offer has ended: the operator has gone on."""
+
+    PLANNED = (0,)
+    ENDS = (HOME,)
+    SECONDS = 40
+
+    def script(self) -> list[tuple[float, Any]]:
+        kept: list[tuple[int, Any]] = []
+
+        def late() -> None:
+            self.let(OTHER)
+            node = self.node(OTHER)
+            for sender, m in kept[-1:]:
+                self.world.call(node, lambda host: [host.exchange.hear(sender, m), host.pump()], "late")
+
+        def back() -> None:
+            nonlocal kept
+            kept = self.keep_back(OTHER, frames.HAND)
+
+        return [(AT - 0.1, back), (AT, lambda: self.hand(SHIFTED, HOME, OTHER)), (AT + 20, late)]
+
+
+class OfferStalls(Handed):
+    """The links between the two fail at any moment of the move, and come back when its offer has ended."""
+
+    PLANNED = (0, 1)
+    ENDS = (HOME, OTHER)
+    SECONDS = 40
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (AT + self.moment / 1000, lambda: self.cut(HOME, OTHER)),
+            (AT + 20, lambda: self.heal(HOME, OTHER)),
+        ]
+
+
+class TakerRestarts(Handed):
+    """... loses power at any moment of it."""
+
+    PLANNED = (0, 1)
+    ENDS = (HOME, OTHER)
+    WHO = OTHER
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (AT + self.moment / 1000, lambda: self.crash(self.WHO)),
+            (AT + self.moment / 1000 + self.away_s(), lambda: self.boot(self.WHO)),
+        ]
+
+    def away_s(self) -> float:
+        return 0.2 + self.moment % 3
+
+
+class GiverRestarts(TakerRestarts):
+    WHO = HOME
+
+
+class TakerRestartsLocal(TakerRestarts):
+    LEVEL = "local"
+
+
+class GiverRestartsLocal(GiverRestarts):
+    LEVEL = "local"
+
+
+class TakerSleeps(TakerRestarts):
+    """It sleeps although it should not, and wakes into a new boot."""
+
+    PLANNED = (0, 1)
+    SECONDS = 40
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (AT + self.moment / 1000, self.doze),
+            (AT + self.moment / 1000 + 3.5, lambda: self.boot(OTHER)),
+        ]
+
+    def doze(self) -> None:
+        node = self.node(OTHER)
+        if node.host:
+            self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 4 * SECOND), "sleep")
+            self.crash(OTHER)
+
+
+class TakerLosesWrite(Handed):
+    """Power fails in any flash operation of the move, at any byte, at the taker."""
+
+    PLANNED = (0, 1)
+    ENDS = (HOME, OTHER)
+    WHO = OTHER
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        def arm() -> None:
+            flash = self.node(self.WHO).flash
+            flash.arm(flash.op + self.moment % 12, self.moment * 3 % 400, self.moment % len(KINDS))
+
+        return [(AT - 0.001, arm)]
+
+
+class GiverLosesWrite(TakerLosesWrite):
+    WHO = HOME
+
+
+class TakerLosesWriteLocal(TakerLosesWrite):
+    LEVEL = "local"
+
+
+class GiverLosesWriteLocal(GiverLosesWrite):
+    LEVEL = "local"
+
+
+class NewerElsewhere(Handed):
+    """In the middle of it a third host begins the operator."""
+
+    PLANNED = (0, 1)
+    ENDS = (GATEWAY, OTHER)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT + self.moment / 1000, lambda: self.move(SHIFTED, GATEWAY))]
+
+
+class NewerUnheard(Handed):
+    """A third host began the operator while its old host was out of reach. That one offers it to a host that has
+    not heard of it either: a producer has."""
+
+    PLANNED = (0,)
+    ENDS = (GATEWAY,)
+    SECONDS = 40
+
+    def script(self) -> list[tuple[float, Any]]:
+        def apart() -> None:
+            for a in (HOME, OTHER):
+                self.cut(a, GATEWAY)
+            self.cut(HOME, 1)
+
+        return [
+            (6, apart),
+            (6.5, lambda: self.move(SHIFTED, GATEWAY)),
+            (AT, lambda: self.hand(SHIFTED, HOME, OTHER)),
+            (24, lambda: self.world.cut.clear()),
+        ]
+
+
+class TwoGivers(Handed):
+    """Two hosts offer their operators to one at the same time: it takes one, and the other one goes on."""
+
+    PLANNED = (1, 2)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("shifted").on("home", backup=["other", "gateway"])
+        p.lake("handed/out", first >> Affine().named("second").on("left", backup=["other"]), cap=600)
+        return p
+
+    ENDS = (HOME, OTHER)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT, lambda: self.hand(2, 1, OTHER))]
+
+
+class Spilled(Handed):
+    """What the operator put out is in its log, and can be sent nowhere: it pauses, and moves when the gateway is
+    back."""
+
+    SECONDS = 60
+    FLASH = False
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level=self.LEVEL, flash_kb=512)
+        if self.FLASH:
+            return shifted(p, "home", "other", cap=40, durable="flash")
+        return shifted(p, "home", "other", cap=40, on_full="spill")
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(3, lambda: self.cut(HOME, GATEWAY)), (AT + 3, lambda: self.heal(HOME, GATEWAY))]
+
+
+class SpilledLocal(Spilled):
+    LEVEL = "local"
+
+
+class FlashLocal(Spilled):
+    """The same for an edge to the lake whose entries are safe in the flash of the operator's host."""
+
+    LEVEL = "local"
+    FLASH = True
+
+
+class NeverSent(Spilled):
+    """... and never: it goes on where it is."""
+
+    PLANNED = (0,)
+    ENDS = (HOME,)
+    SECONDS = 90
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(3, lambda: self.cut(HOME, GATEWAY)), (80, lambda: self.heal(HOME, GATEWAY))]
+
+
+SCHEDULES: dict[str, type[Handed]] = {
+    "moved": Moved,
+    "moved, local": MovedLocal,
+    "moved, uncoordinated": MovedUncoordinated,
+    "moved, extended": MovedExtended,
+    "moved, lake away": MovedLakeAway,
+    "moved often": MovedOften,
+    "giver dies": GiverDies,
+    "giver is no holder": GiverNoHolder,
+    "accept lost": AcceptLost,
+    "hand comes late": HandLate,
+    "offer stalls": OfferStalls,
+    "taker restarts": TakerRestarts,
+    "giver restarts": GiverRestarts,
+    "taker restarts, local": TakerRestartsLocal,
+    "giver restarts, local": GiverRestartsLocal,
+    "taker sleeps": TakerSleeps,
+    "taker loses a write": TakerLosesWrite,
+    "giver loses a write": GiverLosesWrite,
+    "taker loses a write, local": TakerLosesWriteLocal,
+    "giver loses a write, local": GiverLosesWriteLocal,
+    "newer elsewhere": NewerElsewhere,
+    "newer unheard": NewerUnheard,
+    "two givers": TwoGivers,
+    "spilled before a move": Spilled,
+    "spilled before a move, local": SpilledLocal,
+    "in the flash before a move": FlashLocal,
+    "never sent": NeverSent,
+}
