@@ -660,7 +660,7 @@ class OutPort:
         if e.dst == OUTSIDE and e.durable == FLASH:
             return self.sealed >= xi
         local = self.spills and self.host.plan.level == LOCAL
-        return local and self.sealed >= xi and self.first() <= self.trim_to
+        return local and self.sealed >= xi and self.first() <= r.safe
 
 
 # The id of the Check-Request at entry xi of a stream: the same in every boot.

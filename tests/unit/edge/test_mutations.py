@@ -658,6 +658,12 @@ DEFECTS = [
         ["logged loop"],
     ),
     Defect(
+        "a log counts by what this boot has trimmed",
+        "a checkpoint that carries neither what a consumer lacks nor knows that the log has it",
+        [(OutPort, "covered", "self.first() <= r.safe", "self.first() <= self.trim_to")],
+        ["spilled before"],
+    ),
+    Defect(
         "a producer holds on to a consumer that has ended",
         "a host that cannot start, since it asks what has ended what it needs",
         [(relocation, "_end", "if r and r.local is e:", "if False:")],

@@ -47,6 +47,7 @@ from headwater_gateway.hosted import HostedProcess
 from headwater_gateway.keys import Keys
 
 from .checkers import at_the_end
+from .disasters import BATTERIES
 from .outbox import Stream
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
@@ -70,6 +71,7 @@ LOSSES = (
     "flash of a source board erased",
     "flash of an operator's host erased",
     "gateway database lost",
+    BATTERIES,
 )
 
 
@@ -385,6 +387,9 @@ class Act(Scenario):
     def clash(self, v: int) -> None:
         if not self.changes.changing:
             super().clash(v)
+
+    def can_lose(self, node: Node) -> bool:
+        return False
 
 
 class Changes:

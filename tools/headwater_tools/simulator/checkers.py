@@ -462,12 +462,15 @@ def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
-    """Operators that lack entries which were lost with a source, at an input or above."""
+    """Operators that lack entries which were lost with a source, at an input or above. An instance that began
+    after its source died knows none of its incarnations."""
     found: set[int] = set()
     for v in place:
         inst = instance(world, place, v)
         for i in inst.inputs if inst else ():
-            if i.inc and not i.closed and world.past(i.edge.src, i.inc):
+            source = world.plan.vertices[i.edge.src]
+            never = not i.inc and not source.kind and world.nodes[source.hosts[0]].dead
+            if not i.closed and (never or i.inc and world.past(i.edge.src, i.inc)):
                 found.update(reach(world.plan.edges, v))
     return found
 
@@ -546,14 +549,25 @@ def _spilled(port: Any, waits: set[int]) -> bool:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources for which an operator waits forever, and those whose log holds what a consumer does not
-    take."""
+    """Sources for which an operator waits forever, and those whose log holds what a consumer does not take.
+    Where such a log is full, also the others that share it, and those of a join that gets nothing more from
+    it."""
     waits, full = waiting(world, place)
     waits |= set(full)
     ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
     pinned = {h for h, p in ports for r in p.readers if r.edge.dst in waits and r.safe < p.ring.last}
-    found = {v.index for v in world.plan.vertices if not v.kind and v.hosts[0] in pinned}
-    return found | {e.src for e in world.plan.edges if e.dst in waits} - set(place)
+    edges = world.plan.edges
+    sources = [v for v in world.plan.vertices if not v.kind]
+    found = {v.index for v in sources if v.hosts[0] in pinned}
+    found |= {e.src for e in edges if e.dst in waits} - set(place)
+    while True:
+        full = found & set(world.refusing)
+        logs = {world.plan.vertices[v].hosts[0] for v in full}
+        joins = {e.dst for e in edges if e.src in full and e.dst != OUTSIDE}
+        more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
+        if not more:
+            return found
+        found |= more
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:

@@ -25,7 +25,7 @@ from headwater.process.builder import Spec
 from headwater.process.check import Needs, check
 
 from ..errors import UserError
-from ..examples import diamond, sp1, sp2, sp3, sp4
+from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
 from .changes import Changes
 from .random_process import random_process
@@ -58,6 +58,9 @@ COUNTS = (
     "frames",
     "checkpoints",
 )
+# Of a sweep, the most that a history has: how long an operator ran nowhere after faults stopped, and which
+# part that is of what the rules allow.
+MOST = ("nowhere_ms", "nowhere_percent")
 
 # These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
@@ -98,6 +101,15 @@ def _sp4(r: random.Random) -> Process:
 
 def _diamond(r: random.Random) -> Process:
     return diamond.build(*_draw(r, _ACYCLIC), batch=_batch(r))
+
+
+# Each operator has three or four candidates of the eight hosts; those of different operators overlap.
+def _ten(r: random.Random) -> Process:
+    hosts = [*ten.BOARDS, "gateway"]
+    places = dict(ten.PLACES)
+    if r.random() < 0.7:
+        places = {name: r.sample(hosts, r.randint(3, 4)) for name in places}
+    return ten.build(*_draw(r, _CYCLIC), places=places, batch=_batch(r), threshold=r.choice((0, 100)))
 
 
 # Intervals and batches so short that seconds hold many checkpoints.
@@ -172,6 +184,7 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp3": _sp3,
     "sp4": _sp4,
     "diamond": _diamond,
+    "ten": _ten,
 }
 SELDOM = "seldom"
 # Shares of the faults that a kind of process is made for.
@@ -188,7 +201,7 @@ def kind_of(seed: int) -> str:
         return CHANGES
     if seed % 12 in (3, 8):
         return SELDOM
-    return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
+    return ("random", list(VARIANTS)[(seed // 2 + seed // 12) % len(VARIANTS)])[seed % 2]
 
 
 def process(kind: str, seed: int) -> Process:
@@ -386,7 +399,8 @@ def _last_line(error: Exception) -> str:
 
 def total(outcomes: list[Outcome]) -> dict[str, int]:
     """The counts of all histories together."""
-    return {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    found = {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    return found | {key: max(outcome.counts.get(key, 0) for outcome in outcomes) for key in MOST}
 
 
 def drawn(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:

@@ -1,8 +1,8 @@
 """Random processes from a seed: valid ones, of every shape that the simulator should see.
 
-A process of one to three sources and one to eight operators, or many on one board: chains, diamonds,
-joins, unions, windows, feedback, several hosts, any strategy, level and durability, buffers near their
-minimum and intervals so short that a simulation of seconds sees many checkpoints.
+A process of one to three sources, or five on many boards, and one to ten operators, or many on one board:
+chains, diamonds, joins, unions, windows, feedback, one to eight hosts, any strategy, level and durability,
+buffers near their minimum and intervals so short that a simulation of seconds sees many checkpoints.
 """
 
 from __future__ import annotations
@@ -70,9 +70,11 @@ FIELDS_MAX = 4
 class _Graph:
     def __init__(self, seed: int, attempt: int) -> None:
         self.rng = rng = random.Random("headwater process %d%s" % (seed, " again" * attempt))
-        boards = rng.randint(1, 4)
+        boards = rng.choice((1, 2, 3, 3, 4, 4, 5, 7))
         self.cyclic = rng.random() < 0.3
-        self.crowded = random.Random("crowd %d" % seed).random() < 0.2  # most operators on one board
+        self.large = boards > 4
+        # most operators on one board
+        self.crowded = not self.large and random.Random("crowd %d" % seed).random() < 0.2
         every = rng.randint(20, 60)
         self.process = Process(
             "random%d" % seed,
@@ -97,7 +99,7 @@ class _Graph:
 
     def sources(self) -> None:
         rng = self.rng
-        for i in range(rng.randint(1, 3)):
+        for i in range(rng.randint(1, 3) + 2 * self.large):
             texts = ["v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"]
             if not (self.cyclic or self.crowded):
                 texts.append("a:i32 b:i32 c:u32 d:i32")  # fills a log; in a loop it would be too much
@@ -132,7 +134,7 @@ class _Graph:
 
     def operators(self, attempt: int) -> None:
         rng = self.rng
-        wanted = rng.randint(2 if self.cyclic else 1, 8)
+        wanted = rng.randint(2 if self.cyclic else 1, 10 if self.large else 8)
         if self.crowded:  # on one board, as many as the table of its log holds
             wanted = rng.randint(12, max(12, 24 - attempt))
         if self.cyclic:
@@ -157,13 +159,13 @@ class _Graph:
         rng = self.rng
         if self.crowded and rng.random() < 0.97:
             return spec.on(self.hosts[0])
-        if rng.random() < 0.5:
+        if rng.random() < (0.2 if self.large else 0.5):
             return spec
         host = rng.choice([*self.hosts, "gateway"])
         backups = [h for h in [*self.hosts, "gateway"] if h != host]
-        if self.process.level != "local" and rng.random() < 0.4:
+        if (self.process.level != "local" or self.large) and rng.random() < (0.8 if self.large else 0.4):
             rng.shuffle(backups)
-            return spec.on(host, backup=backups)
+            return spec.on(host, backup=backups[: rng.randint(1, len(backups))])
         return spec.on(host)
 
     def single(self) -> None:

@@ -18,6 +18,7 @@ from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 from headwater.storage.keyspace import F_GRANTED, F_NEXT
 
+from .absence import Absence
 from .checkers import (
     Bounds,
     Clocks,
@@ -127,6 +128,7 @@ class Scenario:
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
         self.handovers = Handovers(world)
+        self.absence = Absence(world, self.place)
         world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
 
     @property
@@ -153,6 +155,7 @@ class Scenario:
         """Faults have stopped: everything must arrive now."""
         world = self.world
         end = self.storm_us + CALM_US
+        self.absence.begin()
         world.run(self.storm_us + AFTERWARDS_US)
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
@@ -194,6 +197,8 @@ class Scenario:
             "boots": sum(n.boots for n in self.world.nodes),
             "frames": self.world.frames,
             "checkpoints": sum(i.ck.committed for i in instances),
+            "nowhere_ms": self.absence.longest_us // 1000,
+            "nowhere_percent": self.absence.share,
         }
 
     def told_hardware(self) -> None:
@@ -239,6 +244,15 @@ class Scenario:
             if node.number in self.ran[v] - {at} and (inst is None or inst.unsettled):
                 return True
         return False
+
+    def can_lose(self, node: Node) -> bool:
+        """Whether a board may be lost for good: its flash is covered, its operators have other candidates,
+        and another sensor remains."""
+        sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
+        living = {n.number for n in self.world.nodes if not n.dead}
+        if node.number in sensors and len(living & sensors) < 2:
+            return False
+        return self.may_lose(node) and self.spare(node) and not self.stranded(node)
 
     def lose(self, node: Node) -> None:
         if self.plan.level != LOCAL:
@@ -309,6 +323,9 @@ class Scenario:
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.dozing.clear()
+        for stop in world.on_peace:
+            stop()
         world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False

@@ -19,6 +19,7 @@ from headwater.runtime.host import Host
 from headwater.testing.cut_flash import KINDS
 
 from . import parameters
+from .disasters import Disasters
 from .hostile import Hostile
 from .world import SECOND, Node
 
@@ -40,6 +41,7 @@ class Storm:
         self.plan = scenario.plan
         self.random = scenario.random
         self.hostile = Hostile(self.world, scenario.ran, scenario.epochs, scenario.place)
+        self.disasters = Disasters(self)
         chosen = random.Random("kinds %d" % scenario.seed)
         fits = self.special()
         shares = {**SHARES, **scenario.likely}
@@ -72,6 +74,7 @@ class Storm:
         if boards:
             found["broker restarted"] = self.restart_broker
             found["peers cut off from each other"] = self.part_peers
+        found.update(self.disasters.special())
         return found
 
     def start(self) -> None:
@@ -81,7 +84,7 @@ class Storm:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.outage)
         if GAP_OPEN in self.kinds:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.move_dropping)
-
+        self.disasters.start(self.kinds)
         self.clocks()
         self.moves()
 
@@ -189,8 +192,9 @@ class Storm:
         self.world.after(us, lambda: self.world.cut.difference_update(ways))
 
     def restart_broker(self) -> None:
-        """No host reaches any other one: no operator may move because of it."""
-        us = self.random.randrange(2 * SECOND, 20 * SECOND)
+        """No host reaches any other one, for less than ten times the patience with a silent host: no operator
+        may move because of it (checkers.Takeovers)."""
+        us = self.random.randrange(2 * SECOND, 40 * SECOND)
         self.world.draw("broker restarted", "the broker is away for %.1f s" % (us / SECOND))
         self.world.broker_us = max(self.world.broker_us, self.world.now + us)
 

@@ -42,6 +42,7 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
+from .batteries import Battery
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
 
@@ -169,6 +170,7 @@ class Node:
         self.again = False  # its flash was erased: it returns to a process that it was part of
         self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
+        self.battery: Battery | None = None  # on mains; otherwise what a battery monitor of the host reads
 
     def mono(self) -> int:
         """The host's own clock: starts again at every boot, and drifts."""
@@ -216,9 +218,11 @@ class World:
         self.bytes = 0
         self.sampling = True
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
@@ -448,6 +452,9 @@ class World:
             self.taken.look(host)
         self.frames += 1
         self.bytes += len(frame)
+        battery = self.nodes[sender].battery
+        if battery:
+            battery.frame(len(frame), True)
         copies = 1 + (self.random.random() < self.duplication)
         for _ in range(copies):
             if self.random.random() < self.loss:
@@ -462,6 +469,8 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            if node.battery:
+                node.battery.frame(len(frame), False)
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors

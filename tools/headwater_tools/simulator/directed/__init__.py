@@ -78,6 +78,7 @@ from .logs import (
     SizedLarge,
     SizedSliding,
     SizedWide,
+    SpilledBefore,
     Spoiled,
 )
 from .moves import (
@@ -144,6 +145,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "passed over": PassedOver,
     "no input open": NoInputOpen,
     "asleep": Asleep,
+    "spilled before": SpilledBefore,
     "dropping": Dropping,
     "erased": Erased,
     "erased at rest": ErasedAtRest,
