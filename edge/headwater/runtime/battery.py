@@ -273,7 +273,7 @@ class Energy:
         if mv is None:
             return
         # A reading while the radio sends is low, so one reading moves little.
-        self.mv = mv if not self.mv else (7 * self.mv + mv + 4) // 8
+        self.mv = mv if not self.mv else (3 * self.mv + mv + 2) // 4
         there = profile.capacity_mc * left(profile.curve, self.mv) // WHOLE
         off = there - self.left_mc
         if not self.known or abs(off) > profile.capacity_mc // 8:
@@ -282,8 +282,8 @@ class Energy:
             self.mark_mc = -1
             self.error_mc = 0
         else:
-            self.left_mc += off // 8
-            self.error_mc += (abs(off) - self.error_mc) // 8
+            self.left_mc += off // 4
+            self.error_mc += (abs(off) - self.error_mc) // 4
         self._correct(profile, nc, ms)
 
     # Compare what the battery lost with what was counted, once that is enough to be seen in its voltage: after

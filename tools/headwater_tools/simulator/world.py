@@ -42,7 +42,7 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
-from .batteries import Battery
+from .batteries import Battery, known_to
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
 
@@ -321,6 +321,7 @@ class World:
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
         host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
+        host.knows(known_to(host, node.battery))
         node.host = host
         host.start(node.mono(), node.again)
         return host
