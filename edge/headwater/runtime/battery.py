@@ -38,6 +38,8 @@ ONE = const(256)  # a correction that changes nothing (outlook.py has it too)
 _LEAST = const(64)
 _MOST = const(1024)
 _HEAD = const(91)  # bytes that carry a frame, without its own head and seal: of placement.FRAME_BYTES
+_ODD_MAX = const(2)
+_SETTLES = const(16)  # readings before the correction is looked at
 _RESERVE_BEATS = const(12)  # the reserve is computed this often
 _WINDOW_MS = const(600000)  # what was spent longer ago than this counts half
 _HOUR_MS = const(3600000)
@@ -77,6 +79,8 @@ class Energy:
         # The battery.
         self.known = False  # its voltage was read
         self.mv = 0
+        self.odd = 0  # readings in a row that do not fit at all
+        self.settled = 0  # readings since one that was taken as it was
         self.left_mc = 0
         self.rest_nc = 0  # spent, and less than what left_mc counts
         self.error_mc = 0  # by which reading and counting differed, lately
@@ -92,8 +96,9 @@ class Energy:
         self.reserve_mc = 0  # with less this host flees
         self.beats = 0
         self.round: "Round | None" = None
-        self.due_us = 0  # when the next round begins
-        self.quiet = 0  # rounds since one led to a move
+        # To balance, and to flee: when the next round begins, and how many since one led to a move.
+        self.due_us = [0, 0]
+        self.quiet = [0, 0]
 
     # ---- counters
 
@@ -131,7 +136,7 @@ class Energy:
             host.scheduler.time(self)
         if self.round:
             self.round.tick()
-        elif self.powered or host.now >= self.due_us:
+        elif self.powered or host.now >= self.due_us[0]:
             self._consider()
 
     # Whether it is time for bids: the host flees, or the pause since the last round is over.
@@ -143,7 +148,7 @@ class Energy:
         self.beats += 1
         if self.powered and self.beats % _RESERVE_BEATS == 2:
             self._reserve()
-        if host.now >= self.due_us or (self.must_flee() and self.quiet == 0):
+        if host.now >= self.due_us[int(self.must_flee())]:
             from . import bids
 
             bids.begin(self)
@@ -156,11 +161,13 @@ class Energy:
         self.rests()
 
     # A round of bids has begun, or is over; the next one begins after `pause_s`.
-    def asks(self, round_: "Round | None", pause_s: int = 0, moved: bool = False) -> None:
+    def asks(
+        self, round_: "Round | None", flees: bool = False, moved: bool = False, pause_s: int = 0
+    ) -> None:
         self.round = round_
         if round_ is None:
-            self.due_us = self.host.now + pause_s * 1000000
-            self.quiet = 0 if moved else self.quiet + 1
+            self.due_us[int(flees)] = self.host.now + pause_s * 1000000
+            self.quiet[int(flees)] = 0 if moved else self.quiet[int(flees)] + 1
             self.rests()
 
     # What only decisions need is unloaded.
@@ -272,19 +279,24 @@ class Energy:
         mv = self.battery_mv() if self.battery_mv else None
         if mv is None:
             return
-        # A reading while the radio sends is low, so one reading moves little.
-        self.mv = mv if not self.mv else (3 * self.mv + mv + 2) // 4
-        there = profile.capacity_mc * left(profile.curve, self.mv) // WHOLE
+        self.mv = mv
+        there = profile.capacity_mc * left(profile.curve, mv) // WHOLE
         off = there - self.left_mc
-        if not self.known or abs(off) > profile.capacity_mc // 8:
-            self.known = True  # the first reading, or another battery
+        # A reading while the radio sends is low, so one reading moves little. Three in a row that are far off
+        # show another battery.
+        self.odd = self.odd + 1 if abs(off) > profile.capacity_mc // 8 else 0
+        if not self.known or self.odd > _ODD_MAX:
+            self.known = True
+            self.odd = self.settled = 0
             self.left_mc = there
             self.mark_mc = -1
             self.error_mc = 0
         else:
-            self.left_mc += off // 4
-            self.error_mc += (abs(off) - self.error_mc) // 4
-        self._correct(profile, nc, ms)
+            self.left_mc = max(0, self.left_mc + off // 8)
+            self.error_mc += (abs(off) - self.error_mc) // 8
+        self.settled += 1
+        if self.settled > _SETTLES:
+            self._correct(profile, nc, ms)
 
     # Compare what the battery lost with what was counted, once that is enough to be seen in its voltage: after
     # an hour, or sooner where it lost much.
@@ -316,9 +328,13 @@ class Energy:
     # What it draws, in nanoamperes, over the window; 0 while nothing is known.
     @property
     def draw_na(self) -> int:
+        return self.drawn_na() * self.factor // ONE
+
+    # ... as it was counted, without the correction.
+    def drawn_na(self) -> int:
         if not self.ms:
             return self.profile.awake_na if self.profile else 0
-        return sum(self.spent) * 1000 // self.ms * self.factor // ONE
+        return sum(self.spent) * 1000 // self.ms
 
     # Seconds until the battery is empty: now; without operators, which move to `to`; with others, as
     # (operator, rates that the host where it runs has measured).

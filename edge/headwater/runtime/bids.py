@@ -113,22 +113,25 @@ class Round:
         view = View(energy)
         move = None
         if not host.giving and self.flees == view.flees():
-            move = leaving.choose(view, self.bids)
+            here = view.operators()
+            move = leaving.choose(view, {key: self.bids[key] for key in self.bids if key[0] in here})
         begun = False
         if move:
             from . import moving
 
             begun = moving.begin(host, move[0], move[1], moves.FLEE if self.flees else moves.BALANCE) == moves.OK
-        quiet = 0 if begun else energy.quiet + 1
+        quiet = 0 if begun else energy.quiet[int(self.flees)] + 1
         pause_s = leaving.pause_s(quiet, self.flees, self.bid_nc, energy.draw_na, energy.left_s())
-        energy.asks(None, pause_s, begun)
+        energy.asks(None, self.flees, begun, pause_s)
 
 
 # Begin a round, where there is something to ask.
 def begin(energy: "Energy") -> None:
     view = View(energy)
     asked = leaving.asks(view)
+    flees = view.flees()
     if asked:
-        energy.asks(Round(energy, asked, view.flees()))
+        energy.asks(Round(energy, asked, flees))
     else:
-        energy.asks(None, leaving.pause_s(0, False, 0, energy.draw_na, energy.left_s()))
+        pause_s = leaving.pause_s(energy.quiet[int(flees)], flees, 0, energy.draw_na, energy.left_s())
+        energy.asks(None, flees, False, pause_s)

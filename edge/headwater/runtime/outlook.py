@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ONE = const(256)  # battery.ONE
 _PIECE_BYTES = const(64)  # of a frame with a piece of a checkpoint that are no piece
 _PIECE_MS = const(100)  # from a piece to its answer, as long as no hand-over was measured
-_STEPS = const(4)  # times in which a message reaches everybody, that a hand-over takes beside its pieces
+_STEPS = const(6)  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
 _COPIES = const(64)
 
 
@@ -146,7 +146,7 @@ def checkpoint_bytes(host: "hosts.Host", v: int) -> int:
 
 
 # What it costs to hand over a checkpoint of this size, in nanocoulombs, as the profile says: frames, bytes,
-# flash, and the time awake.
+# flash, and what this host draws in any case while it lasts.
 def handover_nc(host: "hosts.Host", energy: "Energy", size: int) -> int:
     profile = energy.profile
     if profile is None:
@@ -158,7 +158,7 @@ def handover_nc(host: "hosts.Host", energy: "Energy", size: int) -> int:
     for send, _, frame in profile.links.values():
         nc = (size + frames * FRAME_BYTES) * send // 1000 + min(frames * frame, profile.radio_na * ms // 1000)
         break
-    return nc + size * profile.flash_byte_pc // 1000 + profile.awake_na * ms // 1000
+    return nc + size * profile.flash_byte_pc // 1000 + energy.drawn_na() * ms // 1000
 
 
 # ... as it was measured, in millicoulombs.

@@ -65,6 +65,7 @@ class Battery:
         self.board = board
         self.capacity_mc = capacity_mc
         self.left_pc = 0
+        self.charges = 0  # how often it was charged, or lost charge at once
         self.radio_pc = 0  # what frames may still take until the next look: a radio is never more than on
         self.taken: dict[int, int] = {}  # input -> the last element that was paid for
         self.written = 0  # bytes of flash that were paid for
@@ -85,6 +86,7 @@ class Battery:
     def charge(self, percent: int) -> None:
         """It holds this much from now on."""
         self.left_pc = 10_000_000 * self.capacity_mc * percent
+        self.charges += 1
 
     def spend(self, pc: int) -> None:
         self.left_pc = max(0, self.left_pc - pc)
@@ -170,6 +172,8 @@ class Power:
                 continue
             battery.look(node, LOOK_US, node.number in self.world.dozing)
             if battery.empty and node.up:
+                for see in self.world.on_empty:
+                    see(node)
                 self.on_empty(node)
         self.world.after(LOOK_US, self.look)
 

@@ -222,6 +222,7 @@ class World:
         self.checks: list[Callable[[Node], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_empty: list[Callable[[Node], None]] = []  # the battery of a host is empty
         self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.errors: list[str] = []
