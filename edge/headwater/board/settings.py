@@ -17,7 +17,8 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver needs, like pin
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
-    # What this kind of board draws, and the charge of its battery, as `hw provision` writes it: plan/profile.py.
+    # What this kind of board draws, and the charge of its battery, as `hw provision` writes it:
+    # plan/profile.py.
     "energy": (dict, {}),
     "mtu": (int, 512),  # most bytes of a frame
     "status_s": (int, 5),  # how often the board reports its status

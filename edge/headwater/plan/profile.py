@@ -33,7 +33,9 @@ class Profile:
     # given: the object in the configuration. ProfileError says what is wrong with it.
     def __init__(self, given: "dict[str, Any]") -> None:
         numbers = [_number(given, key, given.get(key)) for key in KEYS]
-        self.capacity_mc, awake_ua, asleep_ua, compute_ua, self.copy_ns, self.flash_byte_pc, radio_ua = numbers
+        self.capacity_mc, awake_ua, asleep_ua, compute_ua, self.copy_ns, self.flash_byte_pc, radio_ua = (
+            numbers
+        )
         if not self.capacity_mc or not self.copy_ns:
             raise ProfileError("energy: capacity_mc and copy_ns must be above 0")
         self.awake_na = awake_ua * 1000
@@ -45,7 +47,9 @@ class Profile:
         self.links: "dict[str, Link]" = {}
         links = given.get("links")
         if not isinstance(links, dict) or not links:
-            raise ProfileError('energy: links is missing: give {"wifi": [send_byte_pc, receive_byte_pc, frame_nc]}')
+            raise ProfileError(
+                'energy: links is missing: give {"wifi": [send_byte_pc, receive_byte_pc, frame_nc]}'
+            )
         for name in sorted(links):
             costs = links[name]
             if not isinstance(costs, list) or len(costs) != 3:
@@ -70,7 +74,9 @@ def curve(given: "Any") -> "tuple[tuple[int, int], ...]":
             break
         points.append((mv, percent))
     if len(points) < 2 or len(points) != len(given) or points[0][1] < 0 or points[-1][1] != 100:
-        raise ProfileError("energy: discharge needs pairs of millivolts and percent, both rising, up to 100 percent")
+        raise ProfileError(
+            "energy: discharge needs pairs of millivolts and percent, both rising, up to 100 percent"
+        )
     return tuple(points)
 
 

@@ -298,8 +298,8 @@ class Energy:
         if self.settled > _SETTLES:
             self._correct(profile, nc, ms)
 
-    # Compare what the battery lost with what was counted, once that is enough to be seen in its voltage: after
-    # an hour, or sooner where it lost much.
+    # Compare what the battery lost with what was counted, once that is enough to be seen in its voltage:
+    # after an hour, or sooner where it lost much.
     def _correct(self, profile: "Profile", nc: int, ms: int) -> None:
         if self.mark_mc < 0:
             self.mark_mc = self.left_mc

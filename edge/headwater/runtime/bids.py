@@ -4,8 +4,8 @@
 #   answer   ROOM comes: how long that host lasts without the operator and with it, or why it refuses
 #   tick     all have answered, or the time for it is over: leaving.choose names the move, moving.py makes it
 #
-# The rates in a bid are those that were measured here; a bid obliges nobody. A round that leads to no move makes
-# the next one come later (leaving.pause_s), so bids cost a board nearly nothing.
+# The rates in a bid are those that were measured here; a bid obliges nobody. A round that leads to no move
+# makes the next one come later (leaving.pause_s), so bids cost a board nearly nothing.
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames, moves
@@ -58,7 +58,12 @@ class View:
     def crosses(self, v: int, h: int) -> bool:
         where = self.host.where
         for e in self.host.plan.edges:
-            if e.src == v and (where[e.dst][2] if e.dst >= 0 else 0) == h or e.dst == v and where[e.src][2] == h:
+            if (
+                e.src == v
+                and (where[e.dst][2] if e.dst >= 0 else 0) == h
+                or e.dst == v
+                and where[e.src][2] == h
+            ):
                 return True
         return False
 
@@ -119,7 +124,9 @@ class Round:
         if move:
             from . import moving
 
-            begun = moving.begin(host, move[0], move[1], moves.FLEE if self.flees else moves.BALANCE) == moves.OK
+            begun = (
+                moving.begin(host, move[0], move[1], moves.FLEE if self.flees else moves.BALANCE) == moves.OK
+            )
         quiet = 0 if begun else energy.quiet[int(self.flees)] + 1
         pause_s = leaving.pause_s(quiet, self.flees, self.bid_nc, energy.draw_na, energy.left_s())
         energy.asks(None, self.flees, begun, pause_s)

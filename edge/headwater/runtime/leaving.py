@@ -107,8 +107,8 @@ def choose(view: "Any", bids: "Bids") -> "tuple[int, int] | None":
     return best
 
 
-# Seconds until bids are asked for again, after so many rounds that led to no move. bid_nc: what a round costs.
-# Where little time is left, less of it passes between two rounds.
+# Seconds until bids are asked for again, after so many rounds that led to no move. bid_nc: what a round
+# costs. Where little time is left, less of it passes between two rounds.
 def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> int:
     if flees:
         return _FLEE_S << min(quiet, _FLIGHTS_MAX)

@@ -1,8 +1,8 @@
 # What a host would draw if an operator ran elsewhere, or here, and what handing over costs.
 #
 # Loaded while an operator may leave or come, and unloaded again. The arithmetic is that of placement.py: this
-# host makes a case of what it knows. Of the other boards it does not know what they draw, so they have its own
-# numbers in that case; what they draw they tell themselves, in answers to bids.
+# host makes a case of what it knows. Of the other boards it does not know what they draw, so they have its
+# own numbers in that case; what they draw they tell themselves, in answers to bids.
 #
 # Rates of an operator travel from the host where it runs to those that may take it: units of work a second,
 # then elements a second of each input and of each output port, all in thousandths. Bytes follow from the
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _ONE = const(256)  # battery.ONE
 _PIECE_BYTES = const(64)  # of a frame with a piece of a checkpoint that are no piece
 _PIECE_MS = const(100)  # from a piece to its answer, as long as no hand-over was measured
-_STEPS = const(6)  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
+_STEPS = const(
+    6
+)  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
 _COPIES = const(64)
 
 
@@ -57,7 +59,8 @@ def copy_ns(energy: "Energy") -> int:
     return max(1, best * 1000 // (4 * _COPIES))
 
 
-# What this host knows of the hosts, operators and streams of its process. taken: operators that run elsewhere.
+# What this host knows of the hosts, operators and streams of its process. taken: operators that run
+# elsewhere.
 class View:
     def __init__(self, energy: "Energy", taken: "Taken" = ()) -> None:
         host = energy.host
@@ -101,7 +104,8 @@ class View:
         assert draws is not None, "hosts have no link in common"
         return [na * self.energy.factor // _ONE for na in draws]
 
-    # Nanoamperes that this host would draw more if the operators `without` ran at `to`, and those of `with_` here.
+    # Nanoamperes that this host would draw more if the operators `without` ran at `to`, and those of `with_`
+    # here.
     def difference(self, without: "Sequence[int]", to: int, with_: "Sequence[int]") -> int:
         after = list(self.places)
         for v in without:

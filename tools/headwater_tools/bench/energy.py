@@ -46,9 +46,10 @@ PROFILES = {
 }
 LEFT_MC = 400 * 3600
 # An ESP32-C3 in automatic light sleep between batches (the program of a board does not switch that on yet).
-# 0.62 mA with its link, DTIM 3 (ESP-IDF programming guide, "Low Power Mode in Wi-Fi Scenarios"); 23 mA while it
-# computes at 160 MHz, 84 mA receiving and 276 mA sending (ESP32-C3 data sheet 2.4, tables 5-8 and 5-7); 0.4 us
-# a byte, 50 ms of receiving after a frame, and the time of a unit of work as in firmware/profiles/esp32c3.
+# 0.62 mA with its link, DTIM 3 (ESP-IDF programming guide, "Low Power Mode in Wi-Fi Scenarios"); 23 mA while
+# it computes at 160 MHz, 84 mA receiving and 276 mA sending (ESP32-C3 data sheet 2.4, tables 5-8 and 5-7);
+# 0.4 us a byte, 50 ms of receiving after a frame, and the time of a unit of work as in
+# firmware/profiles/esp32c3.
 SLEEPY = Host(
     MAINS,
     620_000,
@@ -235,9 +236,18 @@ def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
     return [
         bar if kind == "computation" else Measure(what, median, "times"),
         Measure("%s: ... worst" % kind, round(min(from_best), 3), "times"),
-        Measure("%s: ... begun as declared at random, median" % kind, round(statistics.median(from_first), 3), "times"),
+        Measure(
+            "%s: ... begun as declared at random, median" % kind,
+            round(statistics.median(from_first), 3),
+            "times",
+        ),
         Measure("%s: ... worst of these" % kind, round(min(from_first), 3), "times"),
-        at_least("%s: small cases, life of what hindsight finds, median" % kind, round(statistics.median(near), 3), "", NEAR),
+        at_least(
+            "%s: small cases, life of what hindsight finds, median" % kind,
+            round(statistics.median(near), 3),
+            "",
+            NEAR,
+        ),
         Measure("%s: ... worst" % kind, round(min(near), 3)),
         Measure("%s: ... within a tenth" % kind, round(within, 1), "%"),
         Measure("%s: moves in a life, median" % kind, statistics.median(moves)),

@@ -19,8 +19,8 @@ from headwater.board import settings
 from .. import environment
 from ..errors import UserError
 from ..image import profiles
-from . import energy
 from ..image.sources import FIRMWARE
+from . import energy
 from .serial_board import SerialBoard
 
 START = ("boot.py", "main.py")

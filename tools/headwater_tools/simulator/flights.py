@@ -1,8 +1,8 @@
 """What must hold of hosts whose batteries run down (moves that flee or balance; docs/protocol.md).
 
-A host whose battery ends has handed over every operator that a candidate could take, unless it could reach none
-for as long as a hand-over needs, or its battery fell at once. No operator is moved to balance batteries within
-ten minutes of its last move.
+A host whose battery ends has handed over every operator that a candidate could take, unless it could reach
+none for as long as a hand-over needs, or its battery fell at once. No operator is moved to balance batteries
+within ten minutes of its last move.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ class Flights:
         self.world = world
         self.count = 0  # moves that fled
         self.balanced = 0
-        self.stayed = 0  # operators that were at a host when its battery ended, and that another could not take
-        self.able: dict[tuple[int, int, int], int] = {}  # host, operator, candidate -> since when it could take it
+        self.stayed = (
+            0  # operators that were at a host when its battery ended, and that another could not take
+        )
+        self.able: dict[
+            tuple[int, int, int], int
+        ] = {}  # host, operator, candidate -> since when it could take it
         self.charges: dict[int, int] = {}  # host -> how often its battery was changed
         self.moved_us: dict[int, int] = {}  # operator -> when
         world.on_empty.append(self.empty)
@@ -64,7 +68,10 @@ class Flights:
                 if host.refused_by.get(v * 256 + c, 0) > host.now or not host.words or host.words.dead(c):
                     continue
                 assert host.energy and other.host.energy
-                if v not in other.host.instances and other.host.energy.refuses(v, host.energy.rates(v), FLEE) == OK:
+                if (
+                    v not in other.host.instances
+                    and other.host.energy.refuses(v, host.energy.rates(v), FLEE) == OK
+                ):
                     found.append((v, c))
         return found
 

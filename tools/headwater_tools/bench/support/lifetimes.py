@@ -228,8 +228,8 @@ class View:
 
 def longest(case: Case) -> float:
     """Seconds until the first battery is empty if every battery is used up in the best way: a mix of
-    placements, each for a part of the time, found by linear programming (maximise the sum of the times, within
-    what each battery has; the simplex method on as many rows as there are batteries)."""
+    placements, each for a part of the time, found by linear programming (maximise the sum of the times,
+    within what each battery has; the simplex method on as many rows as there are batteries)."""
     batteries = [h for h, host in enumerate(case.hosts) if host.left_mc != MAINS]
     columns = []
     for places in itertools.product(*[v.hosts for v in case.vertices]):

@@ -1,5 +1,5 @@
-"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile says
-of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case; so a third
+"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile
+says of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case; so a third
 run without reports says what both cost together.
 """
 
@@ -24,7 +24,7 @@ LINK = "wifi"
 
 
 def process() -> Process:
-    """Three boards, each with a source that is sent once a minute, and operators that each of them may run."""
+    """Three boards, each with a source that is sent once a minute, and operators that any of them may run."""
     p = Process("minute", checkpoints="ecoc", level="peer", every=60, batch=60, batch_ms=60_000)
     names = ("one", "two", "three")
     for name in names:
@@ -96,5 +96,7 @@ def measures(boards: dict[str, placement.Host], say: Callable[[str], None]) -> l
 
         what = "words, %s: of the charge of a board that sends once a minute" % name
         out.append(at_most(what, round(share(without), 3), "%", BAR))
-        out.append(Measure("words, %s: ... with the reports that carry them" % name, round(share(silent), 2), "%"))
+        out.append(
+            Measure("words, %s: ... with the reports that carry them" % name, round(share(silent), 2), "%")
+        )
     return out
