@@ -181,6 +181,7 @@ class Energy:
         host = self.host
         self.now = host.now
         self.programmed = self._flash()
+        self.due_us[0] = self.now + _RESERVE_BEATS * host.period_us  # until then too little was measured
         stored = host.store.get_blob(B_ENERGY) if self.profile else None
         if not stored:
             return
@@ -350,6 +351,12 @@ class Energy:
             draw += outlook.View(self, with_).difference(without, to, [v for v, _ in with_])
             self.rests()
         return min(FOREVER - 1, self.left_mc * 1000000 // max(1, draw))
+
+    # Seconds that a full battery would last.
+    def whole_s(self) -> int:
+        if not self.powered or not self.profile:
+            return FOREVER
+        return min(FOREVER - 1, self.profile.capacity_mc * 1000000 // max(1, self.draw_na))
 
     # The time left below which this host hands over what it runs, as it was computed last.
     def reserve_s(self) -> int:

@@ -38,8 +38,8 @@ class View:
         hosts = host.plan.vertices[v].hosts
         return [h for h in hosts if h != host.me and h in host.exchange.links and not host.words.dead(h)]
 
-    def home(self, v: int) -> int:
-        return self.host.plan.vertices[v].hosts[0]
+    def rank(self, v: int, h: int) -> int:
+        return list(self.host.plan.vertices[v].hosts).index(h)
 
     def left_s(self) -> int:
         return self.energy.left_s()

@@ -7,14 +7,14 @@
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
 #   balance  a move lengthens the shorter life of giver and taker by at least a quarter, after its cost. Of
-#            moves that are as good, one to the operator's first host. It adds to other hosts, which send to
+#            moves that are as good, one to the first host in the order of the process file. It adds to other hosts, which send to
 #            the operator or hear from it, no more than half of what it takes from giver or taker: otherwise
 #            two hosts would live longer at the cost of a third that was not asked.
 #
 # A view has:
 #   operators()      vertices that run here and that other hosts may run
 #   candidates(v)    other hosts that may run v and are heard
-#   home(v)          the first host of v
+#   rank(v, h)       place of h among the hosts of v; the first host of the process file has 0
 #   left_s()         time left of this host
 #   without_s(v, h)  ... if v ran on host h, what moving it costs being gone
 #   flees()          whether the time left is below the reserve
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     Bids = dict[tuple[int, int], tuple[int, int]]  # (operator, host) -> its time left without it, with it
 
 REST_S = const(600)  # an operator moves no more often, unless its host flees
-MARGIN_S = const(600)  # a host takes an operator only if it lasts this much longer than its own reserve
+MARGIN_S = const(600)  # a host takes an operator only if it lasts this much longer than its own reserve,
+_WHOLES = const(16)  # ... or one part in so many of what its battery lasts when it is full, if that is less
 ROUND_S = const(300)  # bids are asked for no more often,
 _QUIET_MAX = const(3)  # ... and after rounds without a move ever less: twice as seldom, so many times at most
 _FLEE_S = const(5)  # one that flees tries again after this, twice as long each time,
@@ -87,11 +88,11 @@ def choose(view: "Any", bids: "Bids") -> "tuple[int, int] | None":
     order = _dearest(view) if flees else []
     for v, h in sorted(bids):
         taker_now, taker_then = bids[(v, h)]
-        home = int(view.home(v) == h)
+        rank = -view.rank(v, h)
         if flees:
             if v not in order:
                 continue
-            rank = (-order.index(v), taker_then, home, -h)
+            worth: tuple[int, ...] = (-order.index(v), taker_then, rank)
         else:
             then = view.without_s(v, h)
             if not gains(now, taker_now, then, taker_then):
@@ -100,10 +101,10 @@ def choose(view: "Any", bids: "Bids") -> "tuple[int, int] | None":
             if 2 * more > less:
                 continue
             shorter = min(now, taker_now)
-            rank = (min(then, taker_then) - shorter, home, -h, -v)
-        if best is None or rank > most:
+            worth = (min(then, taker_then) - shorter, rank, -v)
+        if best is None or worth > most:
             best = (v, h)
-            most = rank
+            most = worth
     return best
 
 
@@ -124,7 +125,7 @@ def refusal(energy: "Any", v: int, why: int, giver_s: int, with_s: int) -> int:
         return FLEEING
     if not energy.takes_back(v):
         return RECENT
-    if with_s < energy.reserve_s() + MARGIN_S:
+    if with_s < energy.reserve_s() + min(MARGIN_S, energy.whole_s() // _WHOLES):
         return ENERGY
     if why == BALANCE and not gains(giver_s, energy.left_s(), FOREVER, with_s):
         return ENERGY

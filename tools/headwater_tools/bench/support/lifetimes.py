@@ -162,8 +162,8 @@ class View:
     def candidates(self, v: int) -> list[int]:
         return [h for h in self.case.vertices[v].hosts if h != self.me]
 
-    def home(self, v: int) -> int:
-        return self.case.vertices[v].hosts[0]
+    def rank(self, v: int, h: int) -> int:
+        return list(self.case.vertices[v].hosts).index(h)
 
     def _life(self, places: Sequence[int], nc: int) -> int:
         left = self.lives.left[self.me]
@@ -190,6 +190,10 @@ class View:
         if self.lives.left[self.me] < 0:
             return 0
         return life_s(self.lives.reserve_mc(self.me), self.lives.draws[self.me])
+
+    def whole_s(self) -> int:
+        """Every battery of a case is of a kind that lasts longer than minutes."""
+        return FOREVER
 
     def must_flee(self) -> bool:
         return self.flees()

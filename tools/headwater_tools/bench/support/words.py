@@ -1,5 +1,5 @@
-"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile
-says of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case; so a third
+"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile says
+of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case. So a third
 run without reports says what both cost together.
 """
 
