@@ -74,6 +74,7 @@ class Energy:
         self.spent = [0, 0, 0, 0]  # waiting and sleeping, computing, radio, flash
         # Stream of a port, or -1 - edge of an input -> [last entry, entries in the window].
         self.flows: "dict[int, list[int]]" = {}
+        self.ran: list[int] = []  # operators that ran here all that time
         self.costs: dict[int, int] = {}  # operator -> nanoseconds of an element
         self.total_nc = 0  # in this boot
         # The battery.
@@ -207,6 +208,14 @@ class Energy:
         host = self.host
         ms = (host.now - self.now) // 1000
         self.now += ms * 1000
+        if self.ran != sorted(host.instances):
+            # What was measured with other operators says little.
+            self.ran = sorted(host.instances)
+            self.ms = 0
+            self.spent = [0, 0, 0, 0]
+            self.due_us[0] = max(self.due_us[0], host.now + _RESERVE_BEATS * host.period_us)
+            for f in self.flows.values():
+                f[1] = 0
         taken = 0  # nanoseconds of computing
         for v in host.instances:
             inst = host.instances[v]
@@ -358,10 +367,7 @@ class Energy:
             return FOREVER
         return min(FOREVER - 1, self.profile.capacity_mc * 1000000 // max(1, self.draw_na))
 
-    # The time left below which this host hands over what it runs, as it was computed last.
-    def reserve_s(self) -> int:
-        return min(FOREVER - 1, self.reserve_mc * 1000000 // max(1, self.draw_na)) if self.powered else 0
-
+    # Whether it has less than it needs to hand over what it runs.
     def must_flee(self) -> bool:
         return self.powered and self.left_mc < self.reserve_mc
 
@@ -380,10 +386,10 @@ class Energy:
             return OK
         from . import leaving
 
-        if not self.reserve_mc:
-            self._reserve()
+        self._reserve()
         with_s = self.left_s(with_=((v, rates),))
-        found: int = leaving.refusal(self, v, why, left, with_s)
+        reserve_s = self.reserve_mc * with_s // max(1, self.left_mc)
+        found: int = leaving.refusal(self, v, why, left, with_s, reserve_s)
         self.rests()
         return found
 

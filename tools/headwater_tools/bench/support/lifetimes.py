@@ -124,7 +124,7 @@ class Lives:
     def _taken(self, view: View, v: int, to: int, flees: bool) -> bool:
         taker = View(self, to)
         why = FLEE if flees else BALANCE
-        if not self._fits(v, to) or leaving.refusal(taker, v, why, view.left_s(), taker.with_s(v)) != OK:
+        if not self._fits(v, to) or self._refuses(taker, v, why, view) != OK:
             self.refused[(v, to)] = self.now_s + 3600
             return False
         giver_nc, taker_nc = self.case.handover_nc(v, view.me, to)
@@ -140,6 +140,12 @@ class Lives:
         # Who takes part looks again soon.
         self.quiet[to] = self.quiet[view.me] = 0
         return True
+
+    def _refuses(self, taker: View, v: int, why: int, giver: View) -> int:
+        with_s = taker.with_s(v)
+        mc = self.left[taker.me]
+        reserve_s = int(self.reserve_mc(taker.me) * with_s / mc) if mc > 0 else 0
+        return leaving.refusal(taker, v, why, giver.left_s(), with_s, reserve_s)
 
     def _fits(self, v: int, to: int) -> bool:
         after = list(self.places)
@@ -185,11 +191,6 @@ class View:
         giver = after[v]
         after[v] = self.me
         return self._life(after, self.case.handover_nc(v, giver, self.me)[1])
-
-    def reserve_s(self) -> int:
-        if self.lives.left[self.me] < 0:
-            return 0
-        return life_s(self.lives.reserve_mc(self.me), self.lives.draws[self.me])
 
     def whole_s(self) -> int:
         """Every battery of a case is of a kind that lasts longer than minutes."""

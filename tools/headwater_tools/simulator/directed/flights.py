@@ -10,7 +10,7 @@ from headwater.data import msgpack
 from headwater.process import Process
 from headwater.storage.keyspace import B_ENERGY
 
-from ..batteries import COMPUTE, Power
+from ..batteries import COMPUTE, RADIO, Power
 from ..scenario import Result
 from ..world import Hardware, Node
 from .base import GATEWAY, SHIFTED, Directed, boards, shifted
@@ -31,8 +31,8 @@ class Powered(Directed):
     FLIGHTS: Sequence[int] = (1,)
     BALANCED: Sequence[int] = (0,)
     ENDS: Sequence[int] = (OTHER,)
-    TAKEOVERS = 0
-    EMPTY = 0  # batteries that end under the operator
+    TAKEOVERS: int | None = 0  # None: any number
+    EMPTY: int | None = 0  # batteries that end under the operator
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -62,9 +62,10 @@ class Powered(Directed):
             world.error("%d moves fled, and %d balanced" % (flights.count, flights.balanced))
         if self.place[SHIFTED] not in self.ENDS:
             world.error("the operator runs at %s" % world.name(self.place[SHIFTED]))
-        if (self.takeovers.count, flights.stayed) != (self.TAKEOVERS, self.EMPTY):
+        found = (self.takeovers.count, flights.stayed)
+        if any(what not in (n, None) for n, what in zip(found, (self.TAKEOVERS, self.EMPTY))):
             text = "%d takeovers, and %d times a battery ended under the operator"
-            world.error(text % (self.takeovers.count, flights.stayed))
+            world.error(text % found)
         if self.handovers.replayed:
             world.error("%d entries replayed by planned moves" % self.handovers.replayed)
         return result
@@ -81,10 +82,34 @@ class BothEnd(Powered):
     ENDS = (GATEWAY,)
 
 
+class EndsSoon(Powered):
+    """The same with a radio that empties the battery in seconds."""
+
+    BOARD = RADIO
+    BATTERIES = {HOME: (12, 70)}
+
+
+class Weaker(Powered):
+    """The only backup has less than the board that flees, and refuses: the operator stays to the end."""
+
+    BATTERIES = {HOME: (60, 30), OTHER: (60, 10)}
+    BACKUP = ("other",)
+    FLIGHTS = (0,)
+    TAKEOVERS = None
+    EMPTY = None
+    ENDS = (HOME, OTHER)
+
+    def finish(self) -> Result:
+        self.charge(HOME, 100)
+        self.charge(OTHER, 100)
+        return super().finish()
+
+
 class NotCharged(Powered):
     """It flees to a board whose battery ends later. The first host has little more by then than when the operator
     fled, and refuses it: so the battery of the other ends under the operator."""
 
+    BOARD = replace(COMPUTE, compute_ua=2_000)
     BATTERIES = {HOME: (600, 6), OTHER: (400, 100)}
     BACKUP = ("other",)
     TAKEOVERS = 1
@@ -95,13 +120,13 @@ class NotCharged(Powered):
     def script(self) -> list[tuple[float, Any]]:
         return [
             (32, self.back),
-            (38, lambda: self.charge(OTHER, 1)),
+            (38, lambda: self.charge(OTHER, 3)),
             (46, lambda: self.charge(HOME, 100)),  # otherwise its battery ends before it has taken over
         ]
 
     def back(self) -> None:
-        """With a twentieth of the battery more; a tenth is asked for."""
-        self.charge(HOME, self.left_then + 5)
+        """With nearly a tenth of the battery more."""
+        self.charge(HOME, self.left_then + 9)
 
     @property
     def left_then(self) -> int:
@@ -126,13 +151,17 @@ class CutOff(Powered):
 
 class Balanced(Powered):
     """Computing empties the battery of the operator's host, and the backup has three times as much: one move,
-    and no second one within ten minutes, although the other battery is the shorter one soon."""
+    and no second one within ten minutes, although the other battery is soon the shorter one by far."""
 
     BOARD = WEAK
-    BATTERIES = {HOME: (3000, 30), OTHER: (3000, 90)}
+    BATTERIES = {HOME: (1500, 30), OTHER: (1500, 90)}
     FLIGHTS = (0,)
     BALANCED = (1,)
     BACKUP = ("other",)
+    SECONDS = 160
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(100, lambda: self.charge(OTHER, 15))]
 
 
 class Even(Powered):
@@ -147,7 +176,9 @@ class Even(Powered):
 
 SCHEDULES: dict[str, type[Powered]] = {
     "battery ends": Ends,
+    "battery ends soon": EndsSoon,
     "two batteries end": BothEnd,
+    "the other is weaker": Weaker,
     "fled and not charged": NotCharged,
     "battery ends, cut off": CutOff,
     "batteries unlike": Balanced,
