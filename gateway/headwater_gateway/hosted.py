@@ -91,6 +91,10 @@ class HostedProcess:
         self.host.now = mono_us()
         return int(self.host.configure(self.operator(operator).index, values))
 
+    def move(self, v: int, to: int) -> None:
+        """Have an operator moved to another host; `host.asked` has what came of it."""
+        self.host.ask_move(v, to, mono_us())
+
     def operator(self, name: str) -> Any:
         for v in self.plan.vertices:
             if v.name == name and v.kind:

@@ -33,7 +33,7 @@ from .boards import Board, Boards
 from .config import Config
 from .database.engine import READ_ERRORS, Database, damaged, signed, unsigned
 from .database.outbox import OutboxStream, OutboxStreams
-from .deployments import parameters, progress, rebuild
+from .deployments import operator_moves, parameters, progress, rebuild
 from .deployments.history import History
 from .deployments.numbers import Numbers
 from .deployments.rebuild import Learning
@@ -410,6 +410,19 @@ class Service(Switching):
         waits = self._waits_for(found, vertex)
         return {"process": name, "operator": operator, "number": number, "values": change, "waits": waits}
 
+    async def move(self, process: str | None, operator: str, host: str) -> dict[str, Any]:
+        """Have an operator run on another host."""
+        name = process or self._only()
+        found = self._process(name)
+        self._settled(found, [])
+        if found.coming is not None:
+            raise UserError(being_changed(found))
+        assert found.hosted is not None
+        answer = await operator_moves.move(found.hosted, operator, host)
+        if answer["outcome"] == "moved":
+            self.event("move", "%s.%s moved from %s to %s" % (name, operator, answer["from"], host))
+        return answer
+
     def _waits_for(self, process: Process, vertex: Vertex) -> str:
         """The board for which a change of an operator waits, in a sentence; empty if none is away."""
         hosted = process.hosted
@@ -618,6 +631,7 @@ class Service(Switching):
                     "host": host_of(process, v.index),
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
+                    "moved": operator_moves.last_move(host, v) if v.kind else None,
                     "checkpoint": covered(host, v.index, safe) if v.kind else None,
                     **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }

@@ -1,6 +1,7 @@
 # Which operator leaves, where to, and how often that is asked: decisions of a host about its battery.
 
-from headwater.protocol.moves import BALANCE, ENERGY, FLEE, FLEEING, OK, RECENT
+from headwater.protocol.moves import BALANCE, FLEE
+from headwater.protocol.offers import ENERGY, FLEEING, OK, RECENT
 from headwater.runtime import leaving
 
 FOREVER = (1 << 30) - 1

@@ -246,7 +246,7 @@ class Node:
     # Sleep until it is time again? The promise goes out first.
     def _rest(self, up_s: int, now: int) -> bool:
         config = self.config
-        if not self.host or up_s < 2 or self.unsafe() and up_s < config["awake_s"]:
+        if not self.host or up_s < 2 or self.unsafe() and up_s < config["awake_s"] or self.host.handing:
             return False
         self.sleep_ms = config["sleep_s"] * 1000
         self.host.sleep(now, now + config["sleep_s"] * _SECOND_US)

@@ -37,3 +37,39 @@ def text(reason: int) -> str:
         "a producer has nothing from its consumer's position on",
         "belongs to the site link",
     )[reason]
+
+
+# Why an operator runs where it does (protocol/moves.py).
+OF_MOVES = (
+    "it began there",
+    "its host was silent",
+    "the battery of its host ran down",
+    "the batteries last longer so",
+    "a person asked for it",
+    "its host had lost touch with a producer",
+)
+
+
+# Why an operator was not moved, of host `there`.
+def refused(reason: int, there: str) -> str:
+    return (
+        "",
+        "it runs on %s already",
+        "the process file does not name %s as a host or backup of it",
+        "%s does not have its operator type: its image is older than the process",
+        "%s has not enough heap for it",
+        "the flash of %s has no room for its checkpoint",
+        "another operator is being moved from or to %s: try again when that is over",
+        "%s is about to hand over its own operators, because its battery runs down",
+        "it runs under a newer epoch by now: look at `hw gateway state`",
+        "the battery of %s would not last long enough with it",
+        "the offer to %s ended before the checkpoint was there: try again when the link is better",
+        "%s cannot read its checkpoint",
+        "%s does not answer: it is off, asleep or out of reach",
+        "it does not run yet, or waits until a change of its parameters is stored: try again in a moment",
+        "its host holds results in flash that it could not send: they must arrive before it moves to %s",
+        "it does not run on the host that was asked: try again in a moment",
+        "the process is about to change",
+        "%s has refused it, or it has moved, not long ago",
+        'the process makes no checkpoints (checkpoints="unsafe")',
+    )[reason].replace("%s", there)

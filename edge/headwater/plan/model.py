@@ -24,8 +24,8 @@ BLOCK, SPILL, DROP_OLDEST, DROP_NEWEST = 0, 1, 2, 3
 FLASH, GATEWAY, LAKE = 0, 1, 2
 OUTSIDE = -1  # Edge.dst of an edge to the lake
 GAPS_MAX = 4  # declared on an edge and not safe yet; a port that would need more drops nothing
-OPEN_MAX = 8  # decisions of an operator that no permanent checkpoint covers yet
-CONTENT_MAX = 200  # bytes of a decision's content
+OPEN_MAX = 8  # changes of an operator that the gateway has made, and that the operator has not taken yet
+CONTENT_MAX = 200  # bytes of a change
 
 
 class PlanError(ValueError):
@@ -164,13 +164,21 @@ class Plan:
         hosts = self.vertices[v].hosts
         return host in hosts or (host == 0 and self.vertices[v].kind != "")
 
+    # How many hosts beside its own store the checkpoints of operator v. One that several hosts may run has at
+    # least one, at level local too: what it was when its host fell silent has to be known elsewhere.
+    def level_of(self, v: int) -> int:
+        if self.strategy == UNSAFE:
+            return 0
+        return self.level or int(len(self.vertices[v].hosts) > 1)
+
     # Hosts that keep the checkpoints of an operator: its candidates, and if these are few the first
     # hosts of the plan: enough that the level can be met after as many deaths as it covers.
     def keepers(self, v: int) -> list[int]:
         hosts = list(self.vertices[v].hosts)
-        if self.level != LOCAL:
+        level = self.level_of(v)
+        if level:
             for h in range(len(self.hosts)):
-                if len(hosts) > 2 * self.level:
+                if len(hosts) > 2 * level:
                     break
                 if h not in hosts:
                     hosts.append(h)

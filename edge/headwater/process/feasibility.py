@@ -372,10 +372,10 @@ class Feasibility(Rules):
                 'checkpoints="unsafe": a restart loses what operators hold',
                 'Use "extended" where that matters',
             )
-        elif self.level == plans.LOCAL and [v for v in self.vertices if not v.source]:
+        elif self.level == plans.LOCAL and [v for v in self.vertices if not v.source and len(v.hosts) < 2]:
             self.warn(
                 p,
-                'level="local": the permanent death of a host loses its operators',
+                'level="local": the permanent death of a host loses its operators that have no backup',
                 'Use level="peer" to survive it',
             )
         for h, host in enumerate(self.hosts):

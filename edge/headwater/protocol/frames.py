@@ -45,10 +45,7 @@ CKPT = 11
 STORED = 12
 FETCH = 13
 CONFIG = 14
-PROPOSE = 15
-GRANT = 16
 ASK = 17
-TOLD = 18
 CLOCK = 19
 TIME = 20
 BEAT = 21
@@ -85,11 +82,8 @@ MESSAGES = {
     CKPT: "vepvvb",  # vertex, epoch, name, size, offset, piece
     STORED: "vepv",  # vertex, epoch, name, offset
     FETCH: "vpv",  # vertex, name, offset
-    CONFIG: "vvb",  # vertex, number, content
-    PROPOSE: "vevpb",  # vertex, epoch, number, position, content
-    GRANT: "vvpb",  # vertex, number, position, content
-    ASK: "vev",  # vertex, epoch, number
-    TOLD: "vv",  # vertex, number
+    CONFIG: "vivb",  # vertex, log number of the gateway, number, content
+    ASK: "v",  # vertex
     CLOCK: "v",  # t1
     TIME: "vvvv",  # t1, t2, t3, error
     BEAT: "vv",  # state, stamp
@@ -97,8 +91,8 @@ MESSAGES = {
     PLANNED: "bvvb",  # deployment, state, offset, why
     SWITCH: "bv",  # deployment, step
     STATUS: "b",  # content
-    STANDS: "vv",  # vertex, 0: requests its state
-    STAND: "vevvvb",  # vertex, epoch, decisions granted, known, settled; content
+    STANDS: "v",  # vertex
+    STAND: "veivb",  # vertex, epoch, log number of the gateway that gave changes, number of the last; content
     WORD: "vvvp",  # count, period and flags, hosts heard, operators: see runtime/words.py
     TAKE: "ve",  # vertex, epoch
     LIVES: "vev",  # vertex, epoch, state

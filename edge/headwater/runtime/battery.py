@@ -21,7 +21,7 @@ from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.profile import WHOLE, left
-from ..protocol.moves import FLEE, FOREVER, OK
+from ..protocol.moves import FLEE
 from ..storage.keyspace import B_ENERGY
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _RESERVE_BEATS = const(12)  # the reserve is computed this often
 _WINDOW_MS = const(600000)  # what was spent longer ago than this counts half
 _HOUR_MS = const(3600000)
 _FORM = const(1)
+FOREVER = const(0x3FFFFFFF)  # seconds, on mains: as in protocol/offers.py, which is not loaded for this
 UNITS = const(10)  # of work for an element of an operator that was not timed yet
 
 
@@ -175,6 +176,8 @@ class Energy:
     def rests(self) -> None:
         if not self.round:
             unload("runtime.bids", "runtime.leaving", "runtime.outlook", "plan.placement")
+            if not self.host.taking and not self.host.giving:
+                unload("protocol.offers")
             if not self.host.giving:
                 unload("runtime.moving")
 
@@ -379,11 +382,11 @@ class Energy:
         self.rests()
         return found
 
-    # Why this host does not take operator v, or OK (protocol/moves.py). left: the time left of the host that
+    # Why this host does not take operator v, or OK (protocol/offers.py). left: the time left of the host that
     # gives it.
     def refuses(self, v: int, rates: "Rates", why: int, left: int = FOREVER) -> int:
         if not self.powered:
-            return OK
+            return 0  # offers.OK
         from . import leaving
 
         self._reserve()
@@ -419,7 +422,7 @@ class Energy:
         self._look()
         cost = self.total_nc - self.begun_nc
         self.begun_nc = -1
-        if outcome != OK:
+        if outcome:  # offers.OK is 0
             return
         from . import outlook
 

@@ -8,7 +8,7 @@
 # makes the next one come later (leaving.pause_s), so bids cost a board nearly nothing.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from ..protocol import frames, moves
+from ..protocol import frames, moves, offers
 from . import leaving, outlook
 from .instance import RUNNING
 
@@ -47,10 +47,10 @@ class View:
     def without_s(self, v: int, h: int) -> int:
         energy = self.energy
         if not energy.powered:
-            return moves.FOREVER
+            return offers.FOREVER
         draw = energy.draw_na + self.known.difference((v,), h, ())
         left = energy.left_mc - outlook.handover_mc(self.host, energy, v)
-        return min(moves.FOREVER - 1, max(0, left) * 1000000 // max(1, draw))
+        return min(offers.FOREVER - 1, max(0, left) * 1000000 // max(1, draw))
 
     def flees(self) -> bool:
         return self.energy.must_flee()
@@ -125,7 +125,7 @@ class Round:
             from . import moving
 
             begun = (
-                moving.begin(host, move[0], move[1], moves.FLEE if self.flees else moves.BALANCE) == moves.OK
+                moving.begin(host, move[0], move[1], moves.FLEE if self.flees else moves.BALANCE) == offers.OK
             )
         quiet = 0 if begun else energy.quiet[int(self.flees)] + 1
         pause_s = leaving.pause_s(quiet, self.flees, self.bid_nc, energy.draw_na, energy.left_s())

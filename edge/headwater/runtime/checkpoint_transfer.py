@@ -11,14 +11,13 @@
 from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import UNSAFE
 from ..protocol import frames
-from ..protocol.moves import HEAP, LOG, UNREADABLE
 from ..protocol.position import further, newer
 from ..protocol.refusals import CHECKPOINT, NO_HEAP, NO_ROOM
 from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from . import lifecycle
-from .instance import FETCHING, STOPPED
+from .instance import FETCHING, RECALLING, STOPPED
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def push(host: "Host", inst: "Instance") -> None:
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    need = host.plan.level + push[2]
+    need = inst.ck.need() + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
@@ -125,7 +124,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
     host.late.pop(sender, None)
     if sender not in push[1]:
         push[1].append(sender)
-    if len(push[1]) >= host.plan.level:
+    if len(push[1]) >= inst.ck.need():
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -164,7 +163,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
             except MemoryError:
                 host.count(NO_HEAP)
                 if host.taking:
-                    host.taking.fails(v, HEAP)
+                    host.taking.fails(v, NO_HEAP)
                 return
         if offset == inc[3]:
             inc[2][offset : offset + len(piece)] = piece
@@ -178,7 +177,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         if found is None or (found.epoch, found.pos) != here:
             host.count(CHECKPOINT)
             if host.taking:
-                host.taking.fails(v, UNREADABLE)
+                host.taking.fails(v, CHECKPOINT)
             return
         found = None
         try:
@@ -186,7 +185,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         except LogFull:
             host.count(NO_ROOM)
             if host.taking:
-                host.taking.fails(v, LOG)
+                host.taking.fails(v, NO_ROOM)
             return
         say(sender, frames.STORED, v, v, epoch, pos, size)
         inc = None
@@ -253,7 +252,7 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     v = inst.vertex.index
     unheard = []
-    if host.plan.level and unsettled:
+    if host.plan.level_of(v) and unsettled:
         unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
     inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
@@ -274,18 +273,21 @@ def recall(host: "Host", inst: "Instance") -> None:
         if (
             inst.status != FETCHING
             and not inst.blind
-            and (not silent or silent + inst.erased <= host.plan.level)
+            and (not silent or silent + inst.erased <= host.plan.level_of(v))
         ):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
             if data:
                 host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+            if inst.status == RECALLING:
+                lifecycle.go_on(host, inst)
+            if data:
                 inst.ck.store_at_level()
         for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
-    # At level local no keeper was asked: first the producers tell whether there is a checkpoint elsewhere.
-    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level or _answered(inst)):
+    # At level local the producers tell first whether there is a checkpoint elsewhere.
+    if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level_of(v) or _answered(inst)):
         inst.ck.now()
 
 
@@ -324,7 +326,7 @@ def fetch(host: "Host", inst: "Instance") -> None:
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
             _ask_all(host, inst, inst.unsettled, inst.recalling)
-            lifecycle.ask(inst)
+            lifecycle.recall(inst)
             return  # `recall` goes on from here
     if others:
         # From its beginning: what has arrived may be of another one. Of the same one it goes on from there.
@@ -337,7 +339,7 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:
         return False
-    from . import decisions, restore
+    from . import restore
 
     data: "Any" = host.store.get_blob(key)  # it was read a moment ago
     if not restore.restore(host, inst, data):
@@ -346,17 +348,17 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     own = checkpoint_key(v, PERMANENT)
     if key != own:
         host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
-    lifecycle.ask(inst)
+    lifecycle.recall(inst)
     lifecycle.note_running(host, inst)
     inst.ck.moved()
-    restore.load_decisions(host, inst)
     restore.reconnect(host, inst)
     if inst.status == STOPPED:
         return True  # a producer here knows a newer epoch
-    inst.ck.store_at_level()
     if inst.recalling:
         recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
+        return True
+    lifecycle.go_on(host, inst)
+    inst.ck.store_at_level()
     return True
 
 

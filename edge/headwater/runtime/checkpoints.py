@@ -27,7 +27,7 @@ from ..protocol.refusals import NO_ROOM
 from ..storage import checkpoint_bytes
 from ..storage.keyspace import PENDING, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from .instance import PAUSED, STOPPED, WAITING
+from .instance import EXPOSED, PAUSED, STOPPED, WAITING
 
 if TYPE_CHECKING:
     from typing import Any
@@ -172,6 +172,17 @@ class Checkpoints:
         self.commit(self._take(b"", 0), True)
         return list(self.pos) == self.inst.position()
 
+    # Whether one that carries all that it has to can be taken where the operator stands.
+    def possible(self) -> bool:
+        return self.inst.vertex.index not in self.host.pushes and not self._behind()
+
+    # The operator stands until a checkpoint is stored at the level, which was not possible before.
+    def again(self) -> None:
+        if further(self.inst.position(), self.pos):
+            self.now()
+        elif self.inst.vertex.index not in self.host.pushes:
+            self.store_at_level()
+
     # ---- what
 
     def _take(self, cid: bytes, slot: int) -> Checkpoint:
@@ -184,7 +195,9 @@ class Checkpoints:
         flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
         front = inst.front + inst.past
         buf = self.host.exchange.writer.buf  # no frame is being written
-        body = checkpoint_bytes.body(inst.vertex.version, pos, outs, flags, inst.changed, front, state, buf)
+        body = checkpoint_bytes.body(
+            inst.vertex.version, pos, outs, flags, inst.changed, front, state, inst.given, buf
+        )
         return Checkpoint(cid, pos, outs, body, slot)
 
     # Transfer state of every port from `since` on, as blocks.
@@ -206,11 +219,11 @@ class Checkpoints:
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
     # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked for a
     # checkpoint.
-    def _behind(self, c: Checkpoint) -> bool:
+    def _behind(self) -> bool:
         found = False
         for p in self.inst.ports:
             for r in p.readers:
-                end = c.outs[p.number]
+                end = p.ring.last
                 if p.spills and not p.covered(r, end) and end - p.carried(r) > p.ring.cap:
                     p.press()
                     found = True
@@ -260,12 +273,16 @@ class Checkpoints:
                 total += r.load
         return total
 
-    # Have the permanent checkpoint stored where the plan wants it.
+    # How many other hosts have to store the permanent checkpoint.
+    def need(self) -> int:
+        return self.host.plan.level_of(self.inst.vertex.index)
+
+    # Have it stored where the plan wants it.
     def store_at_level(self) -> None:
         inst = self.inst
         if inst.status in (STOPPED, PAUSED) or inst.recalling:
             return  # PAUSED: the host that goes on from it sees to that
-        if not self.host.plan.level:
+        if not self.need():
             self.stored(self.pos, (self.host.me,))
             return
         from . import checkpoint_transfer
@@ -287,7 +304,7 @@ class Checkpoints:
             from . import restore
 
             restore.from_pending(self.host, inst, c)
-        if whole and self._behind(c):
+        if whole and self._behind():
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
         parts = self._transfer(c, whole)
@@ -357,10 +374,13 @@ class Checkpoints:
             from . import lifecycle
 
             lifecycle.settled(self.host, inst)
-        if inst.decisions:
-            from . import decisions
+        if inst.status == EXPOSED:
+            from . import lifecycle
 
-            decisions.forget(self.host, inst, pos[-1])
+            if lifecycle.covered(self.host, inst):
+                from . import decisions
+
+                decisions.stand(self.host, inst)
         self.announce()
         self.settle()
 

@@ -19,7 +19,7 @@ from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
 from ..protocol.refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
-from .instance import ASKING, FETCHING, STOPPED
+from .instance import EXPOSED, FETCHING, STOPPED
 from .outputs import OutPort
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class Exchange:
     def _needed(self, sender: int, m: "Message") -> None:
         kind = m[0]
         handlers: "Any"
-        if kind == frames.WHERE:
+        if kind == frames.WHERE or kind == frames.ASK:
             from . import relocation
 
             handlers = relocation.HANDLERS
@@ -335,14 +335,8 @@ class Exchange:
                 continue  # just now: what another one said named a newer epoch
             if inst.status == FETCHING:
                 host.fetch(inst)
-            elif inst.status == ASKING:
-                from . import decisions
-
-                decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
-            elif inst.decisions:
-                from . import decisions
-
-                decisions.propose(host, inst)
+            elif inst.status == EXPOSED:
+                inst.ck.again()
             if inst.unsettled:
                 from . import checkpoint_transfer
 

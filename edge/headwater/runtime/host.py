@@ -87,10 +87,7 @@ class Host:
         self.incoming: "dict[int, list[Any]]" = {}
         self.largest: dict[int, int] = {}  # vertex -> bytes of a checkpoint that is kept here, at most
         self.again = bytearray()  # what F_AGAIN holds
-        self.unlearned: list[int] = []  # operators of which this gateway does not know yet what was decided
-        # ... -> [since when it is being learned, host -> decisions that it says were granted, hosts that have
-        # said all they know]
-        self.stood: "dict[int, tuple[int, dict[int, int], list[int]]]" = {}
+        self.unlearned: list[int] = []  # operators of which this gateway does not know what changes have set
         self.ask_us = 0  # when the gateway asks next how operators stand
         self.safe_us = 0  # when any end of an edge to the lake acknowledged last
         # Of each vertex: epoch number, its host; the host where it runs.
@@ -394,11 +391,19 @@ class Host:
 
         return decisions.config(self, v, content)
 
+    # Let an operator that runs here decide something by itself. True where it did: not where it does not run
+    # here, or may not decide now; then ask again.
+    def decide(self, v: int, content: "list[Any]") -> bool:
+        from . import decisions
+
+        inst = self.instances.get(v)
+        return inst is not None and decisions.take(self, inst, content, inst.given)
+
     # The gateway has just asked how operators stand, and waits this long before it asks again.
     def ask_later(self, us: int) -> None:
         self.ask_us = self.now + us
 
-    # True while it is not known of every operator what was decided.
+    # True while it is not known of every operator what changes have set.
     @property
     def learning(self) -> bool:
         return bool(self.unlearned)

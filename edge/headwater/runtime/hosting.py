@@ -9,7 +9,7 @@ from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import ECOC, FLASH, OUTSIDE
 from ..protocol.position import further, rank
 from ..protocol.refusals import CHECKPOINT
-from ..storage.keyspace import PENDING, PERMANENT, UNTOLD, checkpoint_key
+from ..storage.keyspace import PENDING, PERMANENT, UNSETTLED, checkpoint_key
 from .checkpoints import Checkpoint, Checkpoints
 from .inputs import InEdge
 from .instance import Instance
@@ -42,7 +42,7 @@ def operator(
     inst.begin(epoch, Checkpoints(host, inst), first)
     if anew:
         # Only now that there was room for it: from here on this host is the one that runs it.
-        lifecycle.note(host, v.index, epoch, UNTOLD)
+        lifecycle.note(host, v.index, epoch, UNSETTLED)
         lifecycle.forget_epoch(host, v.index)
     for e in inst.inputs:
         host.inputs[e.edge.index] = e
@@ -60,7 +60,7 @@ def operator(
     _load_pending(host, inst)
     if inst.ck.pending:
         lifecycle.wait(inst, host.now + _WAIT_US)
-    restore.load_decisions(host, inst)
+    restore.decided_before(host, inst)
     if not inst.op.ONE_TO_ONE:
         for y in inst.op.outs:
             _ = y.at

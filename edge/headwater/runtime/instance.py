@@ -3,11 +3,13 @@
 # Theory. The next entry is the smallest head by (ts + D, port, xi). It is taken when for every other
 # port q: q's head sorts after it, or q is empty and its boundary lies after it (or at it, and q is
 # the higher port). A timer at T fires when the frontier reaches T, before any entry with ts >= T.
-# A decision takes effect at its position, before anything else that happens there.
+# A decision takes effect where the operator stands when it is taken (decisions.py).
 #
 # Invariants.
 #   - What is taken, and in which order, depends on the streams and decisions alone, never on when
 #     they arrive or how they are cut into batches.
+#   - After a decision, and under a new epoch, nothing is put out before a checkpoint that knows of it is
+#     stored at the level (EXPOSED).
 #   - At most one output per port for each entry or timer; its ts is the one of what caused it, so
 #     ts never falls on a port.
 #   - Other modules change an instance by its verbs only. Its status is changed by lifecycle.py alone.
@@ -15,7 +17,7 @@
 from ..board.native import native
 from ..data.batch import Batch
 from ..offboard.compat import TYPE_CHECKING
-from ..plan.model import UNCOORDINATED, UNSAFE
+from ..plan.model import UNCOORDINATED
 from ..protocol.position import FAR
 from .operator import OperatorError
 
@@ -31,14 +33,13 @@ if TYPE_CHECKING:
     from .operator import Operator
     from .outputs import OutPort
 
-    Decision = tuple[Position, list[Any], int]  # position, content, whether it is granted
-
 RUNNING = 0
 WAITING = 1  # restored; a pending checkpoint may yet turn out to be permanent
 FETCHING = 2  # a producer names a checkpoint further than ours: on its way
 STOPPED = 3  # a newer epoch runs elsewhere
-ASKING = 4  # the gateway says first whether it has run before, and which decisions it granted
-PAUSED = 5  # it takes nothing: it is being handed over to another host
+RECALLING = 4  # its keepers say first which checkpoints they hold
+EXPOSED = 5  # a checkpoint of this epoch, or of its last decision, has to be stored at the level first
+PAUSED = 6  # it takes nothing: it is being handed over to another host
 
 
 class Instance:
@@ -79,11 +80,10 @@ class Instance:
         self.depth = 0  # see settle_depth
         self.front = 0  # ts of what was taken or fired last is front + past, delays added
         self.past = 0
-        self.decisions: "dict[int, Decision]" = {}  # by number: those that no permanent checkpoint covers yet
+        self.given = (0, 0)  # log number of a gateway, and the number of the last change that it gave
+        self.deciding = False  # no checkpoint that counts the last decision is stored at the level yet
         self.changed: "Params" = {}  # parameters that decisions changed
-        # Decisions are stored at the gateway and at this host: are these fewer hosts than the level wants?
-        self.few = host.plan.strategy != UNSAFE and host.plan.level > (1 if host.me else 0)
-        # [number, why] of the last decision whose values the operator type refused
+        # [number, why] of the last change whose values the operator type refused
         self.refused: "list[Any]" = []
         self.size = host.plan.batch
         self.timers = op.TIMED
@@ -129,9 +129,12 @@ class Instance:
         return hosts[(self.fetch_try - 1) % len(hosts)]
 
     # Go on from a checkpoint: this operator, in that state, where it stood then.
-    def resume(self, op: "Operator", pos: "Position", changed: "Params", front: int) -> None:
+    def resume(
+        self, op: "Operator", pos: "Position", changed: "Params", given: tuple[int, int], front: int
+    ) -> None:
         self.run_by(op)
         self.changed = changed
+        self.given = given
         self.depth = 0
         self.fired = pos[-2]
         self.decided = pos[-1]
@@ -146,14 +149,19 @@ class Instance:
         self.unheard = unheard
         self.erased = erased
 
+    # This epoch has a checkpoint at the level.
+    def settle(self) -> None:
+        assert not self.recalling, "an epoch begins before it knows from where"
+        self.unsettled = False
+
     # It says nothing to other hosts, or does from now on.
     def blinded(self, blind: bool) -> None:
-        assert not blind or self.status == ASKING, "an operator that runs is known to others"
+        assert not blind or self.status == RECALLING, "an operator that runs is known to others"
         self.blind = blind
 
-    # These decisions are stored here, and no permanent checkpoint covers them yet.
-    def decide_by(self, decisions: "dict[int, Decision]") -> None:
-        self.decisions = decisions
+    # Whether its last decision is still to be stored at the level.
+    def decides(self, deciding: bool) -> None:
+        self.deciding = deciding
 
     # Whether a consumer needs its boundaries (routing.arrange).
     def compute_bounds(self, needed: bool) -> None:
@@ -176,7 +184,7 @@ class Instance:
         did = 0
         e = self.inputs[0]
         while self.status == RUNNING:
-            if self.alone and e.contact and not e.crs and not self.decisions:
+            if self.alone and e.contact and not e.crs:
                 port = e.port
                 xi = e.cur.xi
                 ring: "Any" = (port or e).ring
@@ -202,8 +210,6 @@ class Instance:
                             self.ck.after(n)
                         continue
             self._requests()
-            if self.decisions and not self._decide():
-                break
             n = self.advance()
             if not n:
                 break
@@ -212,34 +218,14 @@ class Instance:
                 self.ck.after(n)
         return did
 
-    # Apply a decision that is due here; False while one is under way at this very position, or exposed.
-    def _decide(self) -> bool:
-        while True:
-            d = self.decisions.get(self.decided + 1)
-            if d is None or d[0] != self.position():
-                return not self.exposed()
-            if not d[2]:
-                return False
-            self.decided += 1
-            self.apply(d[1])
-            if self.few:
-                self.ck.now()
-
-    # A decision was applied that more hosts must know of: nothing is put out or promised before a checkpoint
-    # after it is stored at the plan's level. Else the operator could be lost together with all that know it.
-    def exposed(self) -> bool:
-        return self.few and self.decided in self.decisions
-
     # How far downstream of this operator everything that an earlier boot may have put out has been put out
     # again, in steps along the edges: 0 while one of its own consumers is ahead of it or has not told how
     # far it is; otherwise one more than the least of its consumers. It counts up to the number of vertices
     # and stays there for this boot, feedback or not. Only from then on may something be decided that an
-    # earlier boot did not know of: no consumer's consumer has seen the other course. It counts from when a
-    # checkpoint of the present epoch is stored at the plan's level: until then a later epoch may go on from
-    # a checkpoint of an earlier epoch that stands further.
+    # earlier boot did not know of: no consumer's consumer has seen the other course.
     def settle_depth(self) -> None:
         cap = len(self.host.plan.vertices)
-        if self.depth >= cap or self.unsettled or self.status != RUNNING:
+        if self.depth >= cap or self.status != RUNNING:
             return  # one that waits may yet go on from further ahead
         least = cap
         for p in self.ports:
@@ -253,21 +239,19 @@ class Instance:
                     least = min(least, e.sink.depth if e else r.depth)
         self.depth = min(cap, least + 1)
 
-    # The position of the next decision, where it is granted. Before it, nothing more is taken of an input
-    # that has come there, and no timer fires after the one that it names: so no producer, which may be gone
-    # by now, has to promise that again.
-    def _place(self) -> "Position | None":
-        d = self.decisions.get(self.decided + 1)
-        return d[0] if d is not None and d[2] else None
+    # Take a decision where it stands. given: where it came from a gateway, see the field.
+    def decide(self, content: "list[Any]", given: tuple[int, int]) -> None:
+        assert self.status in (RUNNING, EXPOSED), "an operator that does not run decides"
+        self.decided += 1
+        self.given = given
+        self.apply(content)
 
-    # Most entries that may be taken from input e before a decision is due.
-    def _until_decision(self, e: "InEdge", limit: int) -> int:
-        d = self.decisions.get(self.decided + 1)
-        if d is not None:
-            n = d[0][self.inputs.index(e)] - e.cur.xi
-            if n < limit:
-                return n if n > 0 else 0
-        return limit
+    # Go on as a former boot had decided: an operator without checkpoints.
+    def decided_before(self, decided: int, given: tuple[int, int], changed: "Params") -> None:
+        self.decided = decided
+        self.given = given
+        self.changed = changed
+        self.op.configure(changed)
 
     # A value that the operator type refuses is skipped, the same in every run, and reported to the gateway.
     # It never raises: what was decided is durable, and would be met again in every boot.
@@ -278,7 +262,7 @@ class Instance:
                 self.op.configure(content[1])
                 self.changed.update(content[1])
             except OperatorError as error:
-                self.refused = [self.decided, str(error)[:100]]
+                self.refused = [self.given[1], str(error)[:100]]
         elif kind == "close":
             self.inputs[content[1]].close()
         elif kind == "open":
@@ -312,8 +296,7 @@ class Instance:
             n = w.n
         if self.timers and op.timer:
             due: int = op.timer
-            place = self._place()
-            if due <= place[1] if place and e.cur.xi >= place[0] else (w.ts_of(0) if n else e.bound()) >= due:
+            if (w.ts_of(0) if n else e.bound()) >= due:
                 return self._fire(due)
             if n > 1:
                 if op.ARMS:
@@ -322,8 +305,6 @@ class Instance:
                     n = before(w, n, due)
         if e.crs or e.every:
             n = e.until_request(n)
-        if self.decisions:
-            n = self._until_decision(e, n)
         for p in self.ports:
             if p.ring.room() < n:
                 n = self._room(n)
@@ -435,16 +416,9 @@ class Instance:
             y.begin_one(p.ring.last + 1, w.ts, w.unsync, w.hole, w.back)
             p.append(y, 1)
 
-    # Boundary of the outputs: nothing below it follows what has been emitted. 0 while a decision is under way
-    # here: it may take an input back, and then that counts too.
+    # Boundary of the outputs: nothing below it follows what has been emitted.
     def bound(self) -> int:
         b = FAR
-        if self.decisions:
-            d = self.decisions.get(self.decided + 1)
-            if d is not None and d[0] == self.position():
-                return 0
-            if self.exposed():
-                return 0
         for e in self.inputs:
             if e.edge.delay_us or e.closed:
                 continue

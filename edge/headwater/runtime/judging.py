@@ -29,7 +29,7 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = plan.may_run(m[1], sender)
     elif kind == frames.LIVES:
         ok = m[2][0] <= EPOCH_MAX and plan.may_run(m[1], m[2][1]) and m[3] < 3
-    elif kind in (frames.GRANT, frames.TOLD, frames.STANDS, frames.MOVE) or kind == frames.CONFIG and m[2]:
+    elif kind in (frames.CONFIG, frames.STANDS, frames.MOVE):
         ok = sender == 0
     elif frames.BID <= kind <= frames.KEEP:
         ok = plan.may_run(m[1], sender) and plan.may_run(m[1], host.me)
@@ -38,39 +38,46 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         elif kind == frames.KEEP:
             ok = ok and m[2][1] == sender and m[3][0] < m[2][0] <= EPOCH_MAX
     else:
-        ok = plan.may_run(m[1], sender)
-        if kind in (frames.PROPOSE, frames.ASK, frames.STAND):
+        ok = plan.may_run(m[1], sender) and host.outbox is not None
+        if kind == frames.STAND:
             ok = ok and m[2][1] == sender and m[2][0] <= EPOCH_MAX
-        ok = ok and host.outbox is not None
     return bool(ok)
 
 
 # Whether its numbers can be.
 def sane(plan: "Plan", m: "Message") -> bool:
     kind = m[0]
-    if kind in (frames.CKPT, frames.STORED, frames.GRANT):
-        return plan.is_position(m[1], m[3]) and (kind != frames.GRANT or m[2] <= EPOCH_MAX)
+    if kind in (frames.CKPT, frames.STORED):
+        return plan.is_position(m[1], m[3])
     if kind == frames.FETCH:
         return plan.is_position(m[1], m[2])
-    if kind == frames.PROPOSE:
-        return plan.is_position(m[1], m[4]) and m[3] <= EPOCH_MAX
+    if kind >= frames.BID:
+        return _of_move(plan, m)
+    if kind == frames.CONFIG:
+        return 0 < m[3] <= EPOCH_MAX
+    if kind == frames.STAND:
+        return m[4] <= EPOCH_MAX
+    return True
+
+
+# The same for a message of a planned move.
+def _of_move(plan: "Plan", m: "Message") -> bool:
+    from ..protocol import offers
+
+    kind = m[0]
     if kind in (frames.HAND, frames.KEEP):
         return plan.is_position(m[1], m[4])
     if kind == frames.OFFER:
-        ok = len(m[8]) <= moves.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
+        ok = len(m[8]) <= offers.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
         return ok and plan.is_position(m[1], m[5]) and m[6] <= EPOCH_MAX
     if kind == frames.BID:
-        return len(m[3]) <= moves.RATES_MAX
+        return len(m[3]) <= offers.RATES_MAX
     if kind == frames.ROOM:
-        return max(m[3:5]) <= EPOCH_MAX and m[6] < 2 * (moves.LAST + 1)
+        return max(m[3:5]) <= EPOCH_MAX and m[6] < 2 * (offers.LAST + 1)
     if kind == frames.REFUSE:
-        return 0 < m[3] <= moves.LAST
+        return 0 < m[3] <= offers.LAST
     if kind == frames.MOVE:
         return plan.may_run(m[1], m[3])
     if kind == frames.MOVED:
-        return m[3] <= moves.PENDING
-    if kind in (frames.CONFIG, frames.TOLD):
-        return m[2] <= EPOCH_MAX
-    if kind in (frames.ASK, frames.STAND):
-        return max(m[3:5]) <= EPOCH_MAX
+        return m[3] <= offers.PENDING
     return True

@@ -29,7 +29,8 @@
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.placement import FOREVER, gains
-from ..protocol.moves import BALANCE, ENERGY, FLEEING, OK, RECENT
+from ..protocol.moves import BALANCE
+from ..protocol.offers import ENERGY, FLEEING, OK, RECENT
 
 if TYPE_CHECKING:
     from typing import Any

@@ -6,29 +6,34 @@
 #   RUNNING           WAITING   wait: a pending checkpoint may yet turn out to be permanent
 #   WAITING           RUNNING   expire: it was not acknowledged in time
 #   any but STOPPED   FETCHING  seek: a producer or a keeper named a checkpoint that counts more
-#   any but STOPPED   ASKING    ask: the gateway says first where it runs and what was decided
-#                     ASKING    ask_again: the same, from a checkpoint that another epoch made
-#   ASKING            RUNNING   run
+#   any but STOPPED   RECALLING recall: its keepers say first what they hold
+#   RECALLING         EXPOSED   go_on: under a new epoch, which is not stored at the level yet
+#   RECALLING         RUNNING   go_on: under an epoch that is, or that another host has handed over
+#   RUNNING           EXPOSED   expose: it decides, and that is not stored at the level yet
+#   EXPOSED           RUNNING   covered: now it is
 #   RUNNING           PAUSED    pause: it is handed over to another host (moving.py)
-#   PAUSED            RUNNING   go_on: it was not
+#   PAUSED            RUNNING   take_back: it was not
 #   any but STOPPED   STOPPED   stop: a newer epoch runs elsewhere
 #
 # Beside its status an operator whose epoch is new is `recalling` until enough of its keepers have answered
-# (checkpoint_transfer.py), and `unsettled` until a checkpoint of this epoch is stored at the plan's level
-# (settled).
+# (checkpoint_transfer.py), and `unsettled` until a checkpoint of this epoch is stored at the level (settled).
+# One that decides is `deciding` until a checkpoint that counts the decision is.
 #
 # Invariants.
 #   - No other module calls Instance.become, and nothing else writes Instance.status.
 #   - The epoch that flash notes of an operator never falls.
 #   - What a transition makes useless it deletes in RAM and in flash: pending checkpoints that will not be
 #     acknowledged any more, and at the end of an epoch what it put out.
-#   - An operator that runs is noted as running before it takes anything.
+#   - An operator that runs is noted as running before it takes anything, and as deciding before it decides.
+#   - While it is deciding, or unsettled and was not handed over, it is EXPOSED: it takes and puts out nothing
+#     that could not be undone.
 
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol.position import further
 from ..storage.keyspace import (
     ALONE,
+    DECIDING,
     F_AGAIN,
     F_OP,
     LOST,
@@ -36,11 +41,10 @@ from ..storage.keyspace import (
     PENDING,
     RUNS,
     UNSETTLED,
-    UNTOLD,
     checkpoint_key,
     stream_key,
 )
-from .instance import ASKING, FETCHING, PAUSED, RUNNING, STOPPED, WAITING
+from .instance import EXPOSED, FETCHING, PAUSED, RECALLING, RUNNING, STOPPED, WAITING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
     from .instance import Instance
 
 
-# What flash knows of an operator here: its epoch, and OVER, RUNS, UNTOLD or UNSETTLED.
+# What flash knows of an operator here: its epoch, and OVER, RUNS, DECIDING, UNSETTLED or ALONE.
 def note(host: "Host", v: int, epoch: "Epoch", state: int) -> None:
     known = noted(host, v)
     assert not known or known[0] <= epoch, "the epoch of an operator fell"
@@ -69,8 +73,8 @@ def noted(host: "Host", v: int) -> "tuple[Epoch, int] | None":
 # Note an operator that runs here.
 def note_running(host: "Host", inst: "Instance") -> None:
     assert inst.status != STOPPED
-    state = UNTOLD if inst.status == ASKING else RUNS
-    if state == RUNS and (inst.unsettled or not all([e.fenced for e in inst.inputs])):
+    state = DECIDING if inst.deciding else RUNS
+    if inst.unsettled or not all([e.fenced for e in inst.inputs]):
         state = UNSETTLED
     if inst.blind:
         state = ALONE
@@ -93,7 +97,7 @@ def see(host: "Host", inst: "Instance") -> None:
 # The epoch of an operator has a checkpoint at the plan's level.
 def settled(host: "Host", inst: "Instance") -> None:
     assert inst.unsettled and inst.ck.safe_pos
-    inst.recall(False, inst.recalling, inst.unheard, inst.erased)
+    inst.settle()
     no_more(host, inst.vertex.index, LOST)
     note_running(host, inst)
     assert not lost(host, inst.vertex.index)
@@ -141,26 +145,46 @@ def seek(inst: "Instance", name: "Position", epoch: "Epoch", holders: "Sequence[
     assert not inst.fetch_try
 
 
-# It asks the gateway before it runs.
-def ask(inst: "Instance") -> None:
+# Its keepers say first what they hold; or there is no room yet for what it has to store.
+def recall(inst: "Instance") -> None:
     assert inst.status != STOPPED
-    inst.become(ASKING)
+    inst.become(RECALLING)
     assert inst.first or noted(inst.host, inst.vertex.index), "flash does not know that it is here"
 
 
 # ... and what was pending here belonged to another course.
-def ask_again(inst: "Instance") -> None:
-    ask(inst)
+def recall_again(inst: "Instance") -> None:
+    recall(inst)
     inst.ck.discard()
     assert not inst.ck.pending
 
 
-# The gateway has answered, or nothing was to be asked.
-def run(host: "Host", inst: "Instance") -> None:
-    assert inst.status == ASKING and not inst.recalling
-    inst.become(RUNNING)
+# They have, or nothing was to be asked.
+def go_on(host: "Host", inst: "Instance") -> None:
+    assert inst.status == RECALLING and not inst.recalling
+    handed = host.taking and host.taking.continues(inst)
+    inst.become(EXPOSED if inst.unsettled and not handed or inst.deciding else RUNNING)
     note_running(host, inst)
-    assert inst.status == RUNNING
+
+
+# It decides now: that is known before anything follows from it.
+def expose(host: "Host", inst: "Instance") -> None:
+    assert inst.status == RUNNING and not inst.unsettled
+    inst.become(EXPOSED)
+    inst.decides(True)
+    note_running(host, inst)
+
+
+# A checkpoint is stored at the level. It runs on, if that knows of its epoch and of its last decision. True
+# where that decision was not stored before.
+def covered(host: "Host", inst: "Instance") -> bool:
+    if inst.unsettled or inst.ck.safe_pos[-1] < inst.decided:
+        return False
+    news = inst.deciding
+    inst.become(RUNNING)
+    inst.decides(False)
+    note_running(host, inst)
+    return news
 
 
 # It takes nothing any more, so that another host may go on where it stands.
@@ -170,7 +194,7 @@ def pause(inst: "Instance") -> None:
 
 
 # No other host has gone on.
-def go_on(inst: "Instance") -> None:
+def take_back(inst: "Instance") -> None:
     assert inst.status == PAUSED
     inst.become(RUNNING)
     if inst.ck.pos:
@@ -194,6 +218,6 @@ def forget_epoch(host: "Host", v: int) -> None:
         key = checkpoint_key(v, slot)
         if host.store.blob_size(key):
             host.store.drop_blob(key)
-    if host.plan.level:
+    if host.plan.level_of(v):  # at level local the log is all that there is
         for k in range(len(host.plan.vertices[v].outs)):
             host.store.forget(stream_key(v, k))

@@ -9,7 +9,7 @@ from ..protocol.position import FAR
 from .instance import Instance, before
 
 if TYPE_CHECKING:
-    from ..offboard.interfaces import Columns, Position
+    from ..offboard.interfaces import Columns
     from ..plan.model import Vertex
     from .host import Host
     from .inputs import InEdge
@@ -48,16 +48,15 @@ class Joined(Instance):
         self.old = [False] * len(inputs)  # it was reopened, and these are older than it may go back
         self.off = [0] * len(inputs)  # ts of its window
         self.bounds = [0] * len(inputs)  # its boundary, -1 where that lies before the base
-        self.left = [0] * len(inputs)  # entries up to its next Check-Request or decision
+        self.left = [0] * len(inputs)  # entries up to its next Check-Request
 
     def _merge(self) -> int:
         op = self.op
         base = self._look()
-        place = self._place()
-        frontier = self._frontier(base, place)
-        if frontier == FAR and not place:
+        frontier = self._frontier(base)
+        if frontier == FAR:
             return 0  # every input is closed: time stands still, or timers would fire for ever
-        if self.timers and op.timer and frontier >= op.timer and not (place and place[-2] < op.timer):
+        if self.timers and op.timer and frontier >= op.timer:
             return self._fire(op.timer)
         if base == FAR:
             return 0
@@ -73,7 +72,7 @@ class Joined(Instance):
             self.off[p] = d if d < SPAN_US else SPAN_US  # may be negative: a head never is
             b = self.bounds[p] - base
             self.bounds[p] = -1 if b < 0 else b if b < SPAN_US else SPAN_US
-            self.left[p] = self._until_decision(e, e.until_request(n))
+            self.left[p] = e.until_request(n)
         return self._take(base, limit)
 
     # Fill the windows -> the base of this step, FAR where nothing waits.
@@ -95,13 +94,12 @@ class Joined(Instance):
                 base = w.ts_of(0) + e.edge.delay_us
         return base
 
-    # Find the boundaries of the inputs where nothing waits -> ts up to which everything has come. Nothing
-    # more comes of an input that stands at the place of a decision.
-    def _frontier(self, base: int, place: "Position | None") -> int:
+    # Find the boundaries of the inputs where nothing waits -> ts up to which everything has come.
+    def _frontier(self, base: int) -> int:
         frontier = base
         for p in range(len(self.inputs)):
             b = FAR
-            if not self.have[p] and not (place and self.inputs[p].cur.xi >= place[p]):
+            if not self.have[p]:
                 b = self.inputs[p].bound()
                 if b < frontier:
                     frontier = b
@@ -138,7 +136,7 @@ class Joined(Instance):
                 break
             w = self.window[best]
             if idx[best] >= self.left[best]:
-                break  # a Check-Request or a decision is due on that input first
+                break  # a Check-Request is due on that input first
             ok = True
             for q in ports:
                 if q != best and idx[q] >= have[q]:

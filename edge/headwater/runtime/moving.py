@@ -2,26 +2,26 @@
 #
 #   asking    BID: which host could take it? The answers (ROOM) cost nothing, and no input waits for them
 #   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it
-#   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends, until
-#             the rest fits
+#   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends,
+#             until the rest fits
 #   offering  OFFER, until ACCEPT or REFUSE
-#   handing   the operator pauses; its checkpoint is made where it stands, with what its consumers lack; nothing
-#             stays pending. HAND names that checkpoint, and it goes piece by piece as the other host fetches it
+#   handing   the operator pauses. Its checkpoint is made where it stands, with what its consumers lack, and
+#             nothing stays pending. HAND names that checkpoint; it goes piece by piece, as it is fetched
 #   over      a producer, a consumer or the other host itself tells of the newer epoch: the operator has ended
-#             here (relocation.py). Or the time of the offer and one step more have passed: it goes on, and that
-#             checkpoint is its permanent one. Or the other host refused: it goes on at once
+#             here (relocation.py). Or the time of the offer and one step more have passed: it goes on, and
+#             that checkpoint is its permanent one. Or the other host refused: it goes on at once
 #
 # Invariants.
 #   - One operator at a time. What is offered runs, has a checkpoint of its epoch at the plan's level, and no
 #     decision that too few hosts know of.
-#   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins from
-#     that checkpoint or one further, takes nothing that was taken here.
+#   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins
+#     from that checkpoint or one further, takes nothing that was taken here.
 #   - A paused operator goes on or ends, whatever is lost: this host waits for no message.
 
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.model import LOCAL, UNSAFE
-from ..protocol import frames, moves
+from ..plan.model import UNSAFE
+from ..protocol import frames, moves, offers
 from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
@@ -29,13 +29,15 @@ from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from ..offboard.interfaces import Epoch, Message, Position
     from .host import Host
     from .instance import Instance
 
-_ASKING, _AHEAD, _DRAINING, _OFFERING, _HANDING = const(0), const(1), const(2), const(3), const(4)
+_ASKING = const(0)
+_AHEAD = const(1)
+DRAINING = const(2)
+_OFFERING = const(3)
+_HANDING = const(4)
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
 _APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
@@ -54,7 +56,9 @@ class Move:
         self.step = _ASKING
         self.tries = 0
         self.again_us = 0  # when what waits for an answer is said again
-        self.size = host.store.blob_size(checkpoint_key(self.v, PERMANENT))  # of the checkpoint, as it is offered
+        self.size = host.store.blob_size(
+            checkpoint_key(self.v, PERMANENT)
+        )  # of the checkpoint, as it is offered
         self.until_us = host.now + self.patience_us()  # when this step has failed
         self.pos: "Position" = []
 
@@ -64,34 +68,34 @@ class Move:
         self.step = step
         self.tries = 0
         self.again_us = 0
-        if step < _HANDING and step != _DRAINING:
+        if step < _HANDING and step != DRAINING:
             self.until_us = self.host.now + self.patience_us()
         self.tick()
 
     # For how long the other host need not answer.
     def patience_us(self) -> int:
         step = self.host.pace[2]
-        return 2 * step + moves.lasts_us(step, self.size)
+        return 2 * step + offers.lasts_us(step, self.size)
 
     # To be called at least every step. What is not answered is said again.
     def tick(self) -> None:
         host = self.host
         inst = self.inst
         if inst.status == STOPPED:
-            self.end(moves.OK if host.where[self.v][2] == self.to else moves.ELSEWHERE)
+            self.end(offers.OK if host.where[self.v][2] == self.to else offers.ELSEWHERE)
         elif self.step == _HANDING and inst.status != PAUSED:
-            self.end(moves.NOT_READY)  # a producer named a checkpoint further than this one
+            self.end(offers.NOT_READY)  # a producer named a checkpoint further than this one
         elif self.step < _HANDING and not _ready(inst):
-            self.end(moves.NOT_READY)
-        elif self.step == _DRAINING:
+            self.end(offers.NOT_READY)
+        elif self.step == DRAINING:
             self._drain()
         elif self.step == _HANDING and host.now > self.until_us:
-            self.end(moves.OVER)
+            self.end(offers.OVER)
         elif host.now >= self.again_us:
             self.again_us = host.now + host.pace[2] // 4
             self.tries += 1
             if self.step < _HANDING and host.now > self.until_us:
-                self.end(moves.SILENT)
+                self.end(offers.SILENT)
             else:
                 self._say()
 
@@ -110,7 +114,7 @@ class Move:
             checkpoint_transfer.send(host, v, self.to)
         elif self.step == _OFFERING:
             inst = self.inst
-            left = host.energy.left_s() if host.energy else moves.FOREVER
+            left = host.energy.left_s() if host.energy else offers.FOREVER
             host.exchange.say(
                 self.to, frames.OFFER, v, v, self.number, inst.epoch, self.why, inst.position(),
                 self.size, left, _rates(host, v),
@@ -137,7 +141,7 @@ class Move:
         ck = self.inst.ck
         if refused:
             self.end(refused)
-        elif not self.host.plan.level or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
+        elif not ck.need() or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
             self._ready_to_offer()
         else:
             self.go(_AHEAD)
@@ -151,7 +155,7 @@ class Move:
         if _unsent(self.inst):
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
-            self.go(_DRAINING)
+            self.go(DRAINING)
         else:
             self._offer()
 
@@ -159,7 +163,7 @@ class Move:
         if not _unsent(self.inst):
             self._offer()
         elif self.host.now > self.until_us:
-            self.end(moves.UNSENT)
+            self.end(offers.UNSENT)
         else:
             for p in self.inst.ports:
                 if p.spills:
@@ -179,20 +183,20 @@ class Move:
         host = self.host
         inst = self.inst
         if not _ready(inst):
-            self.end(moves.NOT_READY)
+            self.end(offers.NOT_READY)
             return
-        self.until_us = host.now + moves.lasts_us(host.pace[2], self.size) + host.pace[2]
+        self.until_us = host.now + offers.lasts_us(host.pace[2], self.size) + host.pace[2]
         if inst.status == RUNNING:
             lifecycle.pause(inst)
         if not inst.ck.last():
-            self.end(moves.LOG)
+            self.end(offers.LOG)
             return
         self.pos = inst.ck.pos
         self.go(_HANDING)
 
     # REFUSE: that host does not begin it.
     def refused(self, reason: int) -> None:
-        if reason in (moves.HEAP, moves.LOG):
+        if reason in (offers.HEAP, offers.LOG):
             self.host.refused_by[self.v * 256 + self.to] = self.host.now + _HOUR_US
         self.end(reason)
 
@@ -201,23 +205,23 @@ class Move:
         host = self.host
         host.gives(None)
         if self.inst.status == PAUSED:
-            lifecycle.go_on(self.inst)
+            lifecycle.take_back(self.inst)
         over(host, self.v, outcome)
         if host.energy:
             host.energy.gave(self.v, self.size, self.why, outcome)
-        unload("runtime.moving")
+        unload("runtime.moving", "protocol.offers")
 
 
 # Whether an operator may be handed over now: it runs, every open input has answered, and all that has to be
 # known about it is stored at the plan's level.
 def _ready(inst: "Instance") -> bool:
-    if inst.status not in (RUNNING, PAUSED) or inst.blind or inst.recalling or inst.unsettled:
-        return False
-    return not inst.exposed()
+    if inst.status not in (RUNNING, PAUSED):
+        return False  # an EXPOSED one has a decision of which too few hosts know
+    return not (inst.blind or inst.recalling or inst.unsettled or inst.deciding)
 
 
-# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that, and
-# no other host could serve it.
+# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that,
+# and no other host could serve it.
 def _unsent(inst: "Instance") -> bool:
     return any([p.spills and r.safe < p.sealed for p in inst.ports for r in p.readers])
 
@@ -241,11 +245,12 @@ def _candidates(host: "Host", v: int) -> list[int]:
     return found
 
 
-# Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid: ROOM.
+# Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid is a
+# ROOM.
 def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[int, int]:
     best = -1
     most = -1
-    refused = moves.SILENT
+    refused = offers.SILENT
     first = host.plan.vertices[v].hosts[0]
     for h in sorted(bids):
         _, _, _, without, beside, free, room = bids[h]
@@ -261,8 +266,8 @@ def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[
             best = h
             most = gain
         elif best < 0:
-            refused = moves.ENERGY if why != moves.APART else moves.NO_CANDIDATE
-    return best, moves.OK if best >= 0 else refused
+            refused = offers.ENERGY if why != moves.APART else offers.NO_CANDIDATE
+    return best, offers.OK if best >= 0 else refused
 
 
 # How long the first of two batteries lasts if the operator moves, where that is a quarter longer than now;
@@ -277,7 +282,7 @@ def _gain(host: "Host", v: int, without: int, beside: int) -> int:
 
 # What an operator takes and gives, as hosts that may take it want to know.
 def _rates(host: "Host", v: int) -> "list[int]":
-    return list(host.energy.rates(v))[: moves.RATES_MAX] if host.energy else []
+    return list(host.energy.rates(v))[: offers.RATES_MAX] if host.energy else []
 
 
 # ---- what other modules and the program around the host ask for
@@ -294,31 +299,31 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
-        unload("runtime.moving")
+        unload("runtime.moving", "protocol.offers")
     return refused
 
 
 def _refused(host: "Host", inst: "Instance | None", v: int, to: int, why: int) -> int:
     if to == host.me and inst:
-        return moves.HERE
+        return offers.HERE
     if inst is None:
-        return moves.ELSEWHERE
+        return offers.ELSEWHERE
     if not host.words or to >= 0 and (to not in inst.vertex.hosts or to not in host.exchange.links):
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if to < 0 and not _candidates(host, v):
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if why in (moves.BALANCE, moves.APART) and v in host.moves:
         if host.site() - 1000000 * host.moves[v][1] < _APART_US:
-            return moves.RECENT
+            return offers.RECENT
     if host.plan.strategy == UNSAFE:
-        return moves.UNKEPT
+        return offers.UNKEPT
     if host.quiet:
-        return moves.DRAINING
+        return offers.DRAINING
     if host.giving or (host.taking and host.taking.v == v):
-        return moves.BUSY
+        return offers.BUSY
     if host.refused_by.get(v * 256 + to, 0) > host.now:
-        return moves.RECENT
-    return moves.OK if _ready(inst) else moves.NOT_READY
+        return offers.RECENT
+    return offers.OK if _ready(inst) else offers.NOT_READY
 
 
 # Operator v is out of touch with a producer for long: another candidate may hear all of them.
@@ -331,25 +336,29 @@ def _number(host: "Host") -> int:
     return host.boot_number % 4096 * 65536 + host.now // 1000 % 65536
 
 
-# The gateway asks the host of operator v to hand it over, until that answers.
+# The gateway asks the host of operator v to hand it over. Asked for the same again while that is under way,
+# it repeats the request: it may have been lost.
 def ask(host: "Host", v: int, to: int) -> None:
-    number = _number(host) + 1
-    host.asked[v] = [number, to, moves.PENDING]
     w = host.where[v]
+    asked = host.asked.get(v)
+    again = asked is not None and asked[1:] == [to, offers.PENDING]
+    if not asked or not again:
+        asked = host.asked[v] = [_number(host) + 1, to, offers.PENDING]
     if w[2] == to and (to != host.me or v in host.instances):
-        over(host, v, moves.HERE)
+        asked[2] = offers.OK if again else offers.HERE
     elif v in host.instances:
-        refused = begin(host, v, to, moves.COMMAND)
-        if refused:
-            over(host, v, refused)
-    elif not host.exchange.say(w[2], frames.MOVE, v, v, number, to):
-        over(host, v, moves.SILENT)
+        if not host.giving or host.giving.v != v:
+            refused = begin(host, v, to, moves.COMMAND)
+            if refused:
+                over(host, v, refused)
+    elif not host.exchange.say(w[2], frames.MOVE, v, v, asked[0], to):
+        over(host, v, offers.SILENT)
 
 
 # A move of operator v has this outcome: the host that asked for it hears of that.
 def over(host: "Host", v: int, outcome: int) -> None:
     asked = host.asked.get(v)
-    if asked and asked[2] == moves.PENDING:
+    if asked and asked[2] == offers.PENDING:
         asked[2] = outcome
         if host.me:
             host.exchange.say(0, frames.MOVED, v, v, asked[0], outcome)
@@ -379,8 +388,8 @@ def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
         move.refused(m[3])
 
 
-# The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs is
-# not kept so: its bytes will come.
+# The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs
+# is not kept so: its bytes will come.
 def _on_keep(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, old, pos, size = m
     from . import checkpoint_transfer
@@ -408,7 +417,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, to = m
     asked = host.asked.get(v)
     if not asked or asked[0] != number:
-        asked = host.asked[v] = [number, to, moves.PENDING]
+        asked = host.asked[v] = [number, to, offers.PENDING]
         refused = begin(host, v, to, moves.COMMAND)
         if refused:
             asked[2] = refused
@@ -417,7 +426,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
 
 def _on_moved(host: "Host", sender: int, m: "Message") -> None:
     asked = host.asked.get(m[1])
-    if asked and asked[0] == m[2] and asked[2] == moves.PENDING:
+    if asked and asked[0] == m[2] and asked[2] == offers.PENDING:
         asked[2] = m[3]
 
 

@@ -12,7 +12,7 @@ from array import array
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.placement import FRAME_BYTES, MAINS, Case, Edge, Host, Vertex
-from ..protocol.moves import RATES_MAX
+from ..protocol.offers import RATES_MAX
 from ..storage.keyspace import PERMANENT, checkpoint_key, stream_key
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ..data import block, msgpack
 from ..data.batch import SPAN_US, Batch
 from ..data.ring import Cursor, Ring
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.model import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, SPILL
+from ..plan.model import DROP_OLDEST, FLASH, OUTSIDE, SPILL
 from ..protocol import frames
 from ..protocol.position import further
 from ..storage.keyspace import F_GAPS, F_READER, stream_key
@@ -169,6 +169,7 @@ class OutPort:
         self.spills = logged or (not self.loops and any([e.policy == SPILL for e in edges]))
         self.drops = any([e.policy == DROP_OLDEST for e in edges])
         self.source = not vertex.kind
+        self.kept_here = not host.plan.level_of(vertex.index)  # no other host has its checkpoints
         batch = host.plan.batch
         cap = 0
         for e in edges:
@@ -648,7 +649,7 @@ class OutPort:
     # Up to where a checkpoint need not carry what reader r has not made safe: with level "local" what the
     # log holds is as safe as the checkpoint.
     def carried(self, r: Reader) -> int:
-        if self.spills and self.host.plan.level == LOCAL and self.first() <= r.safe:
+        if self.spills and self.kept_here and self.first() <= r.safe:
             return max(r.safe, self.sealed)
         return r.safe
 
@@ -659,8 +660,7 @@ class OutPort:
         e = r.edge
         if e.dst == OUTSIDE and e.durable == FLASH:
             return self.sealed >= xi
-        local = self.spills and self.host.plan.level == LOCAL
-        return local and self.sealed >= xi and self.first() <= r.safe
+        return self.spills and self.kept_here and self.sealed >= xi and self.first() <= r.safe
 
 
 # The id of the Check-Request at entry xi of a stream: the same in every boot.

@@ -9,7 +9,7 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
-from ..storage.keyspace import F_WHERE, UNTOLD
+from ..storage.keyspace import F_WHERE
 from . import lifecycle, routing
 from .instance import STOPPED
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def activate(
     host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False, why: int = TAKEOVER
 ) -> None:
-    from . import checkpoint_transfer, decisions, hosting
+    from . import checkpoint_transfer, hosting
 
     epoch = (number, host.me)
     inst = host.instances.get(v)
@@ -34,7 +34,7 @@ def activate(
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
-    lifecycle.ask(inst)
+    lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
     if blind:
         lifecycle.blind(host, inst)
@@ -46,7 +46,6 @@ def activate(
         routing.connect(host, e)
     routing.again(host)
     checkpoint_transfer.recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
 # A blind instance has heard that the operator runs elsewhere: it ends, as if it had never begun.
@@ -63,10 +62,9 @@ def reveal(host: "Host", inst: "Instance") -> None:
         routing.connect(host, e)
     if inst.status == STOPPED:
         return
-    from . import checkpoint_transfer, decisions
+    from . import checkpoint_transfer
 
     checkpoint_transfer.recall(host, inst)
-    decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
 
 
 # A newer epoch runs elsewhere: this one tells and takes nothing any more.
@@ -88,11 +86,19 @@ def mine(host: "Host", v: int, epoch: "Epoch") -> None:
 
 # This host came again with an empty store, and runs no operator before it has heard where that runs now.
 def ask(host: "Host") -> None:
-    from . import decisions
-
     for v in host.plan.vertices:
         if v.kind and host.where[v.index] == (1, host.me, host.me) and v.index not in host.instances:
-            decisions.ask(host, v.index, (0, host.me), 0)
+            if host.me:
+                host.exchange.say(0, frames.ASK, v.index, v.index)
+            else:
+                _asked(host, 0, (frames.ASK, v.index))
+
+
+# A host that lost its store starts there what is nowhere else by now.
+def _asked(host: "Host", sender: int, m: "Message") -> None:
+    v = m[1]
+    w = host.where[v]
+    host.tell_where(sender, v, (max(2, w[0]) if w[2] == sender else w[0], w[1]))
 
 
 def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
@@ -118,9 +124,7 @@ def _end(host: "Host", inst: "Instance", epoch: "Epoch") -> None:
 
 
 # why: None where it is not known yet. age: seconds since it moved.
-def moved(
-    host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0
-) -> None:
+def moved(host: "Host", v: int, epoch: "Epoch", to: int, why: int | None = None, age: int = 0) -> None:
     assert tuple(epoch) >= host.where[v][:2], "an operator is said to run under an earlier epoch"
     host.where[v] = (epoch[0], epoch[1], to)
     if why is None and to == host.me and host.words:
@@ -162,4 +166,4 @@ def _heard(host: "Host", sender: int, m: "Message") -> None:
         moved(host, v, tuple(epoch), place, known, age)
 
 
-HANDLERS = {frames.WHERE: _heard}
+HANDLERS = {frames.WHERE: _heard, frames.ASK: _asked}

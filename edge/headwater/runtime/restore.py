@@ -8,9 +8,8 @@ from ..data import block, msgpack
 from ..data.batch import GAP_GIVEN_UP
 from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import FLASH, OUTSIDE, UNSAFE
-from ..protocol.position import further
 from ..protocol.refusals import CHECKPOINT
-from ..storage.keyspace import B_DECISIONS, F_GAPS, F_READER
+from ..storage.keyspace import B_DECIDED, F_GAPS, F_READER
 from .operator import OperatorError
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _whole(host: "Host", inst: "Instance", found: "Stored") -> bool:
 # incarnation of an input: the present one began by this decision at the latest.
 def _set(inst: "Instance", found: "Stored", op: "Operator") -> None:
     pos = found.pos
-    inst.resume(op, pos, found.changed, found.front)
+    inst.resume(op, pos, found.changed, found.given, found.front)
     for e, xi, flag in zip(inst.inputs, pos, found.inputs):
         e.resume(xi, flag[1], bool(flag[0]), flag[2], pos[-1])
 
@@ -146,19 +145,12 @@ def reconnect(host: "Host", inst: "Instance") -> None:
         routing.readers_again(host, p)
 
 
-# Load the decisions that are stored here for an operator and lie after its checkpoint; where too few hosts
-# know of them, also those that the checkpoint covers, since it may not be stored at the plan's level. One
-# that was to be proposed at another place than this was never proposed, because no checkpoint of that place
-# is stored: a later boot need not come there, or is past it. Where nothing was taken yet none is needed.
-def load_decisions(host: "Host", inst: "Instance") -> None:
-    kept = {}
-    data = host.store.get_blob(B_DECISIONS + inst.vertex.index)
-    for number, pos, content, granted in msgpack.loads(data) if data else ():
-        here = pos == inst.position() or not (any(pos[:-1]) or further(inst.position(), pos))
-        told = granted or here or host.plan.strategy == UNSAFE
-        if told and (number > inst.decided or inst.few and granted):
-            kept[number] = (pos, content, granted)
-    inst.decide_by(kept)
+# An operator without checkpoints begins with the parameters that were decided here.
+def decided_before(host: "Host", inst: "Instance") -> None:
+    data = host.store.get_blob(B_DECIDED + inst.vertex.index)
+    if data and host.plan.strategy == UNSAFE:
+        decided, given, changed = msgpack.loads(data)
+        inst.decided_before(decided, (given[0], given[1]), changed)
 
 
 # Take over what a restart, or a checkpoint taken elsewhere, knows of the readers, and the gaps that the lake

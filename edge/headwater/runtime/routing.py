@@ -8,7 +8,7 @@ from ..plan.model import OUTSIDE, UNSAFE
 from ..protocol.frames import HELLO
 from ..protocol.position import further, newer
 from ..protocol.refusals import BEHIND
-from .instance import ASKING, FETCHING, STOPPED
+from .instance import FETCHING, RECALLING, STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,8 +118,8 @@ def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequen
     if sink.is_lake:
         e.renumber(inc)
         return True
-    if sink.status == ASKING and sink.first:
-        return False  # the gateway may know of an earlier run of it
+    if sink.status == RECALLING and sink.first:
+        return False  # there is no room yet for what it has to store
     if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
         e.renumber(inc)
         if sink.first and host.plan.strategy != UNSAFE:

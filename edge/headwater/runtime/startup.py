@@ -11,6 +11,7 @@ from ..protocol.sessions import Peer
 from ..storage.keyspace import (
     ALONE,
     B_DEPLOYMENT,
+    DECIDING,
     F_AGAIN,
     F_BOOT,
     F_FLOOR,
@@ -23,7 +24,7 @@ from ..storage.keyspace import (
     stream_key,
 )
 from .inputs import InEdge
-from .instance import ASKING
+from .instance import RECALLING
 from .outputs import OutPort
 from .source import Source
 
@@ -114,11 +115,15 @@ def _begin(host: "Host", made: "dict[int, Operator]") -> None:
             epoch, state = known
             if state != OVER and epoch >= host.where[v.index][:2]:
                 inst = hosting.operator(host, v, epoch, made.get(v.index))
-                if state != RUNS:
+                if state == DECIDING:
+                    if not inst.ck.pending:  # otherwise power went before the decision was stored
+                        lifecycle.recall(inst)  # `_go_on` goes on from here
+                        inst.decides(True)
+                elif state != RUNS:
                     from . import checkpoint_transfer
 
                     checkpoint_transfer.begin_recall(host, inst)
-                    lifecycle.ask_again(inst)
+                    lifecycle.recall_again(inst)
                     if state == ALONE:
                         lifecycle.blind(host, inst)
                 if epoch > host.where[v.index][:2] and len(v.hosts) == 1:
@@ -130,14 +135,14 @@ def _begin(host: "Host", made: "dict[int, Operator]") -> None:
                 lifecycle.forget_epoch(host, v.index)  # ... or of its end
         elif v.hosts[0] == me and host.where[v.index][2] == me and not host.again:
             inst = hosting.operator(host, v, (1, me), made[v.index], first=True)
-            lifecycle.ask(inst)  # until there is room for what it has to store
+            lifecycle.recall(inst)  # until there is room for what it has to store
     if host.outbox is not None:
         for e in plan.edges:
             if e.dst == OUTSIDE:
                 _end(host, e)
 
 
-# Everything is connected, and has room in the flash: operators run, or ask what they need to know for that.
+# Everything is connected, and has room in the flash: operators run, or ask their keepers first.
 def _go_on(host: "Host") -> None:
     from . import lifecycle, routing
 
@@ -146,18 +151,14 @@ def _go_on(host: "Host") -> None:
             from . import checkpoint_transfer
 
             checkpoint_transfer.recall(host, inst)
-        elif inst.ck.pos:
+        elif inst.status == RECALLING:
+            lifecycle.go_on(host, inst)
+        if inst.ck.pos and not inst.unsettled:
             inst.ck.store_at_level()
-    for inst in list(host.instances.values()):
         if inst.first:
-            lifecycle.run(host, inst)
             for e in inst.inputs:
                 if not e.contact:
                     routing.hello(host, e)
-        elif inst.status == ASKING:
-            from . import decisions
-
-            decisions.ask(host, inst.vertex.index, inst.epoch, inst.decided)
     for v in range(len(host.where)):
         w = host.where[v]
         if w[0] > 1 and w[2] == host.me and v not in host.instances:

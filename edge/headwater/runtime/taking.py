@@ -1,14 +1,15 @@
-# Taking: another host hands an operator over to this one. The other side: moving.py; the rules: docs/protocol.md.
+# Taking: another host hands an operator over to this one. The other side: moving.py.
 #
 #   BID     may it be handed over? ROOM answers: a refusal or OK, how long this host would last, its heap, and
 #           whether it hears all producers
-#   OFFER   ACCEPT or REFUSE. From the first ACCEPT on the offer lasts for a time that both sides know
-#   HAND    the checkpoint from which to go on: it stands there, and nothing was taken after it. It arrives
-#           piece by piece (checkpoint_transfer.py)
+#   OFFER   ACCEPT, once the producers have told that they know no newer epoch; or REFUSE. From the first
+#           ACCEPT on the offer lasts for a time that both sides know
+#   HAND    the checkpoint from which to go on: the operator paused there. It arrives piece by piece
+#           (checkpoint_transfer.py)
 #   begun   the operator starts here under a new epoch, as after any takeover: it asks its keepers and its
-#           producers, and goes on from that checkpoint or from one further that they name
-#   KEEP    what the giver has it keeps under the new epoch, without a byte of it being sent. So the checkpoint is
-#           stored at level peer at once; the giver counts until enough others have it
+#           producers, and goes on from that checkpoint, or from one further that they name
+#   KEEP    what the giver has it keeps under the new epoch; no byte of it is sent. So the checkpoint
+#           is stored at level peer at once; the giver counts until enough others have it
 #
 # Invariants.
 #   - One offer at a time. A restart of this host ends it.
@@ -19,8 +20,9 @@
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
-from ..protocol import frames, moves
+from ..protocol import frames, moves, offers
 from ..protocol.position import further
+from ..protocol.refusals import NO_HEAP, NO_ROOM
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
 from .outputs import RETRY_US
@@ -46,7 +48,7 @@ class Offer:
         self.number = number
         self.epoch = epoch  # under which it runs at the giver
         self.why = why
-        self.lasts_us = moves.lasts_us(host.pace[2], size)
+        self.lasts_us = offers.lasts_us(host.pace[2], size)
         self.until_us = 0  # when it ends; 0: it is not accepted yet
         self.asked: list[int] = []  # producers that have not told yet which epoch they know
         self.newest: "Epoch" = epoch  # that any host has told
@@ -71,12 +73,13 @@ class Offer:
             # It is about to end: checkpoints go to other hosts first.
             self.host.late[self.giver] = self.host.now + _SETTLES_US
         self.host.takes(None)
-        unload("runtime.taking")
+        unload("runtime.taking", "protocol.offers")
 
-    # This host failed to store a checkpoint of operator v.
+    # This host failed to store a checkpoint of operator v. reason: see protocol/refusals.py.
     def fails(self, v: int, reason: int) -> None:
         if v == self.v and not self.begun:
-            self.refuse(reason)
+            full = offers.LOG if reason == NO_ROOM else offers.UNREADABLE
+            self.refuse(offers.HEAP if reason == NO_HEAP else full)
 
     # These producers are asked which epoch of it they know. Where that is a newer one the offer is refused.
     def ask(self, hosts: list[int]) -> None:
@@ -92,7 +95,7 @@ class Offer:
         if sender in self.asked:
             self.asked.remove(sender)
         if self.newest > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
         else:
             self.accept()
 
@@ -132,10 +135,10 @@ class Offer:
         if not have:
             return False
         if host.now > self.until_us:
-            self.refuse(moves.OVER)
+            self.refuse(offers.OVER)
             return True
         if v in host.instances or host.where[v][:2] > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
             return True
         from . import lifecycle
 
@@ -148,10 +151,10 @@ class Offer:
             host.take_over(v, number, self.why)
         except MemoryError:
             self.begun = False
-            self.refuse(moves.HEAP)
+            self.refuse(offers.HEAP)
         except LogFull:
             self.begun = False
-            self.refuse(moves.LOG)
+            self.refuse(offers.LOG)
         if self.begun:
             self.until_us = host.now + _SETTLES_US
             self.again_us = 0
@@ -159,15 +162,18 @@ class Offer:
 
     # ---- when it has begun
 
-    # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to its holders. Returns the
-    # giver; -1: it does not have this one.
+    # Whether an instance goes on where the giver paused. Then it need not wait for its epoch to be stored at
+    # the level: a later epoch finds that checkpoint at the giver, or one before it of the same course.
+    def continues(self, inst: "Instance") -> bool:
+        return self.begun and inst.vertex.index == self.v and inst.position() == list(self.pos or ())
+
+    # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to holders. Returns
+    # the giver; -1: it does not have this one.
     def keep_there(self, inst: "Instance") -> int:
         if self.begun and inst.vertex.index == self.v and list(inst.ck.pos) == list(self.pos or ()):
             size = self.host.store.blob_size(checkpoint_key(self.v, PERMANENT))
             v = self.v
-            self.host.exchange.say(
-                self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size
-            )
+            self.host.exchange.say(self.giver, frames.KEEP, v, v, inst.epoch, self.epoch, inst.ck.pos, size)
             return self.giver
         return -1
 
@@ -179,8 +185,8 @@ class Offer:
         inst = self.host.instances.get(v)
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
-            if len(self.others) >= self.host.plan.level:
-                inst.ck.stored(inst.ck.safe_pos, (self.host.me, *self.others))
+            if len(self.others) >= inst.ck.need():
+                inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
     # ---- time
@@ -194,7 +200,7 @@ class Offer:
         elif self.begun:
             self._settle()
         elif host.where[self.v][:2] > self.epoch:
-            self.refuse(moves.NEWER)
+            self.refuse(offers.NEWER)
         elif self.pos is not None and host.now >= self.again_us:
             self._fetch()
 
@@ -202,7 +208,7 @@ class Offer:
     def _settle(self) -> None:
         host = self.host
         inst = host.instances.get(self.v)
-        if inst is None or further(inst.ck.safe_pos, self.pos or ()) or not host.plan.level:
+        if inst is None or further(inst.ck.safe_pos, self.pos or ()) or not inst.ck.need():
             self.end()
         elif inst.ck.safe_pos and self.v not in host.pushes and host.now >= self.again_us:
             self.again_us = host.now + RETRY_US
@@ -223,31 +229,30 @@ class Offer:
 def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, left: int) -> int:
     vertex = host.plan.vertices[v]
     if v in host.instances:
-        return moves.HERE
+        return offers.HERE
     if host.me not in vertex.hosts:
-        return moves.NO_CANDIDATE
+        return offers.NO_CANDIDATE
     if host.plan.strategy == UNSAFE:
-        return moves.UNKEPT
+        return offers.UNKEPT
     if host.quiet:
-        return moves.DRAINING
+        return offers.DRAINING
     if host.taking or v in host.pushes:
-        return moves.BUSY
+        return offers.BUSY
     if size > host.largest.get(v, 0):
-        return moves.LOG
+        return offers.LOG
     from .. import operators
 
     try:
         operators.find(vertex.kind)
-        # It is there once in RAM as it arrives, and again as it is read.
-        room: object = bytearray(2 * size + _HEAP)
-        room = None
+        # It is in RAM once as it arrives, and three times as it is read to go on from it.
+        bytearray(3 * size + _HEAP)
     except MemoryError:
-        return moves.HEAP
+        return offers.HEAP
     except (ImportError, KeyError, ValueError):
-        return moves.TYPE
+        return offers.TYPE
     if host.energy:
         return host.energy.refuses(v, rates, why, left)
-    return moves.OK
+    return offers.OK
 
 
 # Whether it hears every producer of operator v, feedback aside.
@@ -259,15 +264,15 @@ def _hears(host: "Host", v: int) -> bool:
 
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
-    refused = _cannot(host, v, 0, rates, moves.COMMAND, moves.FOREVER)
-    without = beside = moves.FOREVER
+    refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
+    without = beside = offers.FOREVER
     if host.energy:
         without = host.energy.left_s()
         beside = host.energy.left_s(with_=((v, rates),))
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, _free(), room)
     if not host.taking:
-        unload("runtime.taking")
+        unload("runtime.taking", "protocol.offers")
 
 
 # Bytes of heap that are free, where that can be known.
@@ -275,7 +280,7 @@ def _free() -> int:
     import gc
 
     free = getattr(gc, "mem_free", None)
-    return min(free(), moves.FOREVER) if free else moves.FOREVER
+    return min(free(), offers.FOREVER) if free else offers.FOREVER
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -285,13 +290,13 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not offer.begun:
             offer.accept()
         return
-    refused = moves.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
+    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
-        if refused == moves.NEWER:
+        if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking")
+            unload("runtime.taking", "protocol.offers")
         return
     offer = Offer(host, v, sender, number, tuple(epoch), why, size)
     host.takes(offer)
@@ -313,7 +318,7 @@ def _on_hand(host: "Host", sender: int, m: "Message") -> None:
     if offer and (offer.v, offer.giver, offer.number) == (v, sender, number):
         offer.hand(pos)
     elif v not in host.instances:
-        host.exchange.say(sender, frames.REFUSE, v, v, number, moves.OVER)
+        host.exchange.say(sender, frames.REFUSE, v, v, number, offers.OVER)
 
 
 HANDLERS = {frames.BID: _on_bid, frames.OFFER: _on_offer, frames.HAND: _on_hand}

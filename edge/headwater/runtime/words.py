@@ -181,8 +181,8 @@ class Words:
             self.watched = -1
             unload("runtime.watching")
 
-    # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again only
-    # after as long.
+    # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
+    # only after as long.
     def _apart(self, v: int, inst: "Instance") -> bool:
         if self.touching(inst):
             self.apart.pop(v, None)

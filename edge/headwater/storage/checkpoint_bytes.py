@@ -13,7 +13,8 @@ FORMAT = 2
 
 
 # Bytes of the body. flags: of every input [closed, incarnation, from ts]. front: ts of what was taken last.
-# buf: see msgpack.dumps.
+# given: of the last change from a gateway [its log number, number], nothing where there was none. buf: see
+# msgpack.dumps.
 def body(
     version: int,
     pos: "Position",
@@ -22,10 +23,14 @@ def body(
     changed: "Params",
     front: int,
     state: "Readable",
+    given: tuple[int, int] = (0, 0),
     buf: bytearray | None = None,
 ) -> bytes:
     flags = [f if f[0] or f[2] else f[1] for f in flags]
-    return msgpack.dumps([FORMAT, version, pos, outs, flags, changed, front, state], buf)
+    items = [FORMAT, version, pos, outs, flags, changed, front, state]
+    if given[1]:
+        items += given
+    return msgpack.dumps(items, buf)
 
 
 # The parts of a permanent checkpoint, for put_blob. parts: of every output port [start, blocks, turns];

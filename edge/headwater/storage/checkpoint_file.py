@@ -3,7 +3,8 @@
 #
 #   permanent  u24 length of the body, u8 host and u32 number of the epoch that keeps it, body, transfer state
 #   pending    u8 length of the Check-Request's id, the id, body
-#   body       [FORMAT, version, position, outs, inputs, changed, front, state]
+#   body       [FORMAT, version, position, outs, inputs, changed, front, state], and where a gateway has given
+#              changes its log number and the number of the last
 #   transfer   [[start, [block ..], turns] of every output port, [consumer ..] of every output port]
 #
 # What most checkpoints do not need takes no bytes: an input that no decision touched is its
@@ -58,6 +59,7 @@ class Stored:
         self.changed = changed  # parameters that decisions have set
         self.front = front  # ts of what was taken last
         self.state = state
+        self.given = (0, 0)  # of the last change from a gateway: its log number, number
         self.epoch: "Epoch" = (0, 0)  # that keeps a permanent one
         self.parts: "list[Any]" = []  # of every output port: [start, blocks, turns]
         # Of every output port: what it knows of its consumers, a record each (ports.Reader).
@@ -69,13 +71,17 @@ class Stored:
 # The checkpoint of operator v from the bytes of a body, or None.
 def read_body(v: "Vertex", data: "Readable") -> "Stored | None":
     try:
-        form, version, pos, outs, flags, changed, front, state = msgpack.loads(bytes(data))
+        items = msgpack.loads(bytes(data))
+        form, version, pos, outs, flags, changed, front, state = items[:8]
+        given = items[8:]
     except (msgpack.PackError, ValueError, TypeError):
         return None
     if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
         return None
     inputs = inputs_of(v)
     if not number(front) or not numbers(pos, inputs + 2) or not numbers(outs, len(v.outs)):
+        return None
+    if given and not numbers(given, 2):
         return None
     if type(flags) is not list or len(flags) != inputs:
         return None
@@ -84,7 +90,10 @@ def read_body(v: "Vertex", data: "Readable") -> "Stored | None":
             flags[i] = [0, flags[i], 0]
         elif not numbers(flags[i], 3):
             return None
-    return Stored(version, pos, outs, flags, changed, front, state)
+    found = Stored(version, pos, outs, flags, changed, front, state)
+    if given:
+        found.given = (given[0], given[1])
+    return found
 
 
 # A permanent checkpoint of operator v, or None.

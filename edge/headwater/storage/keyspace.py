@@ -18,7 +18,7 @@ F_SWITCH = (
 )
 # This host returned, with an empty store, to a deployment that it was part of. A byte for each vertex:
 F_AGAIN = 5
-LEARN = 1  # ... this gateway has to learn what was decided
+LEARN = 1  # ... this gateway has to learn which parameters are in force
 LOST = 2  # ... no checkpoint was stored here since
 F_SILENT = 7  # what a host that went to sleep had counted of the silence of others (runtime/words.py)
 F_DRAINED = 6  # id of the deployment for which this board has told the gateway that it is drained
@@ -26,13 +26,12 @@ F_INC = 0x40  # + vertex: incarnation of a source that began a new one within it
 F_OP = 0x100  # + vertex: [epoch number, its host, state] of an operator that was hosted here. The state:
 OVER = 0  # ... it does not run here any more
 RUNS = 1
-UNTOLD = 2  # ... it runs, and does not know yet which decisions were granted
+DECIDING = 2  # ... it runs, and its last decision is not stored at the level yet
 ALONE = 4  # ... it began without any producer, and asks before it speaks (runtime/watching.py)
-UNSETTLED = 3  # ... it runs, and this epoch has no checkpoint at the plan's level yet, or not met a producer
+UNSETTLED = 3  # ... it runs, and this epoch has no checkpoint at the level yet, or not met a producer
 F_WHERE = 0x200  # + vertex: [epoch number, its host, host], and why and when it moved, where known
-F_NEXT = 0x300  # + vertex, at the gateway: number of the last config element
-F_GRANTED = 0x380  # + vertex, at the gateway: number of the last decision granted
-F_SETTLED = 0x400  # + vertex, at the gateway: ... of the last that a checkpoint covers
+F_NEXT = 0x300  # + vertex, at the gateway: number of the last change that was made
+F_TAKEN = 0x380  # + vertex, at the gateway: ... of the last that the operator has taken
 F_MET = 0x500  # + edge to the lake, at the gateway: its source was met, in this version of the process
 F_READER = 0x1000  # + edge: what its port knows of the consumer
 F_GAPS = 0x2000  # + edge to the lake: declared gaps that are not safe there yet
@@ -48,9 +47,9 @@ B_COMING = 0x801  # the deployment that waits
 B_SWITCH = 0x802  # what a switch that is decided has to do to the sources
 B_CRASH = 0x803  # [boot number, text, crashes in a row] of a board
 B_ENERGY = 0x804  # what a board knows of its battery and of hand-overs (runtime/battery.py)
-B_DECISIONS = 0x4000  # + vertex: open decisions stored here
+B_DECIDED = 0x4000  # + vertex: what an operator without checkpoints has decided
 B_VALUES = 0x6000  # + vertex, at the gateway: what the operator has reported about its parameters
-B_GRANTED = 0x8000  # see grant_key
+B_CHANGES = 0x8000  # see change_key
 
 
 def stream_key(vertex: int, port: int = 0) -> int:
@@ -62,9 +61,9 @@ def checkpoint_key(vertex: int, slot: int) -> int:
     return vertex * 4 + slot
 
 
-# The blob of a decision at the gateway. The last 64 of an operator are kept.
-def grant_key(vertex: int, number: int) -> int:
-    return B_GRANTED + vertex * 64 + number % 64
+# The blob of a change at the gateway. The last 64 of an operator are kept.
+def change_key(vertex: int, number: int) -> int:
+    return B_CHANGES + vertex * 64 + number % 64
 
 
 # ---- the way back, for gateways and tools

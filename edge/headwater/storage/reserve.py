@@ -10,13 +10,10 @@
 from ..data.block import longest
 from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import (
-    CONTENT_MAX,
     DROP_OLDEST,
     ECOC,
     FLASH,
     GAPS_MAX,
-    LOCAL,
-    OPEN_MAX,
     OUTSIDE,
     SPILL,
     UNSAFE,
@@ -35,7 +32,7 @@ _SMALL = 640  # the board's own: a switch under way, the last crash, what it kno
 # Bytes of the head and the state of a checkpoint: a pending one is no larger.
 def body_bytes(plan: "Plan", v: "Vertex") -> int:
     inputs = len(v.ins)
-    return 96 + _NUMBER * (inputs + 2 + len(v.outs)) + 24 * inputs + v.changed_bytes + v.state_bytes
+    return 116 + _NUMBER * (inputs + 2 + len(v.outs)) + 24 * inputs + v.changed_bytes + v.state_bytes
 
 
 # Bytes of a permanent checkpoint, its transfer state at its bound.
@@ -54,10 +51,9 @@ def checkpoint_bytes(plan: "Plan", v: "Vertex") -> int:
     return total
 
 
-# ... of its open decisions, and as many that its host hears of again when it starts from an earlier place.
-def decisions_bytes(plan: "Plan", v: "Vertex") -> int:
-    content = min(CONTENT_MAX, v.changed_bytes + 16)
-    return 8 + 2 * OPEN_MAX * (content + _NUMBER * (len(v.ins) + 3) + 8)
+# ... of what it has decided, where there are no checkpoints.
+def decided_bytes(v: "Vertex") -> int:
+    return v.changed_bytes + 32
 
 
 # What a port remembers of the consumer of an edge, its gaps left out.
@@ -82,20 +78,20 @@ def _spills(plan: "Plan", v: "Vertex", k: int) -> bool:
 def blobs(plan: "Plan", me: int, deployment: int = 0) -> list[int]:
     sizes = [deployment, deployment, _SMALL] if deployment else []
     for v in plan.vertices:
-        if not v.kind or plan.strategy == UNSAFE:
+        if not v.kind:
             continue
-        if me in v.hosts:
+        if plan.strategy == UNSAFE:
+            if me in v.hosts:
+                sizes.append(decided_bytes(v))
+        elif me in v.hosts:
             whole = checkpoint_bytes(plan, v)
             sizes.append(whole)
-            if plan.level != LOCAL:
+            if plan.level_of(v.index):
                 sizes.append(whole)
             if plan.strategy >= ECOC:
                 sizes += [body_bytes(plan, v) + 16] * 2
         elif me in plan.keepers(v.index):
             sizes.append(checkpoint_bytes(plan, v))
-    for v in plan.vertices:
-        if v.kind and me in v.hosts:
-            sizes.append(decisions_bytes(plan, v))
     if sizes:
         sizes.append(max(sizes))
     return sizes
@@ -112,13 +108,15 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
         if v.kind and moves:
             size += 20  # where it runs, why and since when
         if v.kind and not here:
-            if plan.level != LOCAL and me in plan.keepers(v.index):
+            if plan.level_of(v.index) and me in plan.keepers(v.index):
                 size += 20
             continue
         if not here:
             continue
         if v.kind:
-            size += 20 * (2 + (plan.level != LOCAL) + 2 * (plan.strategy >= ECOC)) + (12 if moves else 0)
+            size += 20 * (2 + (plan.level_of(v.index) > 0) + 2 * (plan.strategy >= ECOC)) + (
+                12 if moves else 0
+            )
         else:
             size += 12
         for k in range(len(v.outs)):

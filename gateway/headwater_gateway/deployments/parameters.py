@@ -17,21 +17,16 @@ from headwater.process.arguments import other_units, times
 from headwater.process.sizing import filled
 from headwater.runtime import decisions
 from headwater.runtime.operator import fields
-from headwater.storage.keyspace import F_GRANTED, F_NEXT
 
 SHOWN_MAX = 16  # numbers of a list that are shown
 
 
-def number(host: Any, fact: int, v: int) -> int:
-    return int.from_bytes(host.store.get(fact + v) or b"", "little")
-
-
-def values(host: Any, vertex: Vertex, placed: bool) -> dict[str, Any]:
-    """All parameters of an operator, with the changes that have a position, or with all that were made."""
+def values(host: Any, vertex: Vertex, in_force: bool) -> dict[str, Any]:
+    """All parameters of an operator, with the changes that it has taken, or with all that were made."""
     cls = operators.find(vertex.kind)
     op = cls(vertex.params, vertex.ins, vertex.outs, 1)
     found: dict[str, Any] = filled(cls, vertex.params)
-    for name, value in decisions.follow(host, vertex.index, op, placed).items():
+    for name, value in decisions.follow(host, vertex.index, op, in_force).items():
         _set(found, name, value)
     return found
 
@@ -110,25 +105,25 @@ def _input_hz(plan: Plan, vertex: Vertex, every: dict[int, dict[str, Any]]) -> f
 
 
 def shown(host: Any, vertex: Vertex) -> dict[str, Any]:
-    """Parameters in force, and changes that have no position yet."""
+    """Parameters in force, and changes that the operator has not taken yet."""
     v = vertex.index
-    asked, granted = number(host, F_NEXT, v), number(host, F_GRANTED, v)
-    if v in host.unlearned or not asked:
+    asked, taken = decisions.made(host, v), decisions.taken(host, v)
+    if v in host.unlearned:
         found = filled(operators.find(vertex.kind), vertex.params)
     else:
         found = values(host, vertex, True)
     refused = decisions.told(host, v)[1]
     declared = [name for name, _, _, _ in fields(operators.find(vertex.kind).PARAMS)]
     return {
-        "changes": [asked, granted],
+        "changes": [asked, taken],
         "parameters": {name: _short(found[name]) for name in declared if _showable(found.get(name))},
-        "open": [_open(host, v, n) for n in range(granted + 1, asked + 1)],
+        "open": [_open(host, v, n) for n in range(taken + 1, asked + 1)],
         "refused": refused or None,
     }
 
 
 def _open(host: Any, v: int, n: int) -> dict[str, Any]:
-    content = decisions.granted(host, v, n)[2]
+    content = decisions.change(host, v, n)
     if content is None:
         return {"number": n, "what": "not known"}
     if content[0] == "set":

@@ -122,6 +122,7 @@ class Web:
                 web.post("/set", self._told(self._set)),
                 web.post("/cancel", self._told(self._cancel)),
                 web.post("/undeploy", self._told(self._undeploy)),
+                web.post("/move", self._told(self._move)),
                 web.post("/rollback", self._told(self._rollback)),
                 web.post("/boards", self._told(self._boards)),
                 web.post("/boards/rename", self._told(self._rename)),
@@ -322,6 +323,9 @@ class Web:
 
     async def _undeploy(self, body: dict[str, Any]) -> dict[str, Any]:
         return self.service.undeploy(body["process"])
+
+    async def _move(self, body: dict[str, Any]) -> dict[str, Any]:
+        return await self.service.move(body.get("process"), str(body["operator"]), str(body["host"]))
 
     async def _rollback(self, body: dict[str, Any]) -> dict[str, Any]:
         number = body.get("deployment")

@@ -124,15 +124,6 @@ DEFECTS = [
         ["erased home", "course left"],
     ),
     Defect(
-        "an operator decides before a checkpoint of its epoch is stored",
-        "a decision at a place that a later epoch passes without it",
-        [
-            (Instance, "settle_depth", "or self.unsettled or", "or"),
-            (decisions, "propose", "_rooted(host, inst, pos)", "True"),
-        ],
-        ["decides unstored"],
-    ),
-    Defect(
         "an erased keeper does not say so",
         "an operator that goes on from an earlier checkpoint than the one that was acknowledged",
         [(lifecycle, "lost", "bool(host.again and host.again[v] & LOST)", "False")],
@@ -160,7 +151,7 @@ DEFECTS = [
     Defect(
         "Safe before the checkpoint is stored at its holders",
         "a host dies for good and takes the only checkpoint with it",
-        [(Checkpoints, "store_at_level", "if not self.host.plan.level:", "if True:")],
+        [(Checkpoints, "store_at_level", "if not self.need():", "if True:")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
@@ -339,36 +330,6 @@ DEFECTS = [
         ["buttons", "sp2", "sp4 spare"],
     ),
     Defect(
-        "a decision is applied where it arrives",
-        "a parameter that takes effect elsewhere in each life",
-        [
-            (Instance, "_decide", "if d is None or d[0] != self.position():", "if d is None:"),
-            (decisions, "propose", "_rooted(host, inst, pos)", "True"),
-            (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
-        ],
-        ["changes"],
-    ),
-    Defect(
-        "a decision is not stored",
-        "a parameter that one life knows and the next does not",
-        [(decisions, "_keep", "_write(host, inst, kept)", "pass")],
-        ["changes"],
-    ),
-    Defect(
-        "a decision is forgotten once applied",
-        "a parameter that one life knows and the next does not",
-        [
-            (
-                Instance,
-                "_decide",
-                "self.apply(d[1])",
-                "self.apply(d[1])\n"
-                "        from . import decisions; decisions.forget(self.host, self, self.decided)",
-            )
-        ],
-        ["changes"],
-    ),
-    Defect(
         "parameters changed by decisions are not in the checkpoint",
         "a parameter that one life knows and the next does not",
         [(restore, "_operator", "op.configure(found.changed)", "pass")],
@@ -443,8 +404,8 @@ DEFECTS = [
             (
                 Instance,
                 "_single",
-                "else (w.ts_of(0) if n else e.bound()) >= due:",
-                "else not n and e.bound() >= due:",
+                "if (w.ts_of(0) if n else e.bound()) >= due:",
+                "if not n and e.bound() >= due:",
             ),
             (Instance, "_single", "if w.ts_of(n - 1) >= due:", "if False:"),
         ],
@@ -459,7 +420,7 @@ DEFECTS = [
     Defect(
         "timers fire although no input is open",
         "an operator that runs on to the end of all time, without end",
-        [(Joined, "_merge", "if frontier == FAR and not place:", "if False:")],
+        [(Joined, "_merge", "if frontier == FAR:", "if False:")],
         ["no input open"],
     ),
     Defect(
@@ -699,21 +660,6 @@ DEFECTS = [
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
-        "a proposal is not stored before it is proposed",
-        "a change that is granted at a place which the next life passes",
-        [(decisions, "_keep", "_write(host, inst, kept)", "done and _write(host, inst, kept)")],
-        ["proposal lost"],
-    ),
-    Defect(
-        "what was to be proposed is proposed by a life that has gone past that place",
-        "a change that is granted where nobody comes any more",
-        [
-            (restore, "load_decisions", "pos == inst.position()", "not further(pos, inst.position())"),
-            (decisions, "_on_told", "if len(kept) < len(inst.decisions):", "if 0:"),
-        ],
-        ["proposal not told"],
-    ),
-    Defect(
         "a dead holder is asked first each time",
         "checkpoints that each wait for a host that never answers",
         [
@@ -764,55 +710,17 @@ DEFECTS = [
     Defect(
         "an input is taken back in the incarnation that is named, though that is none",
         "a join that begins an input again, at its first entry",
-        [(decisions, "_on_config", 'content[0] == "open" and not content[2]', "False")],
+        [(decisions, "_opens", "inc = inc or e.other or e.inc", "pass")],
         ["taken back unnamed"],
     ),
     Defect(
         "an input is taken back below a boundary that was given without it",
         "a union that has gone past what comes then",
         [
-            (decisions, "_on_config", " + [p.bound for p in inst.ports]", ""),
-            (decisions, "_on_config", "if e.closed:", "if False:"),
+            (decisions, "_opens", " + [p.bound for p in inst.ports]", ""),
+            (decisions, "_opens", "    if e.closed:", "    if False:"),
         ],
         ["taken back late"],
-    ),
-    Defect(
-        "boundaries rise while a decision is under way",
-        "a union that has gone past what the decision takes back",
-        [(Instance, "bound", "if d is not None and d[0] == self.position():", "if False:")],
-        ["taken back late"],
-    ),
-    Defect(
-        "a gateway that lost its database learns the last decision alone",
-        "a host that takes an operator over without changes that were applied",
-        [
-            (
-                decisions,
-                "_learn",
-                "if all([f[0] and (f[0] > here or f[1] is not None) for f in found])",
-                "if 1",
-            ),
-            (decisions, "_say", "values[2 if kind == frames.PROPOSE else 1]", "values[1]"),
-        ],
-        ["gateway erased, then moved"],
-    ),
-    Defect(
-        "a gateway that lost its database grants what an operator proposed that is over",
-        "a place of a change that no life has taken it at",
-        [(decisions, "_on_stands", "epoch = (0, host.me)  #", "#")],
-        ["gateway erased, a proposal left"],
-    ),
-    Defect(
-        "a gateway that lost its database takes a place that was only proposed",
-        "a place of a change that no life has taken it at",
-        [(decisions, "_on_propose", "or number > host.stood[v][1].get(sender, 0)", "and 0")],
-        ["gateway erased, a proposal passed"],
-    ),
-    Defect(
-        "a place that was stored and never counted is granted later",
-        "a change that is granted where its operator has gone past",
-        [(decisions, "_on_propose", "        at = pos\n", "        at = at or pos\n")],
-        ["grant half stored"],
     ),
     Defect(
         "a keeper that told of a checkpoint is waited for until it gives it",
@@ -821,13 +729,46 @@ DEFECTS = [
         ["tells and dies"],
     ),
     Defect(
-        "what follows a decision is put out when only the gateway knows of it",
-        "an operator that is lost with the gateway takes another course than others have seen",
-        [
-            (Instance, "exposed", "return self.few and", "return False and"),
-            (Instance, "_decide", "if self.few:", "if False:"),
-        ],
-        ["gateway erased with an operator"],
+        "what follows a decision is put out before that is stored at the level",
+        "an operator that is lost with its host takes another course than others have seen",
+        [(lifecycle, "expose", "inst.become(EXPOSED)", "pass")],
+        ["gateway erased after a restart"],
+    ),
+    Defect(
+        "a boot does not know that its last decision is not stored at the level",
+        "an operator that is lost with its host takes another course than others have seen",
+        [(startup, "_begin", "if not inst.ck.pending:", "if False:")],
+        ["decision unconfirmed"],
+    ),
+    Defect(
+        "an epoch puts something out before a checkpoint of it is stored at the level",
+        "a decision of an earlier epoch that a later one finds, when others have seen the course without it",
+        [(lifecycle, "go_on", "EXPOSED if inst.unsettled or inst.deciding else", "")],
+        ["decided by few"],
+    ),
+    Defect(
+        "a decision is taken where a consumer has more than was put out in this boot",
+        "a decision at a place that others have seen without it",
+        [(decisions, "_may_decide", "inst.depth < len(host.plan.vertices)", "False")],
+        ["changes", "course left", "erased at rest"],
+    ),
+    Defect(
+        "the number of the last change is not in the checkpoint",
+        "a change that is taken twice",
+        [(restore, "_set", "found.given", "(0, 0)")],
+        ["changes"],
+    ),
+    Defect(
+        "changes are taken in any order",
+        "a change that is never taken",
+        [(decisions, "_on_config", "if number == last + 1:", "if number > last:")],
+        ["dead source moved"],
+    ),
+    Defect(
+        "a gateway that lost its database believes the numbers of the former one",
+        "changes that are never offered",
+        [(decisions, "_on_stand", "if log != host.store.log_number:", "if False:")],
+        ["gateway erased after changes"],
     ),
 ]
 

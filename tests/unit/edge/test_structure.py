@@ -7,7 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from headwater.protocol import frames
-from headwater.runtime import checkpoint_transfer, decisions, receiver, relocation, watching, words
+from headwater.runtime import (
+    checkpoint_transfer,
+    decisions,
+    moving,
+    receiver,
+    relocation,
+    taking,
+    watching,
+    words,
+)
 from headwater.runtime.exchange import Exchange
 from headwater_tools import environment
 from headwater_tools.image import sources
@@ -157,7 +166,10 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
     site = {frames.PLAN, frames.PLANNED, frames.SWITCH, frames.STATUS}
     tables = [
         Exchange.HANDLERS,
-        *(m.HANDLERS for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words)),
+        *(
+            m.HANDLERS
+            for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words, moving, taking)
+        ),
     ]
     kinds = [kind for table in tables for kind in table]
     assert sorted(kinds) == sorted(set(frames.MESSAGES) - site)

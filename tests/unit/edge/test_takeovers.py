@@ -89,12 +89,6 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "over unheard",
     ),
     (
-        "a candidate leaves an instance alone whose epoch is over",
-        "an instance whose consumers wait for another one",
-        [(watching, "_on_lives", "if tuple(epoch) < w[:2]:", "if 0:")],
-        "over unheard local",
-    ),
-    (
         "a gateway that lost its database is not told where operators ran",
         "a consumer that waits for ever for a producer at the gateway",
         [(relocation, "tell", "0 in (host.me, sender)", "not host.me")],

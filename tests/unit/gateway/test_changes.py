@@ -125,8 +125,6 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
         "a decision is taken before it is known where the stream of a source begins",
         [
             (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
-            (decisions, "propose", "_rooted(host, inst, pos)", "True"),  # it waits for a checkpoint too
-            (decisions, "_on_config", "if host.plan.strategy != UNSAFE and", "if 0 and"),
         ],
         [(283, True), (302, True)],
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headwater.data import msgpack
 from headwater.plan import model as plans
 from headwater.process import Average, HealthAnalyzer, Process, Threshold, Tumbling, Where
 from headwater.process.check import check
@@ -62,24 +63,11 @@ def change(host: Any, name: str, **given: Any) -> int:
     return int(host.configure(vertex.index, values))
 
 
-def placed(host: Any, name: str, number: int, sender: int = 1) -> None:
-    """The operator proposes the place of a decision, and later tells how it stands."""
+def stands(host: Any, name: str, number: int, values: dict[str, Any], refused: Any = ()) -> None:
+    """The operator tells that it has taken the changes up to this number."""
     v = of(host, name).index
-    content = decisions.granted(host, v, number)[2]
-    from headwater.data import msgpack
-
-    place = [10, 0, number]
-    host.exchange.hear(sender, (frames.PROPOSE, v, (1, 1), number, place, msgpack.dumps(content)))
-
-
-def stands(
-    host: Any, name: str, decided: int, values: dict[str, Any], settled: int, refused: Any = ()
-) -> None:
-    from headwater.data import msgpack
-
-    v = of(host, name).index
-    content = msgpack.dumps([values, list(refused), [], decided])
-    host.exchange.hear(1, (frames.STAND, v, (1, 1), decided, decided, settled, content))
+    content = msgpack.dumps([values, list(refused)])
+    host.exchange.hear(1, (frames.STAND, v, (1, 1), host.store.log_number, number, content))
 
 
 def test_a_change_is_judged_by_what_is_in_force_after_all_changes(host: Any) -> None:
@@ -98,11 +86,10 @@ def test_what_is_in_force_and_what_waits_is_shown(host: Any) -> None:
     shown = parameters.shown(host, of(host, "alarm"))
     assert shown["parameters"] == {"high": 400, "low": 200, "field": ""}
     assert [(c["number"], c["what"]) for c in shown["open"]] == [(1, "high = 300"), (2, "low = 250")]
-    placed(host, "alarm", 1)
+    stands(host, "alarm", 1, {"high": 300})
     shown = parameters.shown(host, of(host, "alarm"))
     assert (shown["parameters"]["high"], [c["number"] for c in shown["open"]]) == (300, [2])
-    placed(host, "alarm", 2)
-    stands(host, "alarm", 2, {"high": 300, "low": 250}, 2)
+    stands(host, "alarm", 2, {"high": 300, "low": 250})
     shown = parameters.shown(host, of(host, "alarm"))
     assert (shown["parameters"], shown["open"]) == ({"high": 300, "low": 250, "field": ""}, [])
 
@@ -112,8 +99,7 @@ def test_what_an_operator_refused_does_not_count(host: Any) -> None:
     v = of(host, "alarm").index
     decisions.config(host, v, ["set", {"low": 900}])
     assert parameters.values(host, of(host, "alarm"), False)["low"] == 200
-    placed(host, "alarm", 1)
-    stands(host, "alarm", 1, {}, 1, (1, "low is 900 and high 400: low must be lower"))
+    stands(host, "alarm", 1, {}, (1, "low is 900 and high 400: low must be lower"))
     shown = parameters.shown(host, of(host, "alarm"))
     assert shown["parameters"]["low"] == 200 and shown["refused"][0] == 1
     assert change(host, "alarm", high=300) == 2

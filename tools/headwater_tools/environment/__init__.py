@@ -28,7 +28,19 @@ CACHE = ROOT / ".hw"
 if not REPOSITORY:
     CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
 # The commands that need no repository.
-INSTALLED = ("board", "broker", "check", "deploy", "gateway", "host", "new", "provision", "sim", "undeploy")
+INSTALLED = (
+    "board",
+    "broker",
+    "check",
+    "deploy",
+    "gateway",
+    "host",
+    "move",
+    "new",
+    "provision",
+    "sim",
+    "undeploy",
+)
 VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 
 # Groups of packages, each with its lock file. `base` is made at first use, the others when a
@@ -46,7 +58,8 @@ LOCKS = {
 # which may be a Raspberry Pi, those of a lake, and those for a board at this machine's USB.
 LEAN = {
     "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
-    "host": "gateway", "new": "gateway", "provision": "gateway", "undeploy": "gateway", "up": "gateway",
+    "host": "gateway", "move": "gateway", "new": "gateway", "provision": "gateway", "undeploy": "gateway",
+    "up": "gateway",
     "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",
     "flash": "board", "monitor": "board",
 }  # fmt: skip

@@ -186,12 +186,12 @@ def _seals() -> dict[str, Any]:
     kept = _sealed(one, (frames.GOT, 1, LOG_B, (0, 0), 5, 6, 0))
     hand("1", kept, two)
     hand("1", kept, two)
-    hand("2", _sealed(two, (frames.TOLD, 3, 4)), one)
-    broken = bytearray(_sealed(one, (frames.TOLD, 3, 4)))
+    hand("2", _sealed(two, (frames.STANDS, 3)), one)
+    broken = bytearray(_sealed(one, (frames.STANDS, 3)))
     broken[-1] ^= 1
     hand("1", bytes(broken), two)
     one.use_plan(OLD_PLAN)
-    old = _sealed(one, (frames.TOLD, 3, 4))
+    old = _sealed(one, (frames.STANDS, 3))
     hand("1", old, two)
     two.use_plan(PLAN, (OLD_PLAN,))
     hand("1", old, two)
@@ -245,8 +245,8 @@ def _refused() -> dict[str, list[list[str]]]:
             "2001ffffffffffffffffff0101000001",  # time above 64 bits
         )
     ]
-    frame = _frame([(frames.TOLD, 1, 2)])
-    start = len(frame) - 3
+    frame = _frame([(frames.STANDS, 1)])
+    start = len(frame) - 2
     seal_ = bytes(8)
     refused = [frame[:k] for k in range(len(frame))] + [b"\x02" + frame[1:] + seal_]
     refused += [
@@ -254,18 +254,18 @@ def _refused() -> dict[str, list[list[str]]]:
         for h in (
             "00",  # no such message
             "1700",
-            "1201",  # cut short
-            "120180",  # cut short inside a number
-            "12018000",  # not the shortest form
-            "1201ffffffffffffffffff02",  # above 64 bits
+            "1a",  # cut short
+            "1a80",  # cut short inside a number
+            "1a8000",  # not the shortest form
+            "1affffffffffffffffff02",  # above 64 bits
             "0301040000",  # unknown incarnation code
             "03010311",  # cut short inside an incarnation
-            "0f0000000041" + "00" * 65 + "00",  # 65 numbers in a name
+            "0d0041" + "00" * 65 + "00",  # 65 numbers in a name
             "0600000000000011" + "00" * 17 + "00",  # 17 holders
-            "0e00000500",  # content longer than the frame
+            "0e00000105",  # content longer than the frame
         )
     ]
-    refused.append(frame[:start] + bytes([frames.TOLD, 0, 0]) * (frames.MESSAGES_MAX + 1) + seal_)
+    refused.append(frame[:start] + bytes([frames.STANDS, 0]) * (frames.MESSAGES_MAX + 1) + seal_)
     packed = """
         c1 cc05 cd00ff d005 d0e0 d0ff d1ff80 ca00000000 cf00000000ffffffff d3ffffffff80000000
         cb7ff8000000000001
@@ -417,7 +417,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     one.open(two.reply)
     assert two.live and one.live
     former = [bytes.fromhex(step[1]) for step in good["seals"]["steps"]]
-    fresh = [_sealed(one, (frames.TOLD, k, 4)) for k in range(60)]
+    fresh = [_sealed(one, (frames.STANDS, k)) for k in range(60)]
     recorded = former + fresh + [frame, one.reply]
     waiting = set(fresh)
     deaf = _peers(2)[0]

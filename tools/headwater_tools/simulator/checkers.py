@@ -8,12 +8,12 @@ from typing import Any
 from headwater.data.alphabet import Alphabet
 from headwater.data.batch import GAP_EARLIER, GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP, RESTART, Batch
 from headwater.data.ring import Cursor, Ring
-from headwater.plan.model import DROP_OLDEST, FLASH, LOCAL, OUTSIDE, PEERS2, UNSAFE, Edge
+from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
-from headwater.runtime.instance import RUNNING
-from headwater.storage.keyspace import F_FLOOR, F_GRANTED, HELD, PENDING, PERMANENT, checkpoint_key
+from headwater.runtime.instance import EXPOSED, RUNNING
+from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
 from .ideal import Ends, Ideal
 from .outbox import UNREADABLE
@@ -28,7 +28,7 @@ Stands = tuple[tuple[int, int], int]  # epoch of a consumer, and the xi that it 
 class Sameness:
     """Equal (stream, incarnation, xi) anywhere means equal bytes; ts never falls on a port.
 
-    A decision may be applied at a position that some boot has passed without it, as long as no consumer has
+    A decision may be taken at a position that some boot has passed without it, as long as no consumer has
     taken what that boot put out there: such entries are dropped here. So is what an instance computes that a
     newer epoch has superseded. Entries that a consumer took are checked, and the lake is compared in any
     case. An instance and its checkpoint do not count as a consumer any more once a later epoch of it has a
@@ -40,7 +40,6 @@ class Sameness:
         self.world = world
         self.epochs = epochs  # operator -> number of its newest epoch
         self.place = place  # operator -> the host of it
-        self.granted: dict[int, bytes] = {}
         edges = world.plan.edges
         self.below = {v: reach(edges, v) for v in epochs}
         self.known: dict[tuple[int, int, int], list[Entry | None]] = {}
@@ -48,12 +47,13 @@ class Sameness:
         self.batches: dict[str, Batch] = {}
         self.ran: dict[int, set[int]] = {}  # operator -> every host that it ever ran on
         self.tops = dict(epochs)  # operator -> the highest number of any epoch
-        # How far consumers were before the present event: in it, a decision may be granted and
-        # what follows from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and
-        # the outbox.
+        # How far consumers were before the present event: in it, something may be decided and what follows
+        # from it be taken at once. By host: life, inputs and for which epoch, checkpoints; and the outbox.
         self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
         self.settled: dict[int, tuple[int, int]] = {}  # operator -> its newest epoch that is settled
+        self.safe: dict[int, list[int]] = {}  # ... -> the furthest position that any epoch acknowledged
         self.outside: dict[tuple[int, int], int] = {}
+        world.decided.looks.append(lambda v: self.untaken(v, -1))
 
     def __call__(self, node: Node) -> None:
         host = node.host
@@ -66,13 +66,8 @@ class Sameness:
             self.outside = {k: s.taken for k, s in self.world.outbox.streams.items()}
 
     def check(self, node: Node, host: Any) -> None:
-        if node.number == 0:
-            for v in self.epochs:
-                data = host.store.get(F_GRANTED + v)
-                if data != self.granted.get(v):
-                    self.granted[v] = data
-                    self.untaken(v, -1)
         for v, inst in host.instances.items():
+            self.acknowledged(v, inst)
             if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)):
                 self.settled[v] = inst.epoch
             if inst.epoch > (self.epochs[v], self.place[v]):
@@ -94,6 +89,18 @@ class Sameness:
             if start < ring.last:
                 self.look(port.vertex.name, (v, k, port.inc), ring, start, port.alphabet)
             self.seen[key] = (node.boots, ring.last)
+
+    def acknowledged(self, v: int, inst: Any) -> None:
+        """An epoch goes on from what earlier ones have acknowledged, or from further on."""
+        world = self.world
+        if world.losses > world.plan.level_of(v):
+            return
+        before = self.safe.get(v, [])
+        if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)) and further(before, inst.ck.pos):
+            text = "%s: epoch %r begins at %r, and %r was acknowledged"
+            world.error(text % (world.plan.vertices[v].name, inst.epoch, inst.ck.pos, before))
+        if further(inst.ck.safe_pos, before):
+            self.safe[v] = list(inst.ck.safe_pos)
 
     def restarted(self, v: int, epoch: tuple[int, int], number: int) -> None:
         """A host has started an operator by itself."""
@@ -327,7 +334,7 @@ class Held:
             if best and not further(r.name, best):
                 holding.append(h.number)
         living = [n for n in holding if not world.nodes[n].dead]
-        need = 1 if world.plan.level == LOCAL else 3 if world.plan.level == PEERS2 else 2
+        need = 1 + world.plan.level_of(v)
         if len(living) < need - world.losses:
             world.error(
                 "%s: edge to %s names %r, held only by %r of %r"
@@ -528,7 +535,7 @@ def _shut(world: World, insts: dict[int, Any], v: int, waits: set[int]) -> bool:
 
 def _no_room(inst: Any, waits: set[int]) -> bool:
     """It cannot continue: its buffers are full, or the checkpoint that must follow a decision is missing."""
-    if inst.exposed() and any(_spilled(p, waits) for p in inst.ports):
+    if inst.status == EXPOSED and any(_spilled(p, waits) for p in inst.ports):
         return True
     return any(_full(p, waits) for p in inst.ports)
 
@@ -719,8 +726,8 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
 
 
 def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
-    """Operators that are not at the ideal run's position, or that never reach the position of a granted
-    change, in words."""
+    """Operators that are not at the ideal run's position, or that lack a decision, in
+    words."""
     found = []
     decided = world.decisions()
     _, full = waiting(world, place)
@@ -732,10 +739,13 @@ def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
         if inst is None:
             found.append("%s runs nowhere" % name)
             continue
-        granted = decided.get(v, [])
-        if inst.decided < len(granted) and not stuck(world, place, inst):
-            text = "%s: stands at %r, change %d is granted at %r"
-            found.append(text % (name, inst.position(), inst.decided + 1, granted[inst.decided][0]))
+        wrong = world.decided.wrong(v, world.many(v))
+        if wrong:
+            found.append("%s: %s" % (name, wrong))
+        course = decided.get(v, [])
+        if inst.decided < len(course) and not stuck(world, place, inst):
+            text = "%s: stands at %r, and takes decision %d at %r"
+            found.append(text % (name, inst.position(), inst.decided + 1, course[inst.decided][0]))
         for p, e in enumerate(inst.inputs):
             same = world.plan.vertices[e.edge.src].kind or e.inc == machine.incs[p]
             if same and e.cur.xi < machine.taken[p]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headwater.protocol.moves import BALANCE, FLEE, OK, lasts_us
+from headwater.protocol.moves import BALANCE, FLEE
+from headwater.protocol.offers import OK, lasts_us
 from headwater.runtime import leaving, moving
 
 from .world import SECOND, Node, World

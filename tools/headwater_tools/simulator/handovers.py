@@ -1,9 +1,9 @@
 """Planned moves: what must hold of them at every step.
 
-A move replays nothing if neither of its hosts fails and its offer does not end: the new instance goes on exactly
-where the old one paused, or further on. An operator that has paused goes on or ends, whatever is lost. A producer
-that has accepted an acknowledgement of one epoch of its consumer accepts none of an older one.
-"""
+A move replays nothing if neither of its hosts fails and its offer does not end: the new instance goes on
+exactly where the old one paused, or further on. An operator that has paused goes on or ends, whatever is
+lost. A producer that has accepted an acknowledgement of one epoch of its consumer accepts none of an older
+one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headwater.protocol.moves import lasts_us
+from headwater.protocol.offers import lasts_us
 from headwater.runtime.instance import PAUSED, RUNNING
+from headwater.runtime.moving import DRAINING
 
 from .world import SECOND, Node, World
 
-DRAIN_US = 60 * SECOND  # as long as an operator may pause before it is offered
+DRAIN_US = 60 * SECOND  # as long as an operator may pause because its log is not empty
 SLACK_US = 2 * SECOND  # between two ticks of a host, and of clocks that drift
 
 
@@ -45,7 +46,12 @@ class Handovers:
         self.replayed = 0  # entries that new instances took again, where a host had failed or not
         self.pauses_us: list[int] = []  # from each pause until the new instance could take an entry
         self.offers: dict[int, tuple[Any, int]] = {}  # taker -> what it was offered, boot of the giver then
-        self.paused: dict[tuple[int, int], tuple[int, int, list[int]]] = {}  # host, operator -> boot, since, xi
+        self.paused: dict[
+            tuple[int, int], tuple[int, int, list[int]]
+        ] = {}  # host, operator -> boot, since, xi
+        self.drained: dict[
+            tuple[int, int], int
+        ] = {}  # ... -> when it was seen last that its log is not empty
         self.open: list[Handover] = []
         self.accepted: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         world.on_taken_over.append(self.begins)
@@ -65,19 +71,23 @@ class Handovers:
             elif key not in self.paused or self.paused[key][0] != node.boots:
                 self.paused[key] = (node.boots, self.world.now, [e.cur.xi for e in inst.inputs])
             else:
-                self.lasts(node, inst, self.world.now - self.paused[key][1])
+                self.lasts(node, inst, self.paused[key][1])
         for port in host.ports.values():
             if "on_safe" not in port.__dict__:
-                port.on_safe = partial(self.acknowledged, node, port, port.on_safe)
+                watched = partial(self.acknowledged, node, port, port.on_safe)
+                port.on_safe = watched  # type: ignore[method-assign]
         for each in self.open[:]:
             if each.taker is node:
                 self.look(each)
 
-    def lasts(self, node: Node, inst: Any, us: int) -> None:
+    def lasts(self, node: Node, inst: Any, since_us: int) -> None:
+        now, key, step = self.world.now, (node.number, inst.vertex.index), self.world.hardware.pace[2]
         move = node.host.giving if node.host else None
         size = move.size if move and move.inst is inst else 0
-        step = self.world.hardware.pace[2]
-        if us > DRAIN_US + lasts_us(step, size) + 8 * step + SLACK_US:
+        if move and move.inst is inst and move.step == DRAINING and now - since_us < DRAIN_US + SLACK_US:
+            self.drained[key] = now
+        us = now - max(since_us, self.drained.get(key, 0))
+        if us > 2 * lasts_us(step, size) + 4 * step + SLACK_US:
             text = "%s has paused at %s for %.1f s"
             self.world.error(text % (inst.vertex.name, self.world.name(node.number), us / SECOND))
 
@@ -90,7 +100,9 @@ class Handovers:
         if offer and old and old.epoch == offer.epoch and old.status == RUNNING:
             text = "%s begins %s after its offer has ended"
             self.world.error(text % (self.world.name(node.number), self.world.plan.vertices[v].name))
-        found = [(self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number]
+        found = [
+            (self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number
+        ]
         for giver, (boots, since, stood) in found:
             if giver.boots == boots and node.host and v in node.host.instances:
                 epoch = node.host.instances[v].epoch

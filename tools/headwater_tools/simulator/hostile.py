@@ -169,7 +169,7 @@ class Hostile:
 
     def nowhere(self, r: random.Random, sender: Node, to: Node) -> Message:
         """Of an edge or a vertex that does not exist."""
-        kind = r.choice([k for k in frames.MESSAGES if k <= frames.TOLD])
+        kind = r.choice([k for k in frames.MESSAGES if k <= frames.ASK])
         values = self.any_fields(r, kind)
         values[0] = max(len(self.plan.edges), len(self.plan.vertices)) + _number(r) % (1 << 62)
         return (kind, *values)
@@ -265,48 +265,35 @@ class Hostile:
         return (kind, *self.any_fields(r, kind))
 
     def decided(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What only the gateway may send; from the gateway itself, unreadable content."""
+        """A change, which only the gateway may give; from the gateway itself, unreadable content."""
         v = self.operator(r)
         if v is None:
             return None
-        kind = r.choice(
-            (frames.CONFIG, frames.GRANT, frames.TOLD) if sender.number else (frames.CONFIG, frames.GRANT)
-        )
         inst = to.host.instances.get(v) if to.host else None
-        number = inst.decided + 1 if inst and r.random() < 0.6 else 1 + _number(r) % (1 << 40)
-        if kind == frames.TOLD:
-            return (kind, v, number)
+        log, number = inst.given if inst else (0, 0)
+        if r.random() < 0.4:
+            log, number = _number(r), _number(r) % (1 << 40)
         content = _content(r)
         if sender.number:
             content = r.choice((content, msgpack.dumps(["set", {}]), msgpack.dumps(["close", 0])))
-        if kind == frames.CONFIG:
-            return (kind, v, number, content)
-        right = [_number(r) % (1 << 40) for _ in range(len(self.plan.ins(v)) + 2)]
-        return (
-            kind,
-            v,
-            number,
-            right if sender.number and r.random() < 0.5 else self.wrong_pos(r, v),
-            content,
-        )
+        return (frames.CONFIG, v, log, number + 1, content)
 
     def asked(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """What only the host of an operator asks the gateway, under its epoch."""
+        """What only a host that may run the operator asks or tells the gateway, under its epoch."""
         others = [v for v, hosts in self.ran.items() if sender.number not in hosts]
         if not others:
             return None
         v = r.choice(others)
-        kind = r.choice((frames.PROPOSE, frames.ASK, frames.CONFIG))
-        if kind == frames.CONFIG:
-            return (kind, v, 0, _content(r))
-        values = self.any_fields(r, kind)
+        if r.random() < 0.3:
+            return (frames.ASK, max(len(self.plan.vertices), v) + _number(r) % (1 << 32))
+        values = self.any_fields(r, frames.STAND)
         values[:2] = [v, r.choice(((0, sender.number), self.epoch(v)))]
-        return (kind, *values)
+        return (frames.STAND, *values)
 
     def handed(self, r: random.Random, sender: Node, to: Node) -> Message | None:
-        """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host, at a
-        place that is none, with a reason or rates that are none. Some are right and come out of turn: the number
-        is of no offer."""
+        """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host,
+        at a place that is none, with a reason or rates that are none. Some are right and come out of turn:
+        the number is of no offer."""
         v = self.operator(r)
         if v is None:
             return None
@@ -329,7 +316,9 @@ class Hostile:
                 (frames.KEEP, v, mine, (mine[0], 1), right, size),
                 (frames.KEEP, v, other, (0, 1), right, size),
                 (frames.KEEP, v, (mine[0] + 1, sender.number), (mine[0], 1), wrong, size),
-                (frames.MOVE, v, number, len(self.plan.hosts)) if sender.number == 0 else (frames.MOVE, v, 1, 1),
+                (frames.MOVE, v, number, len(self.plan.hosts))
+                if sender.number == 0
+                else (frames.MOVE, v, 1, 1),
                 (frames.MOVED, v, number, r.choice((0, 32))),
             )
         )

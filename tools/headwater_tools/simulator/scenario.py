@@ -16,7 +16,6 @@ from headwater.plan.reader import LEVELS, STRATEGIES
 from headwater.runtime import decisions
 from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
-from headwater.storage.keyspace import F_GRANTED, F_NEXT
 
 from .absence import Absence
 from .checkers import (
@@ -435,13 +434,13 @@ class Scenario:
         return sum(self.world.taken.furthest.values()) + sum(s.durable for s in streams)
 
     def nothing_open(self) -> None:
-        """Every change that the gateway accepted has its position."""
-        for v, granted, asked in self.open():
+        """Every change that the gateway accepted is taken."""
+        for v, taken, asked in self.open():
             name = self.plan.vertices[v].name
             if asked:
-                self.world.error("%s: change %d of %d has no place" % (name, granted + 1, asked))
+                self.world.error("%s: change %d of %d is not taken" % (name, taken + 1, asked))
             else:
-                self.world.error("%s: the gateway never learned what was decided" % name)
+                self.world.error("%s: the gateway never learned what is in force" % name)
         self.values_known()
 
     def values_known(self) -> None:
@@ -456,29 +455,27 @@ class Scenario:
                 continue
             vertex = self.plan.vertices[v]
             op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
-            placed = int.from_bytes(gateway.store.get(F_GRANTED + v) or b"", "little")
-            known = decisions.follow(gateway, v, op, True) if placed == inst.decided else inst.changed
+            same = inst.given == (gateway.store.log_number, decisions.taken(gateway, v))
+            known = decisions.follow(gateway, v, op, True) if same else inst.changed
             if known != inst.changed:
                 name = vertex.name
                 text = "%s runs with %r, and the gateway believes %r"
                 self.world.error(text % (name, inst.changed, known))
 
     def open(self) -> list[tuple[int, int, int]]:
-        """Operators with changes that have no position yet, unless what they wait for is lost: how many have
-        one, and how many were requested."""
+        """Operators with changes that they have not taken, unless what they wait for is lost: how many are
+        taken, and how many were made."""
         world = self.world
         gateway = world.nodes[0].host
         found: list[tuple[int, int, int]] = []
         if gateway is None:
             return found
         for v in sorted(self.place):
-            asked, granted = [
-                int.from_bytes(gateway.store.get(key + v) or b"", "little") for key in (F_NEXT, F_GRANTED)
-            ]
+            asked, taken = decisions.made(gateway, v), decisions.taken(gateway, v)
             if v in gateway.unlearned:
-                granted = asked = 0
-            if (asked > granted or v in gateway.unlearned) and not undecided(world, self.place, v):
-                found.append((v, granted, asked))
+                taken = asked = 0
+            if (asked > taken or v in gateway.unlearned) and not undecided(world, self.place, v):
+                found.append((v, taken, asked))
         return found
 
     def arrived(self) -> bool:

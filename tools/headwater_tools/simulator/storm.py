@@ -31,7 +31,10 @@ GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
 MOVED = "operator to be moved"
 HALF_MOVED = "fault in the middle of a move"
-SHARES = {MOVED: 0.7, GAP_OPEN: 0.9}  # ... or more, if it applies to few, and seldom occurs in one that has it
+SHARES = {
+    MOVED: 0.7,
+    GAP_OPEN: 0.9,
+}  # ... or more, if it applies to few, and seldom occurs in one that has it
 
 
 class Storm:
@@ -353,9 +356,9 @@ class Storm:
             self.world.after(self.random.randrange(SECOND // 10, 6 * SECOND), lambda: self.move_back(v, home))
 
     def moves(self) -> None:
-        """People ask for operators to be moved, in most of the histories that can have this: at any moment, often
-        for several at about the same time, and often something fails in the middle. Drawn apart from the other
-        faults, which are the same without."""
+        """People ask for operators to be moved, in most of the histories that can have this: at any moment,
+        often for several at about the same time, and often something fails in the middle. Drawn apart from
+        the other faults, which are the same without."""
         r = random.Random("moves %d" % self.scenario.seed)
         several = [v for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
         if not several or self.plan.strategy == UNSAFE or r.random() >= SHARES[MOVED]:
@@ -401,7 +404,9 @@ class Storm:
         """The two do not reach each other, in one direction or in both."""
         a, b = both[0].number, both[1].number
         if not self.over():
-            self.world.draw(HALF_MOVED, "no link between %s and %s" % (self.name(both[0]), self.name(both[1])))
+            self.world.draw(
+                HALF_MOVED, "no link between %s and %s" % (self.name(both[0]), self.name(both[1]))
+            )
             self.cut([[(a, b)], [(b, a)], [(a, b), (b, a)]][k % 3], SECOND // 2 + k % 70 * SECOND // 10)
 
     def move_back(self, v: int, home: int) -> None:

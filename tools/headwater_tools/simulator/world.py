@@ -20,16 +20,14 @@ from typing import Any
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
-from headwater.plan.model import OUTSIDE, Plan, Vertex
+from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
 from headwater.protocol.sessions import pair_key
-from headwater.runtime import decisions
 from headwater.runtime.host import Host
 from headwater.storage import checkpoint_file, reserve
 from headwater.storage.keyspace import (
     F_FLOOR,
-    F_GRANTED,
     F_INC,
     HELD,
     PERMANENT,
@@ -43,6 +41,7 @@ from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
 from .batteries import Battery, known_to
+from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
 
@@ -198,8 +197,7 @@ class World:
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
         self.refusing: dict[int, int] = {}  # source -> since when its log accepts nothing
-        self.granted: dict[int, dict[int, tuple[list[int], Any]]] = {}  # operator -> number -> decision
-        self.heard: dict[int, int] = {}  # operator -> number of the last decision that was noted
+        self.decided = Decided()
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version handled
@@ -319,6 +317,7 @@ class World:
             self.hardware.mtu,
         )
         host.inputs = WatchedInputs(self.taken)
+        host.instances = WatchedInstances(self.decided)
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
         host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
@@ -329,7 +328,9 @@ class World:
 
     def take_over(self, node: Node, begin: Callable[..., None], v: int, number: int, why: int) -> None:
         """An operator that was handed over begins."""
-        self.note("%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name))
+        self.note(
+            "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
+        )
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)
@@ -389,23 +390,10 @@ class World:
         self.crash(node)
 
     def checked(self, node: Node) -> None:
-        if node.number == 0 and node.host is not None:
-            self.hear(node.host)
         if node.host is not None:
             self.taken.look(node.host)
         for check in self.checks:
             check(node)
-
-    def hear(self, host: Host) -> None:
-        """Remember what the gateway granted: its database may be lost, but the run follows it."""
-        for v in self.plan.vertices:
-            data = host.store.get(F_GRANTED + v.index) if v.kind else None
-            upto = int.from_bytes(data, "little") if data else 0
-            for number in range(self.heard.get(v.index, 0) + 1, upto + 1):
-                have, pos, content = decisions.granted(host, v.index, number)
-                if pos is not None:
-                    self.granted.setdefault(v.index, {})[number] = (list(pos), content)
-            self.heard[v.index] = upto
 
     def power_cut(self, node: Node) -> None:
         self.note("%s loses power in a flash operation" % self.name(node.number))
@@ -437,7 +425,6 @@ class World:
             self.databases_lost += 1
             self.outbox.lost_database()
             self.wall.kept = None
-            self.heard.clear()
 
     def flash_gone(self, node: Node) -> None:
         self.losses += 1
@@ -594,22 +581,21 @@ class World:
         return best
 
     def decisions(self) -> dict[int, list[tuple[list[int], Any]]]:
-        """What the gateway granted, by operator, in order."""
-        out: dict[int, list[tuple[list[int], Any]]] = {}
-        for v, known in self.granted.items():
-            number = 1
-            while number in known and number <= self.remembered(v):
-                out.setdefault(v, []).append(known[number])
-                number += 1
-        return out
+        """What operators have decided, in order, in the course that counts."""
+        return {v: self.decided.course(v, self.many(v)) for v in self.decided.known}
 
-    def remembered(self, v: int) -> int:
-        """Decisions of an operator up to this number count. One that was granted just before the gateway
-        lost its database, and that no operator had heard of, is forgotten: its number is free again."""
-        gateway = self.nodes[0].host
-        if not self.databases_lost or gateway is None or v in gateway.unlearned:
-            return 1 << 30
-        return int.from_bytes(gateway.store.get(F_GRANTED + v) or b"", "little")
+    def many(self, v: int) -> int:
+        """How many decisions the newest epoch of an operator counts; where it runs nowhere, its newest
+        checkpoint."""
+        found: list[tuple[tuple[int, int], int]] = []
+        for node in self.nodes:
+            inst = node.host.instances.get(v) if node.host else None
+            if inst:
+                found.append((inst.epoch, inst.decided))
+        for node in () if found or self.plan.strategy == UNSAFE else self.nodes:
+            blobs = [node.blobs.get(checkpoint_key(v, slot)) for slot in (PERMANENT, HELD)]
+            found += [(place[0], place[1][-1]) for place in blobs if place and not node.dead]
+        return max(found)[1] if found else 0
 
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""

@@ -14,7 +14,8 @@ import itertools
 from collections.abc import Sequence
 
 from headwater.plan.placement import FOREVER, MAINS, OUTSIDE, Case, life_s
-from headwater.protocol.moves import BALANCE, FLEE, OK
+from headwater.protocol.moves import BALANCE, FLEE
+from headwater.protocol.offers import OK
 from headwater.runtime import leaving
 
 BID_FRAMES = 2  # to each host that is asked, and its answer

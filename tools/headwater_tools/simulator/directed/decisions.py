@@ -8,7 +8,8 @@ from typing import Any
 
 from headwater.process import Affine, Debounce, Process
 from headwater.protocol import frames
-from headwater.runtime.decisions import answered, granted
+from headwater.runtime.decisions import answered
+from headwater.storage.keyspace import HELD, checkpoint_key
 
 from ..world import SECOND, Node
 from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifted
@@ -120,14 +121,17 @@ class ManyDecisionsOfTwo(ManyDecisions):
         return p
 
 
-class ProposalLost(Directed):
-    """An operator proposes where a change takes effect, and loses power before it hears that this was
-    granted: its next boot must stop there too.
+class DecisionUnconfirmed(Directed):
+    """An operator has taken a change. It is cut off and loses power before another host has stored that: in
+    its next boot, too, it puts nothing out before one has. None does, and it dies; another host goes on
+    without.
     """
+
+    SECONDS = 30
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.proposed = False
+        self.decides = False
         self.world.checks.append(self.watch)
 
     def script(self) -> list[tuple[float, Any]]:
@@ -135,70 +139,92 @@ class ProposalLost(Directed):
 
     def watch(self, node: Node) -> None:
         inst = self.shifted_at(SPARE, node)
-        if inst and inst.decisions and not self.proposed:
-            self.proposed = True
+        if inst and inst.deciding and not self.decides:
+            self.decides = True
             world = self.world
-            world.cut.add((GATEWAY, SPARE))
+            self.alone(SPARE)
             world.after(SECOND, lambda: self.crash(SPARE))
             world.after(3 * SECOND // 2, lambda: self.boot(SPARE))
-            world.after(4 * SECOND, lambda: self.heal(GATEWAY, SPARE))
+            world.after(4 * SECOND, self.heard)
+            world.after(8 * SECOND, lambda: self.kill(SPARE))
+            world.after(9 * SECOND, self.goes_on)
+
+    def heard(self) -> None:
+        """It is back, and no other host stores its checkpoint."""
+        self.keep(False)
+        self.world.cut.clear()
+
+    def goes_on(self) -> None:
+        self.keep(True)
+        self.move(SHIFTED, LEFT)
+
+    def keep(self, so: bool) -> None:
+        for number in (GATEWAY, LEFT):
+            self.withhold(self.node(number).host, not so)
+
+    def alone(self, number: int, *but: int) -> None:
+        """Cut off a host from all others but these."""
+        for other in range(len(self.plan.hosts)):
+            if other not in (number, *but):
+                self.cut(number, other)
 
 
-class ProposalNotTold(Directed):
-    """An operator has stored where a change is to take effect, and no other host hears of it. It starts on
-    another board, which has not heard of the change yet, and returns with a checkpoint after that position.
+class DecidedAlone(DecisionUnconfirmed):
+    """The same, but it lives: the operator starts on another board, which goes past that place without the
+    change. Then it returns to the first host, whose flash has a checkpoint after the change.
     """
 
     def script(self) -> list[tuple[float, Any]]:
         left = self.node(LEFT)
         return [
-            (5, lambda: self.world.cut.add((SPARE, GATEWAY))),
             (6, lambda: self.configure(SHIFTED, offset=7)),
             (7, lambda: [self.withhold(left.host, True, frames.CONFIG), self.move(SHIFTED, LEFT)]),
-            (11, lambda: self.move(SHIFTED, SPARE)),
-            (14, lambda: [self.world.cut.clear(), self.withhold(left.host, False)]),
-        ]
-
-
-class GrantHalfStored(Directed):
-    """The gateway loses power when it has stored the position of a change, and not yet that it is granted: no
-    host knows it. The operator starts elsewhere, and passes that position without the change.
-    """
-
-    SECONDS = 30
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        self.half = False
-        self.world.checks.append(self.watch)
-
-    def script(self) -> list[tuple[float, Any]]:
-        left = self.node(LEFT)
-        return [
-            (6, lambda: self.configure(SHIFTED, offset=7)),
-            (8, lambda: [self.withhold(left.host, True, frames.CONFIG), self.move(SHIFTED, LEFT)]),
-            (9, lambda: self.boot(GATEWAY)),
+            (11.5, lambda: self.move(SHIFTED, SPARE)),
             (14, lambda: self.withhold(left.host, False)),
         ]
 
     def watch(self, node: Node) -> None:
-        if node.number != GATEWAY or not node.host or self.half:
-            return
-        host = node.host
-        store = host.store
-        put_blob = store.put_blob
+        inst = self.shifted_at(SPARE, node)
+        if inst and inst.deciding and not self.decides:
+            self.decides = True
+            self.alone(SPARE)
+            self.world.after(4 * SECOND, self.world.cut.clear)
 
-        def last(key: int, data: Any) -> None:
-            put_blob(key, data)
-            if granted(host, SHIFTED, 1)[1] is not None and not self.half:
-                self.half = True
-                node.flash.arm(node.flash.op)
-                self.cut(SPARE, GATEWAY)
-                self.cut(SPARE, LEFT)
-                self.world.after(6 * SECOND, self.world.cut.clear)
 
-        if "put_blob" not in store.__dict__:
-            store.put_blob = last  # type: ignore[method-assign]
+class DecidedByFew(DecisionUnconfirmed):
+    """At level peers=2 one of two holders has stored a change when its operator dies, and is cut off. Another
+    host goes on without it, and dies before a checkpoint of its epoch is stored at the level. The third finds
+    the first holder. Neither of the first two has put anything out that the third does not.
+    """
+
+    SECONDS = 30
+    HOLDER, SECOND_HOST = 3, 4
+
+    def process(self) -> Process:
+        p = boards("few", "left", "spare", "holder", "other", level="peers=2")
+        return shifted(p, "spare", "holder", "other", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5.5, lambda: self.keep(False)),
+            (6, lambda: self.configure(SHIFTED, offset=7)),
+            (9, lambda: self.move(SHIFTED, self.SECOND_HOST)),
+            (13, lambda: self.kill(self.SECOND_HOST)),
+            (13.5, lambda: self.keep(True)),
+            (14, lambda: self.heal_all_but(SPARE)),
+            (14.5, lambda: self.move(SHIFTED, self.HOLDER)),
+        ]
+
+    def watch(self, node: Node) -> None:
+        holder = self.node(self.HOLDER)
+        place = holder.blobs.get(checkpoint_key(SHIFTED, HELD))
+        if place and place[1][-1] and not self.decides:
+            self.decides = True
+            self.kill(SPARE)
+            self.alone(self.HOLDER)
+
+    def heal_all_but(self, number: int) -> None:
+        self.world.cut = {pair for pair in self.world.cut if number in pair}
 
 
 class TimerEarlier(Directed):

@@ -54,13 +54,13 @@ class ErasedAtRest(Erased):
 
 
 class ErasedAndRestarted(Erased):
-    """The same, and the operator loses power just after the position for the new incarnation was granted.
+    """The same, and the operator loses power just after it has decided to go on with the new incarnation.
     What it had of the old one since its last checkpoint exists nowhere else any more.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.granted = False
+        self.decided = False
         self.world.checks.append(self.watch)
 
     def process(self) -> Process:
@@ -72,8 +72,8 @@ class ErasedAndRestarted(Erased):
 
     def watch(self, node: Node) -> None:
         inst = self.shifted_at(SPARE, node)
-        if inst and inst.decided and not self.granted:
-            self.granted = True
+        if inst and inst.decided and not self.decided:
+            self.decided = True
             self.world.after(1, lambda: self.crash(SPARE))
             self.world.after(SECOND, lambda: self.boot(SPARE))
 
@@ -134,15 +134,14 @@ class GatewayErasedThenMoved(GatewayErased):
         ]
 
 
-class GatewayErasedProposalLeft(GatewayErased):
-    """An operator proposes a place for a change, which is never heard of; it starts at the gateway, and takes
-    the change elsewhere. The gateway loses its database, and asks all hosts: the first one still has its
-    proposal.
+class GatewayErasedDecisionLeft(GatewayErased):
+    """An operator takes a change, and no other host stores that; it starts at the gateway, and takes the
+    change elsewhere. The gateway loses its database: the first host still has a checkpoint after the change.
     """
 
     def script(self) -> list[tuple[float, Any]]:
         return [
-            (5, lambda: self.world.cut.add((SPARE, GATEWAY))),
+            (5, lambda: self.world.cut.update([(SPARE, GATEWAY), (SPARE, LEFT)])),
             (6, lambda: self.configure(SHIFTED, offset=7)),
             (8, lambda: self.move(SHIFTED, GATEWAY)),
             (14, lambda: self.world.cut.clear()),
@@ -152,9 +151,8 @@ class GatewayErasedProposalLeft(GatewayErased):
         ]
 
 
-class GatewayErasedProposalPassed(GatewayErasedProposalLeft):
-    """The same, and the operator starts on another board, which stores a checkpoint after the change: only
-    the gateway knew where that took effect, and no host will ask again."""
+class GatewayErasedDecisionPassed(GatewayErasedDecisionLeft):
+    """The same, and the operator starts on another board, which stores a checkpoint after the change."""
 
     def script(self) -> list[tuple[float, Any]]:
         return [
@@ -188,10 +186,10 @@ class GatewayErasedWithOperator(Directed):
         return [(6, lambda: self.configure(1, offset=7))]
 
     def watch(self, node: Node) -> None:
-        granted = self.world.decisions().get(1)
+        decided = self.world.decisions().get(1)
         right = self.node(RIGHT).host
         inst = right.instances.get(2) if right else None
-        if granted and inst and inst.inputs[0].cur.xi > granted[0][0][0] and not self.erased:
+        if decided and inst and inst.inputs[0].cur.xi > decided[0][0][0] and not self.erased:
             self.erased = True
             world = self.world
             world.after(0, lambda: self.erase(GATEWAY))

@@ -1,9 +1,10 @@
-"""Operators that are handed over, and what fails in the middle of it. Where a schedule needs a moment, its seed
-draws it."""
+"""Operators that are handed over, and what fails in the middle of it. Where a schedule needs a moment, its
+seed draws it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from headwater.process import Affine, Process
@@ -20,6 +21,12 @@ HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
 AT = 8.3  # s: when it is moved
 
 
+def said(sender: int, m: Any, host: Any) -> None:
+    """A message that was kept back arrives."""
+    host.exchange.hear(sender, m)
+    host.pump()
+
+
 class Handed(Directed):
     """The operator is moved from its first host to another one."""
 
@@ -30,6 +37,7 @@ class Handed(Directed):
     ENDS: Sequence[int] = (OTHER,)  # where the operator is at the end
     BACKUP = ("other", "gateway")
     WHY = COMMAND
+    TO = OTHER
 
     def __init__(self, seed: int) -> None:
         self.moment = seed * 7919 % 251  # 0 .. 250
@@ -45,7 +53,7 @@ class Handed(Directed):
             self.world.call(node, lambda host: host.move(v, taker, self.WHY, node.mono()), "move")
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(AT, lambda: self.hand(SHIFTED, HOME, OTHER)), *self.faults_at()]
+        return [(AT, lambda: self.hand(SHIFTED, HOME, self.TO)), *self.faults_at()]
 
     def faults_at(self) -> list[tuple[float, Any]]:
         return []
@@ -89,8 +97,8 @@ class Handed(Directed):
 
 
 class Moved(Handed):
-    """Nothing fails: nothing is replayed, and from the pause until the new instance can take an entry there are
-    three messages at most, one after the other."""
+    """Nothing fails: nothing is replayed, and from the pause until the new instance can take an entry there
+    are three messages at most, one after the other."""
 
     def finish(self) -> Result:
         result = super().finish()
@@ -101,6 +109,11 @@ class Moved(Handed):
         if why != {COMMAND} and self.handovers.count:
             self.world.error("hosts believe in these reasons: %r" % why)
         return result
+
+
+class MovedToGateway(Moved):
+    TO = GATEWAY
+    ENDS = (GATEWAY,)
 
 
 class MovedLocal(Moved):
@@ -142,8 +155,8 @@ class MovedOften(Handed):
 
 
 class GiverDies(Handed):
-    """The giver dies as soon as the taker has begun: what both have is on a third host by then, or the taker's
-    copy is enough."""
+    """The giver dies as soon as the taker has begun: what both have is on a third host by then, or the
+    taker's copy is enough."""
 
     def faults_at(self) -> list[tuple[float, Any]]:
         return [
@@ -158,8 +171,8 @@ class GiverDies(Handed):
 
 
 class GiverNoHolder(Handed):
-    """The battery of the giver ends soon after. By then another host has the checkpoint, and the producer names
-    that one."""
+    """The battery of the giver ends soon after. By then another host has the checkpoint, and the producer
+    names that one."""
 
     WHY = FLEE
 
@@ -181,7 +194,8 @@ class AcceptLost(Handed):
 
 
 class HandLate(Handed):
-    """The checkpoint is on the other host, and HAND comes when the offer has ended: the operator has gone on."""
+    """The checkpoint is on the other host, and HAND comes when the offer has ended: the operator has gone
+    on."""
 
     PLANNED = (0,)
     ENDS = (HOME,)
@@ -192,15 +206,46 @@ class HandLate(Handed):
 
         def late() -> None:
             self.let(OTHER)
-            node = self.node(OTHER)
             for sender, m in kept[-1:]:
-                self.world.call(node, lambda host: [host.exchange.hear(sender, m), host.pump()], "late")
+                self.world.call(self.node(OTHER), partial(said, sender, m), "late")
 
         def back() -> None:
             nonlocal kept
             kept = self.keep_back(OTHER, frames.HAND)
 
         return [(AT - 0.1, back), (AT, lambda: self.hand(SHIFTED, HOME, OTHER)), (AT + 20, late)]
+
+
+class GiverGoesOn(Handed):
+    """The giver restarts in the middle of the offer, goes on, and has a further checkpoint acknowledged
+    before the other host begins: that one goes on from there."""
+
+    LEVEL = "local"
+    PLANNED = (1,)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level=self.LEVEL, every=10)
+        return shifted(p, "home", *self.BACKUP, cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        kept: list[tuple[int, Any]] = []
+
+        def back() -> None:
+            nonlocal kept
+            kept = self.keep_back(OTHER, frames.HAND)
+
+        def on() -> None:
+            self.let(OTHER)
+            for sender, m in kept[-1:]:
+                self.world.call(self.node(OTHER), partial(said, sender, m), "late")
+
+        return [
+            (AT - 0.1, back),
+            (AT, lambda: self.hand(SHIFTED, HOME, OTHER)),
+            (AT + 0.3, lambda: self.crash(HOME)),
+            (AT + 0.31, lambda: self.boot(HOME)),
+            (AT + 1.9, on),
+        ]
 
 
 class OfferStalls(Handed):
@@ -303,8 +348,8 @@ class NewerElsewhere(Handed):
 
 
 class NewerUnheard(Handed):
-    """A third host began the operator while its old host was out of reach. That one offers it to a host that has
-    not heard of it either: a producer has."""
+    """A third host began the operator while its old host was out of reach. That one offers it to a host that
+    has not heard of it either: a producer has."""
 
     PLANNED = (0,)
     ENDS = (GATEWAY,)
@@ -343,8 +388,8 @@ class TwoGivers(Handed):
 
 
 class Spilled(Handed):
-    """What the operator put out is in its log, and can be sent nowhere: it pauses, and moves when the gateway is
-    back."""
+    """What the operator put out is in its log, and can be sent nowhere: it pauses, and moves when the gateway
+    is back."""
 
     SECONDS = 60
     FLASH = False
@@ -383,6 +428,7 @@ class NeverSent(Spilled):
 
 SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
+    "moved to the gateway": MovedToGateway,
     "moved, local": MovedLocal,
     "moved, uncoordinated": MovedUncoordinated,
     "moved, extended": MovedExtended,
@@ -392,6 +438,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "giver is no holder": GiverNoHolder,
     "accept lost": AcceptLost,
     "hand comes late": HandLate,
+    "giver goes on": GiverGoesOn,
     "offer stalls": OfferStalls,
     "taker restarts": TakerRestarts,
     "giver restarts": GiverRestarts,

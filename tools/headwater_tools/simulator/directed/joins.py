@@ -11,7 +11,7 @@ from headwater.runtime.operator import Operator
 
 from ...examples import sp4
 from ..world import SECOND, SITE_US, Node
-from .base import GATEWAY, RIGHT, Directed, boards
+from .base import GATEWAY, LEFT, RIGHT, Directed, boards
 
 
 def pair(**how: Any) -> tuple[Process, Stream, Stream]:
@@ -131,14 +131,14 @@ class PassedOver(DeadInput):
 
 
 class TakenBackLate(DeadInput):
-    """A join hears late that it should take an input back, and later still that its proposal was granted. Its
+    """A join hears late that it should take an input back, and later still that this is stored elsewhere. Its
     other input is a button that is not pressed for long: meanwhile the join sends boundaries, and a union
     after it continues by them. The reopened entries are above all of them.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.proposed = False
+        self.decides = False
         self.world.checks.append(self.watch)
 
     def process(self) -> Process:
@@ -165,10 +165,10 @@ class TakenBackLate(DeadInput):
 
     def watch(self, node: Node) -> None:
         for inst in node.host.instances.values() if node.host else ():
-            if 2 in inst.decisions and not inst.decisions[2][2] and not self.proposed:
-                self.proposed = True
-                self.world.cut.add((GATEWAY, RIGHT))
-                self.world.after(3 * SECOND, lambda: self.heal(GATEWAY, RIGHT))
+            if inst.deciding and inst.decided == 2 and not self.decides:
+                self.decides = True
+                self.world.cut |= {(GATEWAY, RIGHT), (LEFT, RIGHT)}
+                self.world.after(3 * SECOND, self.world.cut.clear)
 
 
 class Ticks(Operator):
@@ -250,7 +250,7 @@ class DeadSourceMoved(DeadInput):
 
 
 class DeadSourceClosed(DeadInput):
-    """The board dies, the join continues without it by decision, and loses power as soon as that is granted:
+    """The board dies, the join continues without it by decision, and loses power as soon as it has:
     what it had of the board exists nowhere else.
     """
 
@@ -265,7 +265,7 @@ class DeadSourceClosed(DeadInput):
 
 class DeadAsleep(DeadInput):
     """The board dies asleep. The join continues by its promise, and then by decision; it loses power as soon
-    as that is granted, and in its next boot no producer promises anything up to the decision's position.
+    as it has, and in its next boot no producer promises anything up to where it stood.
     """
 
     def script(self) -> list[tuple[float, Any]]:

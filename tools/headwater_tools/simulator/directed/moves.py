@@ -153,7 +153,7 @@ class TellsAndDies(Directed):
 
 class ChangesWhileAway(Directed):
     """The board with the second operator is out of reach for long, and the first one spills for it. A change
-    of the first one can have no position meanwhile: it continues without."""
+    of the first one cannot be taken meanwhile: it continues without."""
 
     SECONDS = 40
     FROM, TO = 14, 22

@@ -151,7 +151,8 @@ class LinkLost(Decided):
 
 
 class LinkLostUnoffered(LinkLost):
-    """The same where the host of the operator offers nothing: the candidate asks the producers, and takes over."""
+    """The same where the host of the operator offers nothing: the candidate asks the producers, and takes
+    over."""
 
     TAKEOVERS = 1
     PLANNED = 0

@@ -1,0 +1,128 @@
+"""Planned moves: the schedules hold, and with one rule broken they do not."""
+
+from __future__ import annotations
+
+import pytest
+from defects import Change, seeded
+from headwater.runtime import checkpoint_transfer, routing
+from headwater.runtime.checkpoints import Checkpoints
+from headwater.runtime.moving import Move
+from headwater.runtime.taking import Offer
+from headwater_tools.simulator.directed.handovers import SCHEDULES
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(6)
+
+# Name, what the rule prevents, the changes, and a schedule in which it shows.
+DEFECTS: list[tuple[str, str, list[Change], str]] = [
+    (
+        "the new instance does not raise the epoch",
+        "two instances that acknowledge",
+        [(Offer, "_begin", "if known else 0) + 1", "if known else 0)")],
+        "moved to the gateway",
+    ),
+    (
+        "the new instance goes on from an earlier place",
+        "entries that are taken twice",
+        [(Move, "accepted", "if not inst.ck.last():", "if 0:")],
+        "moved",
+    ),
+    (
+        "the transfer state is left behind",
+        "results that neither host has",
+        [(Checkpoints, "last", 'self._take(b"", 0), True)', 'self._take(b"", 0), False)')],
+        "moved, lake away",
+    ),
+    (
+        "the transfer state is dropped on its way",
+        "results that neither host has",
+        [(Checkpoints, "commit", "parts = self._transfer(c, whole)", "parts = self._transfer(c, False)")],
+        "moved, lake away",
+    ),
+    (
+        "the giver counts as a holder for long",
+        "a checkpoint that ends with the battery of the giver",
+        [(Offer, "stored", "if len(self.others) >= self.host.plan.level:", "if 0:")],
+        "giver is no holder",
+    ),
+    (
+        "an offer does not end at the taker",
+        "a taker that wakes up into a run that went on",
+        [
+            (Offer, "_begin", "if host.now > self.until_us:", "if 0:"),
+            (Offer, "tick", "elif host.now > self.until_us:", "elif 0:"),
+        ],
+        "hand comes late",
+    ),
+    (
+        "an offer does not end at the giver",
+        "an operator that pauses forever",
+        [(Move, "tick", "elif self.step == _HANDING and host.now > self.until_us:", "elif 0:")],
+        "hand comes late",
+    ),
+    (
+        "repeats extend an offer",
+        "a taker that wakes up into a run that went on",
+        [
+            (Offer, "accept", "if not self.until_us:", "if 1:"),
+            (Offer, "tick", "elif host.now > self.until_us:", "elif 0:"),
+            (Offer, "_begin", "if host.now > self.until_us:", "if 0:"),
+        ],
+        "hand comes late",
+    ),
+    (
+        "the taker goes on from what it was offered, whatever producers name",
+        "an operator that needs what was trimmed for a further checkpoint",
+        [
+            (checkpoint_transfer, "_on_recalled", "if epoch[0] and newer(", "if 0 and newer("),
+            (routing, "contact", "if name and not sink.is_lake and further(name", "if 0 and further(name"),
+        ],
+        "giver goes on",
+    ),
+    (
+        "the taker does not ask the producers",
+        "a stale giver that robs a healthy operator",
+        [(Offer, "heard", "if self.newest > self.epoch:", "if 0:")],
+        "newer unheard",
+    ),
+    (
+        "the giver takes entries while the other host begins",
+        "entries that are taken twice",
+        [(Move, "accepted", "lifecycle.pause(inst)", "pass")],
+        "moved",
+    ),
+    (
+        "what the log holds is left behind",
+        "entries that no host serves",
+        [(Move, "_ready_to_offer", "if _unsent(self.inst):", "if 0:")],
+        "spilled before a move, local",
+    ),
+    (
+        "a refusal is not heard",
+        "an operator that pauses longer than it must",
+        [(Move, "end", "if self.inst.status == PAUSED:", "if 0:")],
+        "hand comes late",
+    ),
+]
+
+
+def history(name: str, seed: int) -> str:
+    """The first error of a schedule, or nothing. What the core asserts of itself counts too."""
+    try:
+        errors = SCHEDULES[name](seed).run().errors
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        return "%s: %s" % (type(error).__name__, error)
+    return errors[0] if errors else ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_move_ends_on_one_of_two_hosts(name: str, seed: int) -> None:
+    assert history(name, seed) == ""
+
+
+@pytest.mark.parametrize(("name", "prevented", "changes", "where"), DEFECTS, ids=[d[0] for d in DEFECTS])
+def test_a_checker_sees(name: str, prevented: str, changes: list[Change], where: str) -> None:
+    with seeded(changes):
+        assert any(history(where, seed) for seed in SEEDS), prevented
