@@ -86,7 +86,9 @@ def test_the_longest_first_life_wins_and_at_a_tie_the_order_of_the_process_file(
     assert leaving.choose(view, {(4, 2): (4000, 2000), (4, 3): (4000, 2001)}) == (4, 3)
     assert leaving.choose(view, {(4, 2): (4000, 2000), (4, 3): (9000, 2000)}) == (4, 2)
     view.low = True
-    assert leaving.choose(view, {(4, 2): (10, 9), (4, 3): (FOREVER, FOREVER), (5, 3): (FOREVER, FOREVER)}) == (4, 3)
+    assert leaving.choose(
+        view, {(4, 2): (10, 9), (4, 3): (FOREVER, FOREVER), (5, 3): (FOREVER, FOREVER)}
+    ) == (4, 3)
 
 
 def test_others_are_not_burdened_with_more_than_half_of_the_relief():
