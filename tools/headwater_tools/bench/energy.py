@@ -6,6 +6,7 @@ moves: the time until the first battery is empty when hosts move operators by th
 placement that stays, found by looking at all of them. Two kinds of processes on the same boards: one whose
 radio empties the batteries, one where computing does. What this leaves out: bench/support/lifetimes.py.
 words: what the words of hosts cost a board that sends once a minute, from the frames of a simulated run.
+heap: what a board holds for all this, on 32-bit MicroPython.
 work: the time of each operator type beside a bare loop that copies, on MicroPython; these ratios are the
 numbers of firmware/profiles/work.toml.
 """
@@ -22,6 +23,8 @@ from pathlib import Path
 
 from headwater.plan import placement
 from headwater.plan.placement import MAINS, OUTSIDE, Case, Edge, Host, Vertex
+from headwater.process import Fir, Process, Qrs
+from headwater.process.check import check
 
 from ..boards import energy as profiles
 from ..boards import micropython
@@ -32,7 +35,7 @@ from .support import words
 from .support.lifetimes import Lives, longest
 
 SUMMARY = "how close placement comes to the longest battery life; what operator types cost"
-SECTIONS = ("placement", "moves", "words", "work")
+SECTIONS = ("placement", "moves", "words", "heap", "work")
 SEEDS = 200
 TRIALS = 400  # fewer than a case has placements, so that it is searched
 NEAR, NEAR_BAR = 0.9, 99  # of the longest life; percent of the cases that must come so near
@@ -62,6 +65,7 @@ BOARDS = {"radio": (3, 3), "computation": (5, 5)}  # fewest and most boards of a
 OPERATORS = {"radio": (4, 6), "computation": (2, 3)}
 LONGER_BAR = 1.5  # median, where computing empties batteries
 BIDS_BAR = 0.5  # percent of what a board draws
+REST_BYTES, ROUND_BYTES = 3584, 8192  # of the 6 and 12 KiB that all that moves operators may hold
 SMALL = 60  # small cases of each kind: two boards, one or two operators
 RADIO_NA = 70_000_000
 
@@ -84,6 +88,8 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
             measures += _moves(kind, args.cases, say)
     if "words" in sections:
         measures += words.measures({"awake": _as_shipped(), "light sleep": SLEEPY}, say)
+    if "heap" in sections:
+        measures += _heap()
     if "work" in sections:
         measures += _work(say)
     return measures
@@ -253,6 +259,30 @@ def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
         Measure("%s: moves in a life, median" % kind, statistics.median(moves)),
         at_most("%s: charge that bids cost, worst" % kind, round(100 * max(bid_shares), 3), "%", BIDS_BAR),
     ]
+
+
+def _heap() -> list[Measure]:
+    """On 32-bit MicroPython: what a board holds for its energy, with SP1 and three boards."""
+    script = Path(__file__).parent / "on_board" / "board_bench_energy.py"
+    text = script.read_text().replace("PLAN", _sp1().hex())
+    done = micropython.run(text, heap="256k", tests=False)
+    if done.returncode:
+        raise UserError("the bench failed on MicroPython:\n" + (done.stdout + done.stderr).strip())
+    rest, first, _, again, left = [int(n) for n in done.stdout.split()]
+    return [
+        at_most("heap at rest", rest, "bytes", REST_BYTES),
+        at_most("heap for a round of bids, beside that", max(first, again), "bytes", ROUND_BYTES),
+        Measure("heap that stays after a round", left, "bytes"),
+    ]
+
+
+def _sp1() -> bytes:
+    """A plan of SP1 whose operators three boards may run."""
+    p = Process("sp1", checkpoints="ecoc", level="peer", every=500)
+    ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+    fir = (ecg >> Fir([1, 2, 1])).named("fir").on("chest", backup=["wrist", "hip"])
+    p.lake("sp1/qrs", (fir >> Qrs()).named("qrs").on("chest", backup=["wrist", "hip"]))
+    return bytes(check(p).plan or b"")
 
 
 def _work(say: Callable[[str], None]) -> list[Measure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from headwater.data import msgpack
@@ -20,7 +21,7 @@ WEAK = replace(COMPUTE, compute_ua=200_000)  # to compute is nearly all that it 
 
 
 class Powered(Directed):
-    """An operator on a board of its own, whose battery ends. What its host draws it knows from its profile."""
+    """An operator on a board of its own, whose battery ends. What it draws it knows from its profile."""
 
     PACE = Hardware().pace
     SECONDS = 40
@@ -106,8 +107,8 @@ class Weaker(Powered):
 
 
 class NotCharged(Powered):
-    """It flees to a board whose battery ends later. The first host has little more by then than when the operator
-    fled, and refuses it: so the battery of the other ends under the operator."""
+    """It flees to a board whose battery ends later. The first host has little more by then than when the
+    operator fled, and refuses it: so the battery of the other ends under the operator."""
 
     BOARD = replace(COMPUTE, compute_ua=2_000)
     BATTERIES = {HOME: (600, 6), OTHER: (400, 100)}
@@ -146,7 +147,7 @@ class CutOff(Powered):
     ENDS = (OTHER, GATEWAY)
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(4, lambda: [self.cut(HOME, n) for n in (GATEWAY, LEFT, OTHER)])]
+        return [(4, partial(self.cut, HOME, n)) for n in (GATEWAY, LEFT, OTHER)]
 
 
 class Balanced(Powered):
