@@ -7,9 +7,9 @@
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
 #   balance  a move lengthens the shorter life of giver and taker by at least a quarter, after its cost. Of
-#            moves that are as good, one to the first host in the order of the process file. It adds to other hosts, which send to
-#            the operator or hear from it, no more than half of what it takes from giver or taker: otherwise
-#            two hosts would live longer at the cost of a third that was not asked.
+#            moves that are as good, one to the first host in the order of the process file. It adds to other
+#            hosts, which send to the operator or hear from it, no more than half of what it takes from giver
+#            or taker: otherwise two hosts would live longer at the cost of a third that was not asked.
 #
 # A view has:
 #   operators()      vertices that run here and that other hosts may run
