@@ -141,5 +141,5 @@ def test_rounds_come_less_often_the_less_they_bring_and_the_more_they_cost():
     assert [leaving.pause_s(n, True, 0, 1, 10) for n in range(8)] == [5, 10, 20, 40, 80, 160, 320, 320]
     # Where little time is left, less of it passes ..
     assert leaving.pause_s(3, False, 0, 1, 1600) == 100
-    # .. and what this host pays for its bids is at most a two-thousandth of 0.5 mA.
-    assert leaving.pause_s(0, False, 14000000, 500000, 1600) == 56000
+    # .. and bids cost at most a thousandth of 0.5 mA.
+    assert leaving.pause_s(0, False, 14000000, 500000, 1600) == 28000

@@ -44,7 +44,7 @@ ROUND_S = const(300)  # bids are asked for no more often,
 _QUIET_MAX = const(3)  # ... and after rounds without a move ever less: twice as seldom, so many times at most
 _FLEE_S = const(5)  # one that flees tries again after this, twice as long each time,
 _FLIGHTS_MAX = const(6)  # ... so many times at most
-_SHARE = const(2000)  # bids cost no more than one part in so many of what the host draws
+_SHARE = const(1000)  # bids cost no more than one part in so many of what the host draws
 
 
 # The operators that may leave this host now, and the hosts to be asked for bids.
