@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..plan.model import Plan
+    from ..runtime.battery import Energy
     from ..runtime.host import Host
     from .program import Node
 
@@ -147,6 +148,7 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     clock = Clock(sleep_us=config["sleep_s"] * 1000000)
     host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
     node.runs(host)
+    host.knows(_energy(node, host))
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:
@@ -167,3 +169,16 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
 
         node.sounds_by(Sounder(node, host.signals))
     return host
+
+
+# What this board knows of its energy. On mains where its configuration has no profile.
+def _energy(node: "Node", host: "Host") -> "Energy":
+    from ..runtime.battery import Energy
+
+    profile = None
+    given = node.config.pop("energy", None)
+    if given:
+        from ..plan.profile import Profile
+
+        profile = Profile(given)
+    return Energy(host, profile, node.board.battery_mv, node.raw_us)

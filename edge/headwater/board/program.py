@@ -105,6 +105,10 @@ class Node:
     def mono(self) -> int:
         return self.ticks.read(_us())
 
+    # A counter of microseconds, of which 30 bits count.
+    def raw_us(self) -> int:
+        return _us()
+
     # ---- the start
 
     def begin(self) -> None:
@@ -285,6 +289,8 @@ class Node:
 
     def _site(self, frame: "Readable") -> None:
         peer = self.peer
+        if self.host and self.host.energy:
+            self.host.energy.got(len(frame))
         span = peer.open(frame)
         self._reply()
         if peer.why == OPENED:
@@ -309,13 +315,18 @@ class Node:
     def say(self, kind: int, *values: "Any") -> None:
         self.peer.begin(self.writer)
         if self.writer.put(kind, *values):
-            self.client.send("s", self.peer.seal(self.writer))
+            self._send(self.peer.seal(self.writer))
             self._reply()
 
     def _reply(self) -> None:
         reply = self.peer.take_reply()
         if reply:
-            self.client.send("s", reply)
+            self._send(reply)
+
+    def _send(self, frame: "Readable") -> None:
+        if self.host and self.host.energy:
+            self.host.energy.sent(len(frame))
+        self.client.send("s", frame)
 
     # ---- draining for a switch
 
@@ -384,6 +395,7 @@ class Node:
             "crash": self.crash[:2] if self.crash else None,
             "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
+            "energy": host.energy.told() if host and host.energy else None,
             "free": self.free,
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
             "next": self.next,

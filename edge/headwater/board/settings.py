@@ -18,6 +18,9 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "actuators": (dict, {}),  # "buzzer" or "led", as alarms of a plan name them -> pin and what else it needs
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
+    # What this kind of board draws, and the charge of its battery, as `hw provision` writes it:
+    # plan/profile.py.
+    "energy": (dict, {}),
     "mtu": (int, 512),  # most bytes of a frame
     "status_s": (int, 5),  # how often the board reports its status
     "watchdog_s": (int, 30),  # a program that hangs for this long is restarted; 0: never
@@ -67,6 +70,13 @@ def load(path: str) -> "dict[str, Any]":
             raise SettingsError(
                 "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
             )
+    if out["energy"]:
+        from ..plan import profile
+
+        try:
+            profile.Profile(out["energy"])
+        except profile.ProfileError as e:
+            raise SettingsError("%s: %s" % (path, e))
     return out
 
 

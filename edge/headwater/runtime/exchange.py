@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message, Readable
     from ..plan.model import Plan
     from ..protocol.sessions import Peer
+    from .battery import Energy
     from .host import Host
     from .outputs import Reader
 
@@ -73,6 +74,11 @@ class Exchange:
         self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
+        self.counts: "Energy | None" = None
+
+    # Have frames counted from now on.
+    def count_by(self, counts: "Energy") -> None:
+        self.counts = counts
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
     def meet(self, number: int, peer: "Peer") -> None:
@@ -108,6 +114,8 @@ class Exchange:
     # A frame arrived from somewhere. True where its messages were looked at.
     def receive(self, frame: "Readable") -> bool:
         host = self.host
+        if self.counts:
+            self.counts.got(len(frame))
         try:
             head = frames.header(frame)
             sender = head[0]
@@ -422,12 +430,17 @@ class Exchange:
         link.peer.begin(self.writer)
 
     def _seal(self, link: Link) -> None:
-        self.send(link.number, link.peer.seal(self.writer))
+        frame = link.peer.seal(self.writer)
+        if self.counts:
+            self.counts.sent(len(frame))
+        self.send(link.number, frame)
         self._reply(link)
 
     def _reply(self, link: Link) -> None:
         reply = link.peer.take_reply()
         if reply:
+            if self.counts:
+                self.counts.sent(len(reply))
             self.send(link.number, reply)
 
     def _put(self, link: Link, kind: int, *values: "Any") -> None:

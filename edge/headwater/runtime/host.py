@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
+    from .battery import Energy
     from .inputs import InEdge
     from .instance import Instance
     from .lake_sink import LakeSink
@@ -99,7 +100,7 @@ class Host:
         # Vertex -> [number, host, outcome] of the last move that this host was asked for, or asked for.
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
-        self.energy: "Any" = None  # what it knows of its battery; None: it never ends
+        self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
@@ -202,6 +203,16 @@ class Host:
 
         checkpoint_transfer.fetch(self, inst)
 
+    # It knows what it draws and what its battery has left, from now on.
+    def knows(self, energy: "Energy") -> None:
+        self.energy = energy
+        self.exchange.count_by(energy)
+
+    # How often this host reports: no more often than its batches leave.
+    @property
+    def period_us(self) -> int:
+        return max(self.pace[0], 1000 * self.plan.batch_ms)
+
     # The site's time.
     def site(self) -> int:
         return self.clock.site(self.now)
@@ -221,6 +232,8 @@ class Host:
             self.promise(self.clock.at(wake))
         if self.words:
             self.words.sleep(wake - now)
+        if self.energy:
+            self.energy.sleep(wake - now)
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
@@ -291,12 +304,14 @@ class Host:
             if self.signals:
                 self.signals.tick()
             self.store.idle()
-        if now - self.beat_us >= self.pace[0]:
+        if now - self.beat_us >= self.period_us:
             self.beat_us = now
             self.exchange.say_state()
             self.exchange.ask_time()
             if self.words:
                 self.words.say()
+            if self.energy:
+                self.energy.tick()
         self.pump()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.

@@ -207,6 +207,8 @@ class Move:
         if self.inst.status == PAUSED:
             lifecycle.take_back(self.inst)
         over(host, self.v, outcome)
+        if host.energy:
+            host.energy.gave(self.v, self.size, self.why, outcome)
         unload("runtime.moving", "protocol.offers")
 
 
@@ -294,6 +296,8 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     refused = _refused(host, inst, v, to, why)
     if not refused:
         assert inst
+        if host.energy:
+            host.energy.gives()
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
@@ -370,6 +374,8 @@ def _on_room(host: "Host", sender: int, m: "Message") -> None:
     move = host.giving
     if move and (move.v, move.number) == (v, number):
         move.answer(sender, m)
+    elif host.energy and host.energy.round:
+        host.energy.round.answer(v, sender, number, without, beside, room // 2)
 
 
 def _on_accept(host: "Host", sender: int, m: "Message") -> None:

@@ -235,8 +235,8 @@ class Offer:
 # ---- what is asked
 
 
-# Why this host cannot take operator v now, or OK.
-def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -> int:
+# Why this host cannot take operator v now, or OK. left: how long the host lasts that gives it.
+def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, left: int) -> int:
     vertex = host.plan.vertices[v]
     if v in host.instances:
         return offers.HERE
@@ -261,8 +261,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
     except (ImportError, KeyError, ValueError):
         return offers.TYPE
     if host.energy:
-        refused: int = host.energy.refuses(v, rates, why)
-        return refused
+        return host.energy.refuses(v, rates, why, left)
     return offers.OK
 
 
@@ -275,7 +274,7 @@ def _hears(host: "Host", v: int) -> bool:
 
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
-    refused = _cannot(host, v, 0, rates, moves.COMMAND)
+    refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
     without = beside = offers.FOREVER
     if host.energy:
         without = host.energy.left_s()
@@ -301,7 +300,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not offer.begun:
             offer.accept()
         return
-    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
+    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
         if refused == offers.NEWER:

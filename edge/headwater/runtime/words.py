@@ -73,8 +73,8 @@ class Words:
         self.host = host
         self.operators = bytes(operators)
         plan = host.plan
-        beat, dead, step = host.pace
-        self.beat = beat // 1000
+        _, dead, step = host.pace
+        self.beat = host.period_us // 1000
         self.step = step // 1000
         # The delays that the process file asks for, and the patience where it asks for none.
         asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
@@ -94,7 +94,8 @@ class Words:
         self.silent = array("I", bytes(4 * n))  # since a sign of life, of the host itself or at one hop;
         self.mute = array("I", bytes(4 * n))  # ... of the host itself
         self.counts = array("I", bytes(4 * n))  # number of the newest word of the present boot, 0: none
-        self.period = array("H", bytes(2 * n))  # seconds between two reports
+        # Seconds between two reports: until it has told, those of this host.
+        self.period = array("H", [min(65535, (self.beat + 999) // 1000)] * n)
         self.heard = bytearray(n)  # directly, since the last word of this host
         # Of each operator: the host that names it, or was to name it, number of the epoch there, _NAMED and
         # _MET, and for how long it has not been in touch there.
@@ -335,7 +336,7 @@ class Words:
                 hosts = plan.keepers(v) + [e.producer for e in inst.inputs if e.port is None and not e.closed]
             for h in hosts:
                 to[h] = 1
-        told = 4 * max(self.beat // 1000, (plan.batch_ms + 999) // 1000, self.sleeps)
+        told = 4 * max((self.beat + 999) // 1000, self.sleeps)
         if self.sleeps:
             told += _SLEEPS
         if len(named) > 2 * _NAMED_MAX:

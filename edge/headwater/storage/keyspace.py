@@ -51,6 +51,7 @@ B_DEPLOYMENT = 0x800  # what this board runs
 B_COMING = 0x801  # the deployment that waits
 B_SWITCH = 0x802  # what a switch that is decided has to do to the sources
 B_CRASH = 0x803  # [boot number, text, crashes in a row] of a board
+B_ENERGY = 0x804  # what a board knows of its battery and of hand-overs (runtime/battery.py)
 B_DECIDED = 0x4000  # + vertex: what an operator without checkpoints has decided
 B_VALUES = 0x6000  # + vertex, at the gateway: what the operator has reported about its parameters
 B_CHANGES = 0x8000  # see change_key

@@ -13,9 +13,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.plan.placement import FRAME_BYTES
+from headwater.plan.profile import KEYS, Profile
 from headwater.process.energy import Board
+from headwater.runtime.battery import Energy
 
 if TYPE_CHECKING:
+    from headwater.runtime.host import Host
+
     from .world import Node, World
 
 LINK = "wifi"
@@ -61,6 +65,7 @@ class Battery:
         self.board = board
         self.capacity_mc = capacity_mc
         self.left_pc = 0
+        self.charges = 0  # how often it was charged, or lost charge at once
         self.radio_pc = 0  # what frames may still take until the next look: a radio is never more than on
         self.taken: dict[int, int] = {}  # input -> the last element that was paid for
         self.written = 0  # bytes of flash that were paid for
@@ -81,6 +86,7 @@ class Battery:
     def charge(self, percent: int) -> None:
         """It holds this much from now on."""
         self.left_pc = 10_000_000 * self.capacity_mc * percent
+        self.charges += 1
 
     def spend(self, pc: int) -> None:
         self.left_pc = max(0, self.left_pc - pc)
@@ -121,6 +127,19 @@ class Battery:
         self.written = written
 
 
+def known_to(host: Host, battery: Battery | None) -> Energy:
+    """What a host with this battery knows of it: what its monitor reads, and the numbers of its profile."""
+    if battery is None:
+        return Energy(host)
+    given: dict[str, object] = {key: getattr(battery.board, key) for key in KEYS[1:]}
+    given |= {
+        "capacity_mc": battery.capacity_mc,
+        "discharge": [list(point) for point in battery.board.discharge],
+        "links": {name: list(costs) for name, costs in battery.board.links.items()},
+    }
+    return Energy(host, Profile(given), battery.mv)
+
+
 def lasting(board: Board, seconds: float) -> int:
     """Capacity, in millicoulombs, that lasts about so long with a radio that is on half of the time."""
     return max(1, int((board.awake_ua + board.radio_ua / 2) * seconds / 1000))
@@ -153,6 +172,8 @@ class Power:
                 continue
             battery.look(node, LOOK_US, node.number in self.world.dozing)
             if battery.empty and node.up:
+                for see in self.world.on_empty:
+                    see(node)
                 self.on_empty(node)
         self.world.after(LOOK_US, self.look)
 

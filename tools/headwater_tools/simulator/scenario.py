@@ -33,6 +33,7 @@ from .checkers import (
     wanted,
 )
 from .closings import Closings
+from .flights import Flights
 from .handovers import Handovers
 from .ideal import Ideal
 from .recorder import Recorder
@@ -134,6 +135,7 @@ class Scenario:
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
         self.handovers = Handovers(world)
+        self.flights = Flights(world)
         self.absence = Absence(world, self.place)
         world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
         self.closings = Closings(world)
@@ -212,6 +214,8 @@ class Scenario:
         return {
             "migrations_planned": self.handovers.count,
             "replayed_planned": self.handovers.replayed,
+            "flights": self.flights.count,
+            "balanced": self.flights.balanced,
             "migrations_unplanned": self.unplanned + self.takeovers.count,
             "takeovers": self.takeovers.count,
             "takeovers_needless": self.takeovers.needless,

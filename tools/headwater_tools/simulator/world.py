@@ -42,7 +42,7 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
-from .batteries import Battery
+from .batteries import Battery, known_to
 from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
@@ -248,6 +248,7 @@ class World:
         self.on_left: list[Callable[[int], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_empty: list[Callable[[Node], None]] = []  # the battery of a host is empty
         self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.recorder: Recorder | None = None  # for a timeline
@@ -355,6 +356,7 @@ class World:
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
         host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
+        host.knows(known_to(host, node.battery))
         node.host = host
         host.start(node.mono(), node.again)
         return host

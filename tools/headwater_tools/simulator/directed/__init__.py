@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import handovers
+from . import flights, handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -226,6 +226,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **flights.SCHEDULES,
     **handovers.SCHEDULES,
     "two of three": TwoOfThree,
     "last keeper": LastKeeper,
