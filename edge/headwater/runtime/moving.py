@@ -22,10 +22,8 @@ from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
-from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
@@ -152,6 +150,8 @@ class Move:
             self._ready_to_offer()
 
     def _ready_to_offer(self) -> None:
+        from . import lifecycle
+
         if _unsent(self.inst):
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
@@ -178,6 +178,8 @@ class Move:
 
     # ACCEPT.
     def accepted(self) -> None:
+        from . import lifecycle
+
         if self.step != _OFFERING:
             return
         host = self.host
@@ -202,6 +204,8 @@ class Move:
 
     # The move is over: the operator goes on here, or has ended here.
     def end(self, outcome: int) -> None:
+        from . import lifecycle
+
         host = self.host
         host.gives(None)
         if self.inst.status == PAUSED:
@@ -393,6 +397,8 @@ def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
 # The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs
 # is not kept so: its bytes will come.
 def _on_keep(host: "Host", sender: int, m: "Message") -> None:
+    from ..storage import checkpoint_file
+
     _, v, epoch, old, pos, size = m
     from . import checkpoint_transfer
 

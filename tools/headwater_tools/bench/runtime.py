@@ -15,12 +15,11 @@ import inspect
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import textwrap
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +27,19 @@ from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.operators import fir
 from headwater.operators.qrs import _WINDOW
-from headwater.plan.model import Plan
 from headwater.process import Affine, DeadBand, Difference, Process, Where
 from headwater.process.builder import HEAP_KB
 from headwater.process.coefficients import BANDPASS
-from headwater.protocol.clock import Clock
 from headwater.runtime.host import Host
 from headwater.storage.log import Log
-from headwater.testing.cut_flash import CutFlash
 
 from .. import environment
-from ..boards import micropython
 from ..errors import UserError
 from ..examples import sp1
 from ..image import builder
 from . import Measure, at_least, at_most
 from .support import moving_board, piped_board, whole_board
-from .support.piped_board import DATA, ECG, PLAN, Gateway, all_there, gateway_clock, least_heap
+from .support.piped_board import DATA, ECG, PLAN, TRIAL, Gateway, all_there, gateway_clock, least_heap
 from .support.plain_qrs import PlainQrs
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
@@ -55,7 +50,6 @@ ROUNDS = 5
 BYTEWAX_ELEMENTS = 360_000
 HEAP = 64
 HEAP_LEAST, HEAP_MOST = 32, 160  # KiB: the range in which the smallest heap that works is searched
-TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
 # A whole board, with the program, MQTT over TLS, and this bench's sensor (about 1 KiB).
 BOARD_HEAP = 72
 BOARD_HEAP_LEAST = 64
@@ -145,7 +139,9 @@ def smallest_heap(folder: Path, elements: int, say: Callable[[str], None]) -> li
 
     def works(heap: int, count: int) -> bool:
         gateway = Gateway(process.plan())
-        got = piped_board.run(folder, "heap", process, gateway, (PLAN, DATA, count), "%dk" % heap, {}, lambda _: None)
+        got = piped_board.run(
+            folder, "heap", process, gateway, (PLAN, DATA, count), "%dk" % heap, {}, lambda _: None
+        )
         return all_there(got, gateway, count)
 
     least = least_heap(works, HEAP_LEAST, HEAP_MOST, elements)

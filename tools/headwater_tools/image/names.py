@@ -8,9 +8,9 @@ Nothing else changes, and no line moves.
 
 There are more names than words, so some share one. An attribute and a global may, and so may:
   - globals that no module has both of;
-  - attributes, where no class has both, and no class and one that it inherits from. An attribute that no class
-    of the package gives itself shares with none. Those of the core have words of their own as long as there
-    are any;
+  - attributes, where no class has both, and no class and one that it inherits from. An attribute that no
+    class of the package gives itself shares with none. Those of the core have words of their own as long as
+    there are any;
   - the arguments of all functions, with anything but a global of their module.
 
 These keep their names: what MicroPython knows anyway; what a text names (states and parameters of
@@ -396,7 +396,9 @@ class Names:
         for n in sorted(n for n in made | inherited if n in self.attributes):
             other = called.setdefault(self.attributes[n], n)
             if other != n and not (n in inherited and other in inherited):
-                text = "class %s: the image of a board has one name for '%s' and '%s'; call one something else"
+                text = (
+                    "class %s: the image of a board has one name for '%s' and '%s'; call one something else"
+                )
                 raise UserError(text % (node.name, other, n))
 
     def told(self, text: str) -> str:

@@ -114,7 +114,8 @@ class Sensor:
 
 
 class Board:
-    # `link_bytes`: what the program of a board takes beside a host, in pieces like its own. `hosts`: the others.
+    # `link_bytes`: what the program of a board takes beside a host, in pieces like its own. `hosts`: those
+    # that it speaks to.
     def __init__(self, path, data, link_bytes=0, sectors=64, hosts=(0,)):
         collect_often()
         heap = HEAP

@@ -37,6 +37,7 @@ PROFILE = "esp32"
 
 NONE, REST, GIVE, FLEE, TAKE, TAKE_OVER = "none", "rest", "give", "flee", "take", "take_over"
 DURING = {
+    REST: "asking other hosts for bids",
     GIVE: "handing operators over",
     FLEE: "fleeing from a low battery",
     TAKE: "taking operators",
@@ -45,7 +46,7 @@ DURING = {
 
 
 def process_of(mode: str) -> Process:
-    """SP1, its operators on the board, or first on the other host; with the gateway as the third candidate."""
+    """SP1, its operators on the board, or first on the other host; the gateway as third candidate."""
     first, second = ("wrist", "chest") if mode in (TAKE, TAKE_OVER) else ("chest", "wrist")
     backup = () if mode == NONE else (second, "gateway")
     return sp1.build(every=500, level="local", hosts=("chest", first, first), heap_kb=256, backup=backup)
@@ -139,7 +140,7 @@ def run(folder: Path, mode: str, heap: int, say: Callable[[str], None]) -> dict[
 def measured(folder: Path, search: bool, say: Callable[[str], None]) -> list[Measure]:
     found: dict[str, dict[str, int]] = {}
     failed = []
-    for mode in (NONE, REST, *DURING):
+    for mode in (NONE, *DURING):
         lives = run(folder, mode, HEAP, say)
         if isinstance(lives, str):
             failed.append(Measure("SP1 on three hosts, " + mode, lives, "", "works", False))
@@ -162,7 +163,7 @@ def measured(folder: Path, search: bool, say: Callable[[str], None]) -> list[Mea
 
 def _smallest_heaps(folder: Path, say: Callable[[str], None]) -> list[Measure]:
     least = {}
-    for mode in (NONE, REST, *DURING):
+    for mode in (NONE, *DURING):
 
         def works(heap: int, _: int, mode: str = mode) -> bool:
             return not isinstance(run(folder, mode, heap, lambda _: None), str)

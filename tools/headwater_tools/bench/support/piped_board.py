@@ -30,6 +30,7 @@ ECG = environment.ROOT / "tests" / "data" / "ecg208-360hz.i16"
 SCRIPTS = Path(__file__).parents[1] / "on_board"
 PLAN, DATA = "PLAN", "DATA"
 KEY = b"\x5a" * 32
+TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
 
 
 class Outbox:
@@ -210,5 +211,3 @@ def gateway_clock(now: int) -> Clock:
     clock = Clock()
     clock.exchange(now, 1_700_000_000_000_000, 1_700_000_000_000_000, now)
     return clock
-
-
