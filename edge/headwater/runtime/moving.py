@@ -230,8 +230,8 @@ def _ready(inst: "Instance") -> bool:
     return not (inst.blind or inst.recalling or inst.unsettled or inst.deciding)
 
 
-# How many entries its ports have in the log that a consumer has not made safe: a checkpoint does not carry all
-# of them, and no other host could serve them.
+# How many entries its ports have in the log that a consumer has not made safe: a checkpoint does not carry
+# all of them, and no other host could serve them.
 def _unsent(inst: "Instance") -> int:
     return sum([max(0, p.sealed - r.safe) for p in inst.ports if p.spills for r in p.readers])
 
