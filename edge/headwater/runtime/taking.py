@@ -190,7 +190,9 @@ class Offer:
         inst = self.host.instances.get(v)
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
-            if len(self.others) >= inst.ck.need():
+            from . import checkpoint_transfer
+
+            if len(self.others) >= checkpoint_transfer.needed(self.host, v):
                 inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
