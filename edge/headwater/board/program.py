@@ -375,11 +375,13 @@ class Node:
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
+            "sleep": self.config["sleep_s"],
             "state": state,
             "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
+            "waits": host.waits() if host else [],
         }
         # In the buffer of the log: there is not always room for as many bytes in one piece.
         buf = self.store.buf
@@ -388,9 +390,9 @@ class Node:
                 n = msgpack.dump_into(buf, status)
             except IndexError:
                 n = len(buf) + 1
-            if n <= _STATUS_BYTES or "backlog" not in status:
+            if n <= _STATUS_BYTES or "waits" not in status:
                 break
-            del status["backlog"]
+            del status["backlog" if "backlog" in status else "waits"]
         status = None  # what follows needs its room
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])

@@ -17,7 +17,7 @@ from ..protocol.clock import Floor
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import WAITING
+from .instance import RUNNING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -308,6 +308,16 @@ class Host:
             self.moves.pop(v, None)
         else:
             self.moves[v] = (why, self.site() // 1000000 - age)
+
+    # Operators here that do not run, or are being handed over: see standing.py.
+    def waits(self) -> "list[list[Any]]":
+        if not self.giving and all([i.status == RUNNING for i in self.instances.values()]):
+            return []
+        from . import standing
+
+        found = standing.rows(self)
+        unload("runtime.standing")
+        return found
 
     # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
