@@ -1,5 +1,5 @@
-# What operators of a host wait for that do not run, and which of them is being handed over. A board reports it
-# in its status, so that a person sees for whom an operator waits. Nothing here changes anything.
+# What operators of a host wait for that do not run, and which of them is being handed over. A board reports
+# it in its status, so that a person sees for whom an operator waits. Nothing here changes anything.
 #
 # The numbers travel in messages: docs/spec.md has the same table.
 
@@ -33,7 +33,7 @@ def rows(host: "Host") -> "list[list[Any]]":
             holders = _others(host, inst.fetch_from or inst.vertex.hosts)
             found.append([v, CHECKPOINT, list(inst.target), holders])
         elif inst.status == RECALLING:
-            found.append([v, KEEPERS, [], list(inst.unheard)])
+            found.append([v, KEEPERS, [], sorted(inst.unheard)])
         elif inst.status == EXPOSED:
             found.append([v, HOLDERS] + _unstored(host, inst))
         elif inst.status == WAITING:

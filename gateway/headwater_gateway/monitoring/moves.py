@@ -2,8 +2,8 @@
 
 A move is a newer epoch of an operator. A host that tells where an operator runs tells why and for how long as
 well, so a move that happened while the gateway was away is recorded with its own time, and once: what was
-recorded of a deployment is in the database. Of several moves that the gateway did not hear of, the last one is
-known.
+recorded of a deployment is in the database. Of several moves that the gateway did not hear of, the last one
+is known.
 
 The newest `MOVES_MAX` are kept, and the last one of every operator of the deployments that run.
 """
@@ -87,7 +87,8 @@ class Moves:
         self.event = event
         self.monotonic = monotonic
         rows = db.query(
-            "SELECT id, process, deployment, operator, epoch, source, host, why, at, heard FROM moves ORDER BY id"
+            "SELECT id, process, deployment, operator, epoch, source, host, why, at, heard FROM moves "
+            "ORDER BY id"
         )
         self.all = [Move(*row) for row in rows]
         self.last: dict[Key, Move] = {move.key: move for move in self.all}
