@@ -105,6 +105,8 @@ class Service(Switching):
         self.learning = Learning(self)
         self.notifier = Notifier(config, self.db, log, boot)
         self.observer = Observer(self)
+        moves = self.observer.moves
+        self.segments.tell_moves(lambda end: moves.of_stream(end.process, end.version, end.lake))
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}

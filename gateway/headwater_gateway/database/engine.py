@@ -84,7 +84,8 @@ CREATE TABLE IF NOT EXISTS leaving(board INTEGER PRIMARY KEY, plan BLOB);
 CREATE TABLE IF NOT EXISTS history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER,
     PRIMARY KEY(process, deployment)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS moves(id INTEGER PRIMARY KEY, process TEXT, deployment INTEGER, operator TEXT,
-    epoch INTEGER, source TEXT, host TEXT, why INTEGER, at INTEGER, heard INTEGER);
+    epoch INTEGER, source TEXT, host TEXT, why INTEGER, at INTEGER, heard INTEGER, version TEXT,
+    streams TEXT);
 """
 
 

@@ -5,11 +5,14 @@ well, so a move that happened while the gateway was away is recorded with its ow
 recorded of a deployment is in the database. Of several moves that the gateway did not hear of, the last one
 is known.
 
+The lake hears of a move by the segments of the streams that the operator feeds (`of_stream`).
+
 The newest `MOVES_MAX` are kept, and the last one of every operator of the deployments that run.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -24,6 +27,7 @@ from .alarms import span
 MOVES_MAX = 500
 WHY_S = 10.0  # where an operator runs may be known for this long before it is known why
 LATE_S = 60.0  # a move that is older when the gateway hears of it is told with its age
+SEGMENT_MAX = 16  # moves that one segment names
 UNKNOWN = "unknown"
 NAMES = (*reasons.MOVES[1:], UNKNOWN)  # of every reason that a move has
 REFUSED = tuple(name for number, name in enumerate(reasons.REFUSED) if number not in (offers.OK, offers.HERE))
@@ -42,6 +46,8 @@ class Move(NamedTuple):
     why: int | None  # protocol/moves.py
     at_us: int
     heard_us: int
+    version: str  # of the process: hash of its plan
+    streams: str  # JSON: names in the lake of what the operator feeds
 
     @property
     def key(self) -> Key:
@@ -76,6 +82,15 @@ def told(move: Move) -> str:
     return text if age_s < LATE_S else "%s (%s before the gateway heard of it)" % (text, span(age_s))
 
 
+def feeds(plan: Any, v: int) -> list[str]:
+    """Names in the lake of the streams that a vertex produces, or feeds by other operators."""
+    reached = {v}
+    for u in plan.order:
+        if any(e.src in reached for e in plan.ins(u)):
+            reached.add(u)
+    return sorted({e.lake for e in plan.edges if e.lake and e.src in reached})
+
+
 class Moves:
     def __init__(
         self,
@@ -87,8 +102,8 @@ class Moves:
         self.event = event
         self.monotonic = monotonic
         rows = db.query(
-            "SELECT id, process, deployment, operator, epoch, source, host, why, at, heard FROM moves "
-            "ORDER BY id"
+            "SELECT id, process, deployment, operator, epoch, source, host, why, at, heard, version, streams "
+            "FROM moves ORDER BY id"
         )
         self.all = [Move(*row) for row in rows]
         self.last: dict[Key, Move] = {move.key: move for move in self.all}
@@ -111,6 +126,16 @@ class Moves:
         """The last move of an operator; None if it has not moved, as far as is known."""
         return self.last.get((plan.name, plan.deployment, operator))
 
+    def of_stream(self, process: str, version: str, stream: str) -> list[Move]:
+        """The newest moves that touched a stream of the lake, oldest first."""
+        found = []
+        for move in reversed(self.all):
+            if (move.process, move.version) == (process, version) and stream in json.loads(move.streams):
+                found.append(move)
+                if len(found) == SEGMENT_MAX:
+                    break
+        return found[::-1]
+
     def _look(self, host: Any, v: Any, now_us: int) -> None:
         plan = host.plan
         key = (plan.name, plan.deployment, v.name)
@@ -126,7 +151,8 @@ class Moves:
         source = known.host if known else plan.hosts[v.hosts[0]]
         at_us = now_us if why is None else min(now_us, since_s * 1_000_000)
         ident = self.all[-1].id + 1 if self.all else 1
-        move = Move(ident, *key, number, source, plan.hosts[place], why, at_us, now_us)
+        fed = json.dumps(feeds(plan, v.index))
+        move = Move(ident, *key, number, source, plan.hosts[place], why, at_us, now_us, plan.hash.hex(), fed)
         self.all.append(move)
         self.last[key] = move
         self.db.execute("INSERT INTO moves VALUES(%s)" % ", ".join("?" * len(move)), *move)

@@ -560,8 +560,11 @@ function lanes({ items, links, last }, width) {
   for (const item of [...items].sort((a, b) => a.rank - b.rank || a.id - b.id)) {
     if (!item.lake && !hosts.includes(item.host)) hosts.push(item.host);
   }
+  // A host that operators have left stays to be seen.
+  const bare = [...new Set(items.filter((item) => item.moved).map((item) => item.moved.from))].filter((host) => !hosts.includes(host));
+  hosts.push(...bare);
   // Rows of a lane: which item is in which row at which rank. An edge over several ranks gets a row to itself.
-  const lane = new Map(hosts.map((host) => [host, { taken: [], thick: [] }]));
+  const lane = new Map(hosts.map((host) => [host, bare.includes(host) ? { taken: [new Set()], thick: [true] } : { taken: [], thick: [] }]));
   const free = (l, row, from, to) => {
     for (let r = from; r <= to; r++) if (l.taken[row] && l.taken[row].has(r)) return false;
     return true;
