@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pyarrow.parquet as pq
 from headwater_tools import environment
 
 environment.ensure("gateway")
@@ -66,6 +67,15 @@ def metric(site: Site, name: str, **labels: str) -> float | None:
     return None
 
 
+def named_moves(site: Site, stream: str) -> list[Any]:
+    """Moves that the segments of a stream name, for the lake."""
+    found = []
+    for path in site.segments():
+        said = json.loads(pq.read_metadata(path).metadata[b"headwater"])
+        found += said.get("moves", []) if said["stream"] == stream else []
+    return found
+
+
 def test_page_state_metrics_and_events_tell_where_operators_run_and_why(site: Site) -> None:
     start(site)
     browser = Browser()
@@ -106,6 +116,8 @@ def test_page_state_metrics_and_events_tell_where_operators_run_and_why(site: Si
         until(lambda: operator(site, "mean")["does"] == "runs", 60, lambda: str(operator(site, "mean")))
         until(lambda: site.stream("gait/mean")["durable"] > before + 2, 60, site.consoles)
         browser.until("!" + WAITING % "operator mean")
+        named = {(m[0], m[2], m[3], m[4]) for m in named_moves(site, "gait/mean")}
+        assert named == {("mean", "hip", host, "takeover")}
         assert browser.get("window.stayed") and browser.problems == []
         picture = os.environ.get("HEADWATER_PICTURE")
         if picture:
