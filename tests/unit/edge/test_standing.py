@@ -51,6 +51,17 @@ class Alone(Watched):
         ]
 
 
+class Unfound(Alone):
+    """... and its successor was given none of its checkpoints, but hears which one there is."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.withhold(self.node(OTHER).host, True)),
+            *super().script(),
+            (15, lambda: self.withhold(self.node(OTHER).host, False)),
+        ]
+
+
 def test_an_operator_that_is_handed_over_names_the_host_that_takes_it() -> None:
     watched = Watched(1)
     assert watched.run().errors == []
@@ -62,9 +73,14 @@ def test_an_operator_that_may_not_begin_yet_names_the_keepers_that_are_silent() 
     alone = Alone(1)
     assert alone.run().errors == []
     assert [SHIFTED, standing.KEEPERS, [], [GATEWAY, HOME]] in alone.of(OTHER, standing.KEEPERS)
-    fetched = alone.of(OTHER, standing.CHECKPOINT)
-    assert fetched and all(OTHER not in row[3] for row in fetched)
     assert all(node.host.waits() == [] for node in alone.world.nodes if node.host)
+
+
+def test_an_operator_that_looks_for_a_checkpoint_names_it_and_the_hosts_that_have_it() -> None:
+    unfound = Unfound(1)
+    assert unfound.run().errors == []
+    fetched = unfound.of(OTHER, standing.CHECKPOINT)
+    assert fetched and all(row[2] and row[3] and set(row[3]) <= {GATEWAY, HOME} for row in fetched)
 
 
 def test_an_operator_whose_checkpoint_is_on_its_way_names_who_has_not_stored_it() -> None:

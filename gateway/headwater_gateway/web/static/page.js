@@ -308,7 +308,7 @@ const LINKS = {
 const left = (seconds) => (seconds > 315360000 ? "years" : seconds < 3600 ? `${Math.floor(seconds / 60)} min` : span(seconds));
 
 // What a board knows of its battery; its voltage alone tells the charge roughly.
-function battery({ battery_mv: mv, percent, left_s }) {
+function battery({ battery_mv: mv, percent }) {
   if ((mv === null || mv === undefined) && percent === null) return h("p", { class: "battery quiet" }, "mains, or no battery reading");
   const low = view.limits.battery_low_mv, empty = low - EMPTY_MV;
   const share = percent !== null ? percent / 100 : Math.min(1, Math.max(0, (mv - empty + 100) / (CELL_FULL - empty + 100)));
@@ -318,7 +318,7 @@ function battery({ battery_mv: mv, percent, left_s }) {
     s("rect", { class: "knob", x: 43.5, y: 7, width: 3.5, height: 8, rx: 1.5 }),
     s("rect", { class: "charge", x: 4, y: 4, width: Math.max(1, 35 * share), height: 14, rx: 2 }));
   const word = { empty: " · nearly empty", low: " · low", "": "" }[state];
-  const known = [percent === null ? "" : `${percent} %`, mv ? `${(mv / 1000).toFixed(2)} V${word}` : "", left_s === null ? "" : `${left(left_s)} left`];
+  const known = [percent === null ? "" : `${percent} %`, mv ? `${(mv / 1000).toFixed(2)} V${word}` : ""];
   return h("p", { class: "battery " + state }, picture, h("span", null, known.filter(Boolean).join(" · ")));
 }
 
@@ -334,6 +334,7 @@ function show_hosts() {
       ["clock within", host.clock_us === null ? "not synchronised" : `${(host.clock_us / 1000).toFixed(1)} ms`],
       ["running for", host.up_s === null || host.up_s === undefined ? "–" : `${span(host.up_s)}, start ${number(host.boot)}`],
     ];
+    if (host.left_s !== null) facts.unshift(["battery lasts", left(host.left_s)]);
     if (host.rssi !== null && host.rssi !== undefined) facts.push(["radio", `${host.rssi} dBm`]);
     if (host.refused) facts.push(["samples refused", number(host.refused)]);
     const notes = [host.why, host.crash ? `Crashed: ${host.crash}` : ""].filter(Boolean);
@@ -455,8 +456,8 @@ function operator_row(node, at) {
   const source = node.kind === "source";
   return h("tr", { "data-operator": node.name }, h("th", { scope: "row" }, node.name, h("span", { class: "values" }, ` ${node.kind}`)),
     h("td", null, h("b", null, node.host), sign(node) ? h("span", { class: "warned" }, ` ${sign(node)}`) : "", node.waits ? h("span", { class: "values" }, ` ${node.waits}`) : ""),
-    h("td", null, source ? "–" : [stamp(node.since_us), h("span", { class: "values" }, ` ${why}`)]),
-    h("td", null, others(node) || "–"), h("td", null, source ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
+    h("td", { "data-is": source ? null : "since" }, source ? "–" : [stamp(node.since_us), h("span", { class: "values" }, ` ${why}`)]),
+    h("td", { "data-is": source ? null : "may run on" }, others(node) || "–"), h("td", { "data-is": source ? null : "epoch" }, source ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
 }
 
 // ---- a process as a graph
