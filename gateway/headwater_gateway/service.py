@@ -38,7 +38,8 @@ from .deployments.rebuild import Learning
 from .deployments.switching import Process, Switching, being_changed, named
 from .hosted import HostedProcess
 from .keys import load
-from .monitoring import operators
+from .losses import Losses
+from .monitoring import operators, stranded
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
 from .notices.notifier import Notifier
@@ -107,6 +108,7 @@ class Service(Switching):
         self.observer = Observer(self)
         moves = self.observer.moves
         self.segments.tell_moves(lambda end: moves.of_stream(end.process, end.version, end.lake))
+        self.losses = Losses(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}
@@ -224,6 +226,7 @@ class Service(Switching):
                 if process.hosted:
                     process.hosted.tick()
                     self._hear(process.hosted)
+                    self.losses.look(process)
                 self._advance(process)
             self.boards.tick()
             self.observer.tick()
@@ -300,6 +303,7 @@ class Service(Switching):
         )  # fmt: skip
         for name in plan.hosts[1:]:
             self.by_board[name] = process
+        self.losses.seat(process)
         self._want(process)
 
     async def deploy(self, data: bytes) -> dict[str, Any]:
@@ -383,6 +387,9 @@ class Service(Switching):
             "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?, ?)",
             process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
+
+    def _unplaced(self, process: Process) -> list[str]:
+        return self.losses.unplaced(process)
 
     def _gone(self, process: Process) -> None:
         self.db.execute("DELETE FROM processes WHERE name = ?", process.name)
@@ -486,7 +493,9 @@ class Service(Switching):
                 board.link_lost = False
 
     def link_of(self, board: Board) -> str:
-        """The state of a board by its silence: up, silent, lost, gone or never seen."""
+        """The state of a board by its silence: up, silent, lost, gone or never seen; or declared lost."""
+        if board.is_lost:
+            return "declared lost"
         if not board.seen_us:
             return "never seen"
         # What was sent while this gateway was not running is unknown.
@@ -623,11 +632,14 @@ class Service(Switching):
             "coming": coming,
             "step": step,
             "waits": waits,
+            "lost": self.losses.shown(process),
             "boards": {name: standing.word for name, standing in standings.items()},
             "earlier": progress.earlier(self.earlier(process.name)),
             "strategy": STRATEGIES[plan.strategy],
             "level": LEVELS[plan.level],
             "hosts": list(plan.hosts),
+            "alarms": stranded.shown(self, process),
+            "late": stranded.late(plan),
             "vertices": [
                 {
                     "name": v.name,

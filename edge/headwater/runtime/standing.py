@@ -47,7 +47,7 @@ def _unstored(host: "Host", inst: "Instance") -> "list[list[int]]":
     if not push:
         return [[], []]
     keepers = _others(host, host.plan.keepers(inst.vertex.index))
-    return [list(push[0]), [h for h in keepers if h not in push[1]]]
+    return [list(push[0]), [h for h in keepers if h not in push[1] and h not in host.lost]]
 
 
 # Each once, and without this host.

@@ -21,7 +21,7 @@ from .. import UserError
 from ..boards import Board
 from ..segments.planner import beyond
 from ..site_clock import mono_us
-from . import alarms
+from . import alarms, stranded
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
 from .journal import Journal
 from .lags import Lag, Lags
@@ -138,6 +138,7 @@ class Observer:
         now_us = self.service.site_us()
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
+        stranded.quieten(self.service)
         hosted = [process.hosted for process in self.service.processes.values()]
         self.moves.look([one.host for one in hosted if one is not None], now_us)
         self.journal.save()
@@ -212,6 +213,8 @@ class Observer:
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
+            sounds=tuple(stranded.sounds(service)),
+            nowhere=tuple(stranded.nowhere(service, self._deaf(now))),
             receivers=service.notifier.facts(),
             on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )

@@ -619,6 +619,12 @@ DEFECTS = [
         ["logged loop"],
     ),
     Defect(
+        "a log counts by what this boot has trimmed",
+        "a checkpoint that carries neither what a consumer lacks nor knows that the log has it",
+        [(OutPort, "covered", "self.first() <= r.safe", "self.first() <= self.trim_to")],
+        ["spilled before"],
+    ),
+    Defect(
         "a producer holds on to a consumer that has ended",
         "a host that cannot start, since it asks what has ended what it needs",
         [(relocation, "_end", "if r and r.local is e:", "if False:")],
@@ -763,6 +769,12 @@ DEFECTS = [
         "changes that are never offered",
         [(decisions, "_on_stand", "if log != host.store.log_number:", "if False:")],
         ["gateway erased after changes"],
+    ),
+    Defect(
+        "a keeper forgets the checkpoint of a decision",
+        "an operator that goes on without a change whose results others have seen",
+        [(checkpoint_transfer, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
+        ["gateway erased with an operator"],
     ),
 ]
 

@@ -3,6 +3,7 @@
 # in the folder of the board: config.json, its keys, flash.bin, and files that control it:
 #   battery   millivolts, as text
 #   rssi      of the link, as text
+#   buzzer, led  what sounds: 1, or 0; the actuators of a virtual board are files, whatever its settings say
 #   cut       power fails after this many more bytes have been programmed, as text
 
 import os
@@ -84,6 +85,16 @@ class Flash:
         return 0
 
 
+# An actuator: what sounds can be read in a file.
+class Shown:
+    def __init__(self, path):
+        self.path = path
+
+    def set(self, on):
+        with open(self.path, "w") as f:
+            f.write("1" if on else "0")
+
+
 class Board:
     def __init__(self, sectors):
         import board_sensors
@@ -91,6 +102,9 @@ class Board:
         self.flash = Flash("flash.bin", sectors)
         self.node = None
         self.drivers = {}
+        self.actuators = {}
+        for name in ("buzzer", "led"):
+            self.actuators[name] = lambda settings, name=name: Shown(settings.get("path", name))
         for name in board_sensors.DRIVERS:
             self.drivers[name] = self._maker(board_sensors.DRIVERS[name])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import handovers
+from . import flights, handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -78,7 +78,21 @@ from .logs import (
     SizedLarge,
     SizedSliding,
     SizedWide,
+    SpilledBefore,
     Spoiled,
+)
+from .losses import (
+    Apart,
+    AsleepNoGateway,
+    AsleepReturns,
+    AsleepUntold,
+    GatewayForgets,
+    HolderLost,
+    HolderLostUnheard,
+    LastKeeper,
+    Replaced,
+    SaidByAnother,
+    TwoOfThree,
 )
 from .moves import (
     ChangesWhileAway,
@@ -144,6 +158,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "passed over": PassedOver,
     "no input open": NoInputOpen,
     "asleep": Asleep,
+    "spilled before": SpilledBefore,
     "dropping": Dropping,
     "erased": Erased,
     "erased at rest": ErasedAtRest,
@@ -211,5 +226,17 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **flights.SCHEDULES,
     **handovers.SCHEDULES,
+    "two of three": TwoOfThree,
+    "last keeper": LastKeeper,
+    "apart": Apart,
+    "holder lost": HolderLost,
+    "holder lost unheard": HolderLostUnheard,
+    "asleep returns": AsleepReturns,
+    "asleep, gateway away": AsleepNoGateway,
+    "asleep untold": AsleepUntold,
+    "replaced": Replaced,
+    "gateway forgets": GatewayForgets,
+    "said by another": SaidByAnother,
 }

@@ -48,6 +48,30 @@ class LoggedLoop(Directed):
         ]
 
 
+class SpilledBefore(Directed):
+    """A board restarts while its gateway is away, before its operator has a permanent checkpoint. What the
+    lake lacks of the spilled stream is in the log, from where the lake has it: a checkpoint need not carry
+    it."""
+
+    SECONDS = 40
+
+    def process(self) -> Process:
+        p = boards("spilled", "left", checkpoints="uncoordinated", every=200, level="local")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left")
+        second = first >> Affine().named("second").on("left")
+        p.lake("spilled/second", second, cap=20, on_full="spill")
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (2.5, lambda: self.crash(GATEWAY)),
+            (6, lambda: self.crash(LEFT)),
+            (6.4, lambda: self.boot(LEFT)),
+            (30, lambda: self.boot(GATEWAY)),
+        ]
+
+
 class Dropping(Directed):
     """The link to the lake is down for longer than the buffer lasts, and its author prefers the newest."""
 
