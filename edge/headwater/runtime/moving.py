@@ -321,7 +321,7 @@ def _refused(host: "Host", inst: "Instance | None", v: int, to: int, why: int) -
         return offers.DRAINING
     if host.giving or (host.taking and host.taking.v == v):
         return offers.BUSY
-    if host.refused_by.get(v * 256 + to, 0) > host.now:
+    if why != moves.COMMAND and host.refused_by.get(v * 256 + to, 0) > host.now:
         return offers.RECENT
     return offers.OK if _ready(inst) else offers.NOT_READY
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.plan.reader import reach
-from headwater.runtime.instance import RUNNING
+from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage import reserve
 
 from .world import SECOND, World
@@ -66,8 +66,8 @@ class Absence:
         self.measure(gone_us, bound_us)
         if gone_us > bound_us:
             name, host = self.world.plan.vertices[v].name, self.world.name(self.place[v])
-            text = "%s has run nowhere for %.1f s since faults stopped, last at %s: %.1f s were enough"
-            self.world.error(text % (name, gone_us / SECOND, host, bound_us / SECOND))
+            text = "%s, last at %s, has run nowhere for %.1f s, and faults have stopped: %.1f s were enough"
+            self.world.error(text % (name, host, gone_us / SECOND, bound_us / SECOND))
 
     def at(self, v: int) -> list[Node]:
         """The hosts that run it. One that began without any producer to ask may wait, on purpose, for its
@@ -75,7 +75,7 @@ class Absence:
         found = []
         for node in self.world.nodes:
             inst = node.host.instances.get(v) if node.host else None
-            if inst is not None and (inst.blind or inst.status == RUNNING and not inst.recalling):
+            if inst is not None and (inst.blind or inst.status in (RUNNING, EXPOSED)):
                 found.append(node)
         return found
 
@@ -89,7 +89,7 @@ class Absence:
         beat, dead, step = self.world.hardware.pace
         period = max(beat, -(-plan.batch_ms // 1000) * SECOND)
         patience = max(dead, 3 * period, 2 * step)
-        sources = [plan.vertices[e.src] for e in plan.ins(v)]
+        sources = [plan.vertices[e.src] for e in plan.ins(v) if not e.delay_us]  # feedback does not count
         lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].dead]
         pieces = reserve.checkpoint_bytes(plan, plan.vertices[v]) // (self.world.hardware.mtu // 2) + 1
         hosts = len(plan.vertices[v].hosts)

@@ -49,6 +49,7 @@ from headwater_gateway.keys import Keys
 from .checkers import at_the_end
 from .disasters import BATTERIES
 from .outbox import Stream
+from .recorder import Recorder
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
 from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World, received
@@ -352,6 +353,9 @@ class Version(World):
             super().crash(node)
             self.changes.down(machine)
 
+    def is_up(self, node: Node) -> bool:
+        return self.changes.machines[self.name(node.number)].up
+
     def awake(self, node: Node) -> bool:
         program = self.changes.machines[self.name(node.number)].program
         return super().awake(node) and program is not None and not program.draining
@@ -420,6 +424,8 @@ class Changes:
         self.were: set[bytes] = set()  # versions that have counted
         self.streams: dict[tuple[str, int], Stream] = {}  # what the gateway has of sources, of all versions
         self.act: Act | None = None
+        self.recording = False
+        self.recorder: Recorder | None = None
         self.stopped = False  # the process was undeployed
         self.service: Gateway | None = None
         loaded = [plans.loads(version) for version in versions]
@@ -451,6 +457,10 @@ class Changes:
         return [machine for machine in self.machines.values() if machine is not self.gateway]
 
     # ---- a history
+
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        self.recording = True
 
     def run(self) -> Result:
         for machine in self.machines.values():
@@ -589,6 +599,12 @@ class Changes:
                 self.draw("process changed back")
         self.were.add(plan.process_hash)
         self.act = version.act
+        if self.recorder:
+            self.recorder.follow(version)
+        elif self.recording:
+            self.recorder = Recorder(version)
+        if self.recorder:
+            self.recorder.switched("deployment %d" % plan.deployment)
         if self.faults and not self.calm:
             Weather(self.act).start()
         return version
@@ -754,6 +770,8 @@ class Changes:
 
     def draw(self, kind: str) -> None:
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, kind)
         self.note(kind)
 
     def nonce(self) -> int:

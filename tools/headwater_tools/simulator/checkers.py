@@ -389,6 +389,8 @@ class Takeovers:
         return node, node.host.instances[v]
 
     def in_touch(self, node: Node, inst: Any) -> bool:
+        """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is
+        cut off with a chain of operators feeds nothing to others, and no other host can know of it."""
         cut = self.world.cut
         for e in inst.inputs:
             if e.closed:
@@ -400,6 +402,9 @@ class Takeovers:
                 return False  # that producer has been replaced
             ways = {(node.number, there), (there, node.number)}
             if there != node.number and (ways & cut or self.world.nodes[there].dead):
+                return False
+            beside = node.host.instances.get(e.edge.src) if node.host and there == node.number else None
+            if beside is not None and not e.edge.delay_us and not self.in_touch(node, beside):
                 return False
         return True
 
@@ -568,9 +573,9 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
     found = {v.index for v in sources if v.hosts[0] in pinned}
     found |= {e.src for e in edges if e.dst in waits} - set(place)
     while True:
-        full = found & set(world.refusing)
-        logs = {world.plan.vertices[v].hosts[0] for v in full}
-        joins = {e.dst for e in edges if e.src in full and e.dst != OUTSIDE}
+        refusing = found & set(world.refusing)
+        logs = {world.plan.vertices[v].hosts[0] for v in refusing}
+        joins = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
         more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
         if not more:
             return found

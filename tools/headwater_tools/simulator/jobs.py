@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headwater.plan.model import Plan
@@ -27,9 +28,11 @@ from headwater.process.check import Needs, check
 from ..errors import UserError
 from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
+from . import scenario_file, timeline
 from .changes import Changes
 from .random_process import random_process
 from .scenario import Scenario, hardware
+from .scenario_file import Scripted
 from .storm import GAP_OPEN, SOURCE_LOST
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
@@ -266,13 +269,15 @@ def plan_of_file(path: str) -> Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """One history to play. `kind` is a name of PROCESSES, or "" if `file` names a process file."""
+    """One history to play. `kind` is a name of PROCESSES, or "" if `file` names a process file. `scenario`
+    names the file that tells what happens, if chance does not."""
 
     seed: int
     kind: str = "mix"
     file: str = ""
     seconds: int = SECONDS
     faults: bool = True
+    scenario: str = ""
 
     def concrete(self) -> str:
         return kind_of(self.seed) if self.kind == "mix" else self.kind
@@ -288,10 +293,12 @@ class Job:
 
     def replay(self) -> str:
         words = ["hw sim", shlex.quote(self.file) if self.file else "--process %s" % self.concrete()]
+        if self.scenario:
+            words.append("--scenario %s" % shlex.quote(self.scenario))
         words.append("--seed %d" % self.seed)
-        if self.seconds != SECONDS:
+        if self.seconds != SECONDS and not self.scenario:
             words.append("--seconds %d" % self.seconds)
-        if not self.faults:
+        if not self.faults and not self.scenario:
             words.append("--no-faults")
         return " ".join(words)
 
@@ -354,8 +361,8 @@ def _within(cpu_s: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before[1])
 
 
-def play(job: Job) -> Outcome:
-    """Play one history to its end, whatever happens in it."""
+def play(job: Job, drawing: str = "") -> Outcome:
+    """Play one history to its end, whatever happens in it. drawing: the file for its timeline, if any."""
     title = job.file or job.concrete()
     history: Scenario | Changes | None = None
     seconds = job.length()
@@ -370,14 +377,9 @@ def play(job: Job) -> Outcome:
                 LEVELS[plan.level],
                 plan.every,
             )
-            if job.concrete() == CHANGES:
-                history = Changes(
-                    [version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults
-                )
-            else:
-                made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
-                history = Scenario(plan, job.seed, seconds, job.faults, made_of)
-                history.likely = LIKELY.get(job.concrete(), {})
+            history = _history(job, made, seconds)
+            if drawing:
+                history.record()
             result = history.run()
             counts = {**result.stats, **result.counts}
             return Outcome(job, title, result.errors, counts, result.drawn, result.trace)
@@ -387,8 +389,26 @@ def play(job: Job) -> Outcome:
         raise
     except Exception as error:
         errors = [_last_line(error)]
+    finally:
+        if history is not None and history.recorder is not None:
+            Path(drawing).write_text(timeline.draw(history.recorder, _heading(job, title)))
     drawn = dict(history.drawn) if history else {}
     return Outcome(job, title, errors, {}, drawn, history.trace if history else [])
+
+
+def _history(job: Job, made: Made, seconds: int) -> Scenario | Changes:
+    if job.scenario:
+        return Scripted(scenario_file.read(job.scenario), made.plan, job.seed)
+    if job.concrete() == CHANGES:
+        return Changes([version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults)
+    made_of = hardware(made.plan, job.seed, made.declared_kb) if job.faults else None
+    history = Scenario(made.plan, job.seed, seconds, job.faults, made_of)
+    history.likely = LIKELY.get(job.concrete(), {})
+    return history
+
+
+def _heading(job: Job, title: str) -> str:
+    return "%s%s, seed %d" % (Path(job.scenario).stem + ": " if job.scenario else "", title, job.seed)
 
 
 def _last_line(error: Exception) -> str:

@@ -35,8 +35,9 @@ from .checkers import (
 from .flights import Flights
 from .handovers import Handovers
 from .ideal import Ideal
+from .recorder import Recorder
 from .storm import SHARE, Storm
-from .world import SECOND, SITE_US, Hardware, Node, World
+from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait forever for a board whose ts lag behind.
@@ -139,6 +140,14 @@ class Scenario:
     @property
     def drawn(self) -> dict[str, int]:
         return self.world.drawn
+
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        Recorder(self.world)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self.world.recorder
 
     def run(self) -> Result:
         world = self.world
@@ -255,6 +264,9 @@ class Scenario:
         living = {n.number for n in self.world.nodes if not n.dead}
         if node.number in sensors and len(living & sensors) < 2:
             return False
+        movable = [v.index for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
+        if self.plan.level == LOCAL and any(node.number in self.plan.keepers(v) for v in movable):
+            return False  # what begins elsewhere waits for it, until a person says that it is lost
         return self.may_lose(node) and self.spare(node) and not self.stranded(node)
 
     def lose(self, node: Node) -> None:
@@ -291,6 +303,8 @@ class Scenario:
     def moved(self, v: int, to: int, number: int = 0) -> int:
         number = number or self.sameness.tops[v] + 1
         self.epochs[v] = self.sameness.tops[v] = number
+        if self.world.recorder:
+            self.world.recorder.moved(v, self.place[v], to, MISTAKEN)
         self.place[v] = to
         self.ran[v].add(to)
         name = self.plan.vertices[v].name
@@ -321,6 +335,8 @@ class Scenario:
     def peace(self) -> None:
         world = self.world
         world.note("faults stop")
+        if world.recorder:
+            world.recorder.calm()
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()

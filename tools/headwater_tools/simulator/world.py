@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
+from headwater.offboard.reasons import OF_MOVES
 from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
@@ -45,10 +46,18 @@ from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
 
+if TYPE_CHECKING:
+    from .recorder import Recorder
+
 SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
+
+# Why an operator moved without a plan.
+TAKEN_OVER = "taken over"
+TAKEN_BLIND = "taken over, no producer answered"
+MISTAKEN = "started elsewhere by mistake"
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -223,6 +232,7 @@ class World:
         self.on_empty: list[Callable[[Node], None]] = []  # the battery of a host is empty
         self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
+        self.recorder: Recorder | None = None  # for a timeline
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
@@ -267,8 +277,13 @@ class World:
     def draw(self, kind: str, text: str = "") -> None:
         """A fault of this kind happens now."""
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, text)
         if text:
             self.note(text)
+
+    def is_up(self, node: Node) -> bool:
+        return node.up
 
     def name(self, number: int) -> str:
         return str(self.plan.hosts[number])
@@ -331,6 +346,8 @@ class World:
         self.note(
             "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
         )
+        if self.recorder and node.host and node.host.taking:
+            self.recorder.moved(v, node.host.taking.giver, node.number, OF_MOVES[why])
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)
@@ -338,6 +355,8 @@ class World:
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
         how = ", blind" if blind else ""
+        if self.recorder and node.host:
+            self.recorder.moved(v, node.host.where[v][2], node.number, TAKEN_BLIND if blind else TAKEN_OVER)
         self.note("%s takes over %s%s" % (self.name(node.number), self.plan.vertices[v].name, how))
         for look in self.on_takeover:
             look(node, v, blind)
