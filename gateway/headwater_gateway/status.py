@@ -71,7 +71,8 @@ def _energy(value: Any) -> list[int] | None:
 
 KEYS: dict[str, Callable[[Any], Any]] = {
     "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash, "deployment": _count,
-    "dropped": _count, "energy": _energy, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
+    "dropped": _count,
+    "energy": _energy, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
     "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
 }  # fmt: skip
 

@@ -101,7 +101,7 @@ def test_a_profile_that_is_wrong_is_one_sentence():
         except ProfileError as e:
             assert text in str(e), str(e)
         else:
-            assert False, key
+            raise AssertionError(key)
 
 
 def test_on_mains_it_lasts_for_ever():

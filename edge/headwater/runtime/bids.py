@@ -115,9 +115,12 @@ class Round:
         host = energy.host
         if self.waiting and host.now < self.until_us:
             return
+        if host.giving:
+            energy.asks(None, self.flees, True, 1)  # a person has asked for a move: as soon as that is over
+            return
         view = View(energy)
         move = None
-        if not host.giving and self.flees == view.flees():
+        if self.flees == view.flees():
             here = view.operators()
             move = leaving.choose(view, {key: self.bids[key] for key in self.bids if key[0] in here})
         begun = False

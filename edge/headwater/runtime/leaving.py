@@ -7,9 +7,9 @@
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
 #   balance  a move lengthens the shorter life of giver and taker by at least a quarter, after its cost. Of
-#            moves that are as good, one to the first host in the order of the process file. It adds to other hosts, which send to
-#            the operator or hear from it, no more than half of what it takes from giver or taker: otherwise
-#            two hosts would live longer at the cost of a third that was not asked.
+#            moves that are as good, one to the first host in the order of the process file. It adds to other
+#            hosts, which send to the operator or hear from it, no more than half of what it takes from giver
+#            or taker: otherwise two hosts would live longer at the cost of a third that was not asked.
 #
 # A view has:
 #   operators()      vertices that run here and that other hosts may run
@@ -118,9 +118,9 @@ def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> 
     return max(pause, _SHARE * bid_nc // max(1, draw_na))
 
 
-# Why a host does not take an operator, or OK: with it, it must last ten minutes longer than until it would have
-# to flee; and where the move is to balance, a quarter longer than the shorter of both is now. energy: see
-# battery.py. giver_s: the time left of the host that gives it. with_s: of this one with the operator.
+# Why a host does not take an operator, or OK: with it, it must last ten minutes longer than until it would
+# have to flee; and where the move is to balance, a quarter longer than the shorter of both is now. energy:
+# see battery.py. giver_s: the time left of the host that gives it. with_s: of this one with the operator.
 # reserve_s: how long, with it, the charge lasts below which this host flees.
 def refusal(energy: "Any", v: int, why: int, giver_s: int, with_s: int, reserve_s: int) -> int:
     if energy.must_flee():

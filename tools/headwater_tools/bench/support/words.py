@@ -1,6 +1,6 @@
-"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile says
-of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case. So a third
-run without reports says what both cost together.
+"""What words cost a board that sends once a minute: the frames of simulated runs, each for what a profile
+says of its bytes and of the frame. Words ride on reports (BEAT), which hosts send each other in any case. So
+a third run, without reports, says what both cost together.
 """
 
 from __future__ import annotations
