@@ -162,6 +162,12 @@ class VirtualBoard:
             new.write_text(str(mv))
             new.rename(path)
 
+    def charge(self, left_mc: int) -> None:
+        """Its battery has so much left, in millicoulombs, and what the board spends by its own count goes off
+        that: when nothing is left, power is gone. The board knows its battery by `energy` in its
+        configuration."""
+        (self.folder / "charge").write_text(str(left_mc))
+
     @property
     def powered(self) -> bool:
         """False before `start`, after `kill`, and where the interpreter ended by itself."""

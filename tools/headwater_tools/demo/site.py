@@ -1,4 +1,4 @@
-"""The site of the demo: broker, gateway, sink and three virtual boards, in one folder."""
+"""The site of the demo: broker, gateway, sink and virtual boards, in one folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..errors import UserError
 from .subprocesses import Cord, Part, free_port, until
 
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
-BOARDS = ("chest", "wrist", "hip")
+BOARDS = ("chest", "arm", "wrist", "hip")
 HEAP = "128k"
 SINK_AGAIN_S = 150  # for a sink to start: a JVM, Spark, the tables
 
@@ -113,8 +114,11 @@ class Site:
         heap: str = HEAP,
         program: tuple[str, ...] = ("board_node",),
         sectors: int = virtual.SECTORS,
+        energy: dict[str, Any] | None = None,
+        on_line: Callable[[str], None] | None = None,
     ) -> virtual.VirtualBoard:
-        """Provision a board and make it; it reaches the broker through a cord of its own."""
+        """Provision a board and make it; it reaches the broker through a cord of its own. `energy`: what it is
+        told of its battery; without it, it is on mains."""
         home = self.register(name)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name
@@ -123,9 +127,10 @@ class Site:
         cord = self.cords[name] = Cord(self.port)
         broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
         config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
+        config["energy"] = energy or {}
         key = (home / "board.key").read_bytes()
         made = self.boards[name] = virtual.VirtualBoard(
-            name, folder, config, key, heap=heap, sectors=sectors, program=program
+            name, folder, config, key, heap=heap, sectors=sectors, program=program, on_line=on_line
         )
         return made
 
