@@ -208,6 +208,27 @@ def _state(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     return site_alarms.exit_code(state), state
 
 
+def _board_alarm(alarm: dict[str, Any]) -> str:
+    """An alarm that a board raises itself."""
+    causes = ["silent for %g s" % (alarm["silent_ms"] / 1000)] if alarm["silent_ms"] else []
+    causes += ["%s not 0" % alarm["field"]] if alarm["field"] else []
+    values = (
+        alarm["name"],
+        alarm["driver"],
+        alarm["host"],
+        alarm["stream"],
+        " or ".join(causes),
+        alarm["state"],
+    )
+    text = "  alarm %s, %s of %s, of %s %s: %s" % values
+    return text + ("; the board has no such actuator" if alarm["audible"] is False else "")
+
+
+def _late(stream: dict[str, Any]) -> str:
+    text = "  stream %s: within_ms=%d cannot be kept when a host dies: operators start elsewhere after %d ms"
+    return text % (stream["stream"], stream["within_ms"], stream["least_ms"])
+
+
 def page(state: dict[str, Any]) -> list[str]:
     """The state for people."""
     from .site_clock import told
@@ -219,6 +240,8 @@ def page(state: dict[str, Any]) -> list[str]:
         lines += ["  waiting: " + wait for wait in p["waits"]]
         for v in p["vertices"]:
             lines += _operator(v)
+        lines += [_board_alarm(alarm) for alarm in p["alarms"]]
+        lines += [_late(stream) for stream in p["late"]]
         lines += ["  earlier: " + _earlier(entry) for entry in p["earlier"]]
     for name, entries in state["undeployed"].items():
         text = "process %s: undeployed; `hw deploy --rollback %s` deploys it again"

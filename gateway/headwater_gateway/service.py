@@ -40,6 +40,8 @@ from .deployments.rebuild import Learning
 from .deployments.switching import Process, Switching, being_changed, named
 from .hosted import HostedProcess
 from .keys import load
+from .losses import Losses
+from .monitoring import stranded
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
 from .notices.notifier import Notifier
@@ -104,6 +106,7 @@ class Service(Switching):
         self.learning = Learning(self)
         self.notifier = Notifier(config, self.db, log, boot)
         self.observer = Observer(self)
+        self.losses = Losses(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
         self.processes: dict[str, Process] = {}
@@ -221,6 +224,7 @@ class Service(Switching):
                 if process.hosted:
                     process.hosted.tick()
                     self._hear(process.hosted)
+                    self.losses.look(process)
                 self._advance(process)
             self.boards.tick()
             self.observer.tick()
@@ -297,6 +301,7 @@ class Service(Switching):
         )  # fmt: skip
         for name in plan.hosts[1:]:
             self.by_board[name] = process
+        self.losses.seat(process)
         self._want(process)
 
     async def deploy(self, data: bytes) -> dict[str, Any]:
@@ -380,6 +385,9 @@ class Service(Switching):
             "INSERT OR REPLACE INTO processes VALUES(?, ?, ?, ?, ?, ?)",
             process.name, process.plan, process.since_us, process.coming, process.step, process.learn,
         )  # fmt: skip
+
+    def _unplaced(self, process: Process) -> list[str]:
+        return self.losses.unplaced(process)
 
     def _gone(self, process: Process) -> None:
         self.db.execute("DELETE FROM processes WHERE name = ?", process.name)
@@ -486,7 +494,9 @@ class Service(Switching):
                 board.link_lost = False
 
     def link_of(self, board: Board) -> str:
-        """The state of a board by its silence: up, silent, lost, gone or never seen."""
+        """The state of a board by its silence: up, silent, lost, gone or never seen; or declared lost."""
+        if board.is_lost:
+            return "declared lost"
         if not board.seen_us:
             return "never seen"
         # What was sent while this gateway was not running is unknown.
@@ -609,6 +619,7 @@ class Service(Switching):
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         standings = {board.name: self.standing(board) for board in self._of(process.name)}
         step, waits = progress.of_process(process, standings)
+        stand = self.losses.waits(process)
         safe = self.observer.safe(process)
         return {
             "hash": plan.hash.hex(),
@@ -619,11 +630,14 @@ class Service(Switching):
             "coming": coming,
             "step": step,
             "waits": waits,
+            "lost": self.losses.shown(process),
             "boards": {name: standing.word for name, standing in standings.items()},
             "earlier": progress.earlier(self.earlier(process.name)),
             "strategy": STRATEGIES[plan.strategy],
             "level": LEVELS[plan.level],
             "hosts": list(plan.hosts),
+            "alarms": stranded.shown(self, process),
+            "late": stranded.late(plan),
             "vertices": [
                 {
                     "name": v.name,
@@ -633,6 +647,7 @@ class Service(Switching):
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
                     "moved": operator_moves.last_move(host, v) if v.kind else None,
                     "checkpoint": covered(host, v.index, safe) if v.kind else None,
+                    "stands": stand.get(v.index, ""),
                     **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }
                 for v in plan.vertices

@@ -102,6 +102,11 @@ def _near(found: "Plan", me: int) -> list[int]:
             for i in range(2):
                 if me in ends[i]:
                     near.extend(ends[1 - i])
+    for a in found.alarms:
+        ends = (found.vertices[a.src].hosts, (a.host,))
+        for i in range(2):
+            if me in ends[i]:
+                near.extend(ends[1 - i])
     return near
 
 

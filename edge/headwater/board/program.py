@@ -9,6 +9,7 @@
 # What differs from board to board is the `board` that is given:
 #   flash               block device: readblocks, writeblocks with offset, ioctl
 #   drivers             name -> what makes a driver of (settings, alphabet, rate_mhz, n), see below
+#   actuators           name -> what makes an actuator of (settings,): its `set(on)` begins and ends a sound
 #   random()            64 random bits
 #   online()            awaited before each try to reach the broker, until the network is there
 #   battery_mv(), rssi()  or None
@@ -84,9 +85,11 @@ class Node:
         self.host: "Host" = None  # type: ignore[assignment]  # where a process runs
         self.client = None  # type: ignore[assignment]
         self.sensors: "list[Sensor]" = []
+        self.sounder: "Any" = None  # a Sounder, where a plan has alarms for this board
         self.deployed: bytes | None = None  # id of the deployment that runs
         self.next: bytes | None = None  # of the one that waits
         self.failed: bytes | None = None  # of one that is not run any more
+        self.revoked = False  # this board was declared lost, with its present flash
         # [id, bytes, how many are here]: a deployment that arrives
         self.taking: "list[Any] | None" = None
         self.draining = False
@@ -131,10 +134,18 @@ class Node:
         self.failed = failed
         self.next = coming
 
+    # ... found that a person has declared this board lost, with all that is in this flash.
+    def lost(self) -> None:
+        self.revoked = True
+
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
         self.host = host
         host.shows(self._changed)
+
+    # ... made what sounds the alarms of that process.
+    def sounds_by(self, sounder: "Any") -> None:
+        self.sounder = sounder
 
     # ... is ready to speak to the gateway.
     def speaks(self, boot: int, writer: "Writer", peer: "Peer") -> None:
@@ -203,6 +214,10 @@ class Node:
                 self.client.tick(now)
                 if self.host:
                     self.host.tick(now)
+                    if self.sounder:
+                        self.sounder.tick()
+                    if self.host.revoked:
+                        self.again = True  # beginning.py says it, and what to do
                 if now >= self.status_us and self.client.up:
                     self.status_us = now + self.config["status_s"] * _SECOND_US
                     self._status(up_s)
@@ -395,7 +410,10 @@ class Node:
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
+            "waits": host.waits() if host else [],
         }
+        if self.sounder:
+            status["alarms"] = self.sounder.status()
         # In the buffer of the log: there is not always room for as many bytes in one piece.
         buf = self.store.buf
         while True:
@@ -403,9 +421,9 @@ class Node:
                 n = msgpack.dump_into(buf, status)
             except IndexError:
                 n = len(buf) + 1
-            if n <= _STATUS_BYTES or "backlog" not in status:
+            if n <= _STATUS_BYTES or "waits" not in status:
                 break
-            del status["backlog"]
+            del status["backlog" if "backlog" in status else "waits"]
         status = None  # what follows needs its room
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])
@@ -430,6 +448,8 @@ class Node:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
         what = self._process()
+        if self.revoked:
+            what = "it was declared lost: erase its flash, and provision it again"
         backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"

@@ -15,6 +15,7 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "broker": (dict, None),  # the next table
     "wifi": (dict, {}),  # ssid, password
     "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver needs, like pin
+    "actuators": (dict, {}),  # "buzzer" or "led", as alarms of a plan name them -> pin and what else it needs
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
     # What this kind of board draws, and the charge of its battery, as `hw provision` writes it:
@@ -71,6 +72,11 @@ def load(path: str) -> "dict[str, Any]":
             profile.Profile(out["energy"])
         except profile.ProfileError as e:
             raise SettingsError("%s: %s" % (path, e))
+    for name in out["actuators"]:
+        if not isinstance(out["actuators"][name], dict):
+            raise SettingsError(
+                "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
+            )
     return out
 
 

@@ -36,6 +36,7 @@ def text(reason: int) -> str:
         "checkpoint that cannot be read",
         "a producer has nothing from its consumer's position on",
         "belongs to the site link",
+        "from a board that was declared lost",
     )[reason]
 
 

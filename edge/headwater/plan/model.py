@@ -84,6 +84,8 @@ class Edge:
     # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
     # within_ms  of an edge to the lake: delay limit, 0 if there is none
     # cyclic     True if the edge lies inside a cycle (a strongly connected component)
+    # absent_ms  the consumer goes on without this input after so long a silence; 0: it waits
+    # local      ... and its host gives that decision itself, without the gateway
     def __init__(
         self,
         index: int,
@@ -98,6 +100,8 @@ class Edge:
         durable: int,
         within_ms: int,
         cyclic: bool,
+        absent_ms: int = 0,
+        local: bool = False,
     ) -> None:
         self.index = index
         self.src = src
@@ -111,10 +115,40 @@ class Edge:
         self.durable = durable
         self.within_ms = within_ms
         self.cyclic = cyclic
+        self.absent_ms = absent_ms
+        self.local = local
 
     # It lies inside a cycle.
     def in_cycle(self) -> None:
         self.cyclic = True
+
+
+# An alarm that a board raises itself: an effect outside the merge, of the newest that is known of a stream.
+class Alarm:
+    # index      number of the alarm in the plan
+    # src, sport the stream
+    # host       the board that raises it, by its actuator `driver`
+    # silent_ms  raised when nothing was heard of the stream for so long; 0: silence raises nothing
+    # field      raised while this field of the newest element is not 0; -1: no field raises it
+    def __init__(
+        self,
+        index: int,
+        name: str,
+        src: int,
+        sport: int,
+        host: int,
+        driver: str,
+        silent_ms: int,
+        field: int,
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.src = src
+        self.sport = sport
+        self.host = host
+        self.driver = driver
+        self.silent_ms = silent_ms
+        self.field = field
 
 
 class Plan:
@@ -122,7 +156,7 @@ class Plan:
     # vertices, edges, order (vertices so that producers come first, feedback aside),
     # hosts (names by number; 0 is "gateway"), hash (8 bytes of SHA-256 over process and deployment),
     # batch_ms (a batch that is not full waits no longer than this), deployment (its number; 0: not
-    # deployed yet), process_hash (8 bytes of SHA-256 over the process alone)
+    # deployed yet), process_hash (8 bytes of SHA-256 over the process alone), alarms (of boards)
     def __init__(
         self,
         name: str,
@@ -138,6 +172,7 @@ class Plan:
         batch_ms: int = 1000,
         deployment: int = 0,
         process_hash: bytes = b"",
+        alarms: "Sequence[Alarm]" = (),
     ) -> None:
         self.name = name
         self.strategy = strategy
@@ -152,6 +187,7 @@ class Plan:
         self.batch_ms = batch_ms
         self.deployment = deployment
         self.process_hash = process_hash
+        self.alarms = alarms
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:

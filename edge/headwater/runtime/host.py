@@ -17,7 +17,7 @@ from ..protocol.clock import Floor
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import WAITING
+from .instance import FETCHING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -103,7 +103,13 @@ class Host:
         self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
         self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
+        self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
+        self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
+        # Number of a host that was declared lost -> [its log number, state]: see losses.py.
+        self.lost: "dict[int, list[int]]" = {}
+        self.without: dict[int, dict[int, list[int]]] = {}  # at the gateway: lost host -> answers of others
+        self.revoked = False  # this host was, under its present log number
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
@@ -128,8 +134,16 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
-        if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+        if not self.revoked and any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
             self._listen()
+        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
+            from . import absence
+
+            self.absence = absence.Absence(self)
+        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
+            from . import signals
+
+            self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload(
             "runtime.startup",
@@ -254,6 +268,8 @@ class Host:
     def sample(self, v: int, batch: Batch, mono: int, now: int = 0) -> int:
         if now:
             self.now = now
+        if self.revoked:
+            return 0
         source = self.sources[v]
         n = source.take(batch, mono)
         self.pump()
@@ -288,6 +304,10 @@ class Host:
             self.exchange.retry()
             if self.words:
                 self.words.tick()
+            if self.absence:
+                self.absence.tick()
+            if self.signals:
+                self.signals.tick()
             self.store.idle()
         if now - self.beat_us >= self.period_us:
             self.beat_us = now
@@ -322,6 +342,18 @@ class Host:
         elif epoch:
             self.heard_where(v, epoch, w[2])
 
+    # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
+    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts.
+    def waits(self) -> "list[list[Any]]":
+        found: "list[list[Any]]" = []
+        for v in self.instances:
+            inst = self.instances[v]
+            if inst.status == FETCHING:
+                found.append([v, list(inst.target), list(inst.fetch_from or inst.vertex.hosts)])
+            elif inst.recalling:
+                found.append([v, [], list(inst.unheard)])
+        return found
+
     # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.
     def note_why(self, v: int, why: int | None, age: int = 0) -> None:
         if why is None:
@@ -332,6 +364,10 @@ class Host:
     # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
         total = 0
+        if self.lost:
+            for h in range(len(self.plan.hosts)):
+                if h in self.lost:
+                    total = total * 31 + h * 7 + self.lost[h][1] + self.lost[h][0] % 999983 & 0xFFFFFFF
         for v in range(len(self.where)):
             w = self.where[v]
             why = self.moves[v][0] if v in self.moves else 0
@@ -369,6 +405,23 @@ class Host:
     @property
     def handing(self) -> bool:
         return self.giving is not None or self.taking is not None
+
+    # ---- hosts that are lost
+
+    # At the gateway: a person says that this host is lost, with all that it stored under that log number.
+    def lose(self, number: int, log: int) -> None:
+        from . import losses
+
+        losses.declare(self, number, log)
+
+    # This host was declared lost: it does nothing any more. What it has in its flash stays there.
+    def revoke(self) -> None:
+        self.revoked = True
+        for found in (self.instances, self.inputs, self.ports, self.sources, self.pushes, self.incoming):
+            found.clear()
+        self.words = self.giving = self.taking = None
+        self.exchange.leave()
+        self.scheduler.arrange([])
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

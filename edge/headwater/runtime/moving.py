@@ -240,7 +240,9 @@ def _candidates(host: "Host", v: int) -> list[int]:
     found = []
     for h in host.plan.vertices[v].hosts:
         late = host.refused_by.get(v * 256 + h, 0) > host.now
-        if h != host.me and h in host.exchange.links and not late and not host.words.dead(h):
+        if h == host.me or h not in host.exchange.links or h in host.lost:
+            continue
+        if not late and not host.words.dead(h):
             found.append(h)
     return found
 

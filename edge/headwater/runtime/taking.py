@@ -160,6 +160,11 @@ class Offer:
             self.again_us = 0
         return True
 
+    # Whether, in addition, every producer had told that it knows no newer epoch than the giver's. Then no
+    # other one has acknowledged anything, and what keepers have lost was of the giver's course, or before it.
+    def assured(self, inst: "Instance") -> bool:
+        return not self.asked and self.continues(inst)
+
     # ---- when it has begun
 
     # Whether an instance goes on where the giver paused. Then it need not wait for its epoch to be stored at
@@ -218,7 +223,12 @@ class Offer:
             from . import checkpoint_transfer
 
             for h in host.plan.keepers(self.v):
-                if h not in (host.me, self.giver) and h not in self.others and h not in host.late:
+                if (
+                    h not in (host.me, self.giver)
+                    and h not in host.lost
+                    and h not in self.others
+                    and h not in host.late
+                ):
                     checkpoint_transfer.send(host, self.v, h)
 
 

@@ -18,6 +18,7 @@ from ..plan.model import (
     SPILL,
     UNSAFE,
 )
+from .keyspace import LOST_MAX
 from .log import sectors_for
 
 if TYPE_CHECKING:
@@ -102,6 +103,9 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
     streams = 0
     # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
     size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 5 * 20
+    if any([a.host == me for a in plan.alarms]):
+        size += 4 + len(plan.alarms)
+    size += 20 * min(LOST_MAX, len(plan.hosts) - 1)
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

@@ -21,7 +21,7 @@ from .. import UserError
 from ..boards import Board
 from ..segments.planner import beyond
 from ..site_clock import mono_us
-from . import alarms
+from . import alarms, stranded
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
 from .journal import Journal
 from .lags import Lag, Lags
@@ -136,6 +136,7 @@ class Observer:
         now_us = self.service.site_us()
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
+        stranded.quieten(self.service)
         self.journal.save()
         self.service.notifier.look(self.watch, now_us)
 
@@ -208,6 +209,8 @@ class Observer:
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
+            sounds=tuple(stranded.sounds(service)),
+            nowhere=tuple(stranded.nowhere(service, self._deaf(now))),
             receivers=service.notifier.facts(),
             on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )

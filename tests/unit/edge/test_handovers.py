@@ -99,6 +99,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "spilled before a move, local",
     ),
     (
+        "keepers that lost their flash count after a move",
+        "an operator that runs on before a move, and never after it",
+        [(Offer, "assured", "return not self.asked and self.continues(inst)", "return False")],
+        "keepers gone",
+    ),
+    (
         "a refusal is not heard",
         "an operator that pauses longer than it must",
         [(Move, "end", "if self.inst.status == PAUSED:", "if 0:")],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 
-from headwater.plan.reader import EDGES_MAX, OUT_PORTS_MAX, VERTICES_MAX
+from headwater.plan.reader import EDGES_MAX, HOSTS_MAX, OUT_PORTS_MAX, VERTICES_MAX
 from headwater.storage import keyspace
 from headwater_tools import environment
 
 FACTS_OF_VERTICES = "F_INC F_OP F_WHERE F_NEXT F_TAKEN F_SETTLED".split()
+FACTS_OF_HOSTS = ["F_LOST"]
 FACTS_OF_EDGES = "F_MET F_READER F_GAPS".split()
 BLOBS_OF_VERTICES = "B_DECIDED B_VALUES".split()
 
@@ -21,6 +22,7 @@ def ranges(prefix: str) -> list[tuple[int, int]]:
         if name.startswith(prefix) and name != "B_CHANGES":
             of_vertex = name in FACTS_OF_VERTICES + BLOBS_OF_VERTICES
             count = VERTICES_MAX if of_vertex else EDGES_MAX if name in FACTS_OF_EDGES else 1
+            count = HOSTS_MAX if name in FACTS_OF_HOSTS else count
             found.append((key, key + count - 1))
     return found
 

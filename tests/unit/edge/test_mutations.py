@@ -770,6 +770,12 @@ DEFECTS = [
         [(decisions, "_on_stand", "if log != host.store.log_number:", "if False:")],
         ["gateway erased after changes"],
     ),
+    Defect(
+        "a keeper forgets the checkpoint of a decision",
+        "an operator that goes on without a change whose results others have seen",
+        [(checkpoint_transfer, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
+        ["gateway erased with an operator"],
+    ),
 ]
 
 

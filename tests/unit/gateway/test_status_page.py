@@ -42,6 +42,8 @@ def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
             {"name": "ecg", "kind": "source", "checkpoint": None, **vertex},
             {"name": "fir", "kind": "Fir", "checkpoint": [500, 77, 0], **vertex},
         ],
+        "alarms": [],
+        "late": [],
         "edges": [
             {"from": a, "port": 0, "to": b, "lake": lake, "durable": "gateway", "alphabet": "mV:i16"}
             for a, b, lake in edges

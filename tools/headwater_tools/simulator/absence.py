@@ -90,7 +90,7 @@ class Absence:
         period = max(beat, -(-plan.batch_ms // 1000) * SECOND)
         patience = max(dead, 3 * period, 2 * step)
         sources = [plan.vertices[e.src] for e in plan.ins(v) if not e.delay_us]  # feedback does not count
-        lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].dead]
+        lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].lost]
         pieces = reserve.checkpoint_bytes(plan, plan.vertices[v]) // (self.world.hardware.mtu // 2) + 1
         hosts = len(plan.vertices[v].hosts)
         # Without a producer to ask, a candidate is known to others only after a patience, not a step.

@@ -64,11 +64,14 @@ CREATE TABLE boards(
     number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER, ran BLOB
 );
 CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
+CREATE TABLE logs(board INTEGER PRIMARY KEY, log INTEGER);
+CREATE TABLE lost(board INTEGER, log INTEGER, at INTEGER);
 CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
 # Other histories draw these: a board that is lost permanently delays a change forever.
 LOSSES = (
     "source board lost",
+    "board declared lost",
     "flash of a source board erased",
     "flash of an operator's host erased",
     "gateway database lost",

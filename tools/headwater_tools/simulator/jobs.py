@@ -21,7 +21,7 @@ from typing import Any
 
 from headwater.plan.model import Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
-from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Union
+from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Threshold, Union
 from headwater.process.builder import Spec
 from headwater.process.check import Needs, check
 
@@ -30,6 +30,7 @@ from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
 from . import scenario_file, timeline
 from .changes import Changes
+from .closings import CLOSED, OPENED
 from .random_process import random_process
 from .scenario import Scenario, hardware
 from .scenario_file import Scripted
@@ -69,6 +70,8 @@ MOST = ("nowhere_ms", "nowhere_percent")
 CAME_OF_IT = (
     "change refused by the gateway",
     "input of a dead source closed",
+    CLOSED,
+    OPENED,
     "input reopened",
     "logs that filled up",
     "operator that waits for samples that are lost",
@@ -175,6 +178,46 @@ def _seldom(r: random.Random) -> Process:
     return p
 
 
+# Operators that go on without a silent input, and alternatives for it: of a source, of an operator, of an
+# irregular source.
+def _absent(r: random.Random) -> Process:
+    every = r.choice((20, 36, 60))
+    p = Process(
+        "absent",
+        r.choice(_ACYCLIC),
+        every,
+        r.choice(LEVELS),
+        batch=r.choice((4, 12)),
+        batch_ms=500,
+        link_ms=100,
+    )
+    for board in ("left", "right", "spare"):
+        p.host(board, heap_kb=1024)
+    a = p.source("a", "v:i16", rate_hz=r.choice((5, 20)), on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    c = p.source("c", "v:i16", most_hz=10, on="spare")
+    ms = r.choice((5_000, 6_000, 8_000))
+    hosts = r.sample(("left", "right", "spare", "gateway"), 3)
+    local = r.random() < 0.4
+    step = r.choice((a, c)) >> r.choice(_STEPS)(r).named("step").on(hosts[0])
+    step = step.absent_after(ms, local and r.random() < 0.5)
+    both = Union() if r.random() < 0.5 else SumJoin(us=r.choice((300_000, 900_000)), keep=16)
+    p.lake("absent/both", both.named("both").on(hosts[1])(b, step))
+    other = r.choice((b, c)) >> Affine(num=2).named("other").on(r.choice(hosts))
+    first = a if r.random() < 0.5 else a >> Affine(offset=1).named("first").on("left")
+    best = first.otherwise(other, after_ms=ms, local=local)
+    best = best.named("best").on(hosts[2])
+    p.lake("absent/best", best, durable=r.choice(("gateway", "lake")))
+    p.lake("absent/c", c)
+    p.alarm(best, silent_ms=r.choice((12_000, 15_000)), on="spare")
+    p.alarm(c, silent_ms=12_000, on="spare", driver="led")
+    high = best >> Threshold(high=10, low=-10).named("high")
+    p.alarm(high, field="on", on="right", driver="led")
+    p.lake("absent/high", high)
+    p.lake("absent/rate", best >> Rate(ms=1000).named("rate"))
+    return p
+
+
 _STEPS: tuple[Callable[[random.Random], Spec], ...] = (
     lambda r: Affine(num=r.randint(1, 4)),
     lambda r: Average(count=r.randint(2, 5)),
@@ -192,18 +235,22 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
 SELDOM = "seldom"
 # Shares of the faults that a kind of process is made for.
 LIKELY = {SELDOM: {GAP_OPEN: 1.0, SOURCE_LOST: 0.6}}
+ABSENT = "absent"
 CHANGES = "changes"
-PROCESSES = (*VARIANTS, "random", SELDOM, CHANGES, "mix")
+PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, CHANGES, "mix")
 VERSIONS = 3
 
 
 def kind_of(seed: int) -> str:
     """What the mix simulates under a seed: in every sixth history the process changes, every sixth has one
-    made for the faults that apply to few; the rest are random processes and named ones."""
+    made for the faults that apply to few, every twelfth one whose sources fall silent;
+    the rest are random processes and named ones."""
     if seed % 6 == 5:
         return CHANGES
     if seed % 12 in (3, 8):
         return SELDOM
+    if seed % 12 == 4:
+        return ABSENT
     return ("random", list(VARIANTS)[(seed // 2 + seed // 12) % len(VARIANTS)])[seed % 2]
 
 
@@ -215,6 +262,8 @@ def process(kind: str, seed: int) -> Process:
         return versions(seed)[0]
     if kind == SELDOM:
         return _seldom(random.Random("headwater seldom %d" % seed))
+    if kind == ABSENT:
+        return _absent(random.Random("headwater absent %d" % seed))
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
 
 

@@ -91,6 +91,9 @@ class _Graph:
         self.streams: list[Stream] = []
         self.alphabets: list[Alphabet] = []
         self.used: set[int] = set()
+        # Drawn apart: without them a seed has the process that it always had.
+        self.whims = random.Random("absent %d" % seed)
+        self.absent = self.whims.random() < 0.25 and boards > 1 and not (self.cyclic or self.crowded)
         self.silent: list[int] = []  # Attenuates whose feedback port is still open
 
     def add(self, stream: Stream) -> None:
@@ -230,6 +233,24 @@ class _Graph:
         self.streams.append(self.place(spec)(self.stream(i)))
         self.alphabets.append(self.alphabets[i])
 
+    def absences(self) -> None:
+        """Joins that go on without an input, an alternative for a stream, and an alarm of a board."""
+        if not self.absent:
+            return
+        whims = self.whims
+        joins = [w for w in self.process.wires if w.vertex is not None and w.port]
+        for wire in joins:
+            if whims.random() < 0.5:
+                wire.absent_ms = 0  # until it is known how long at least
+        first = whims.randrange(len(self.streams))
+        text = self.alphabets[first].text
+        others = [i for i, a in enumerate(self.alphabets) if a.text == text and i != first]
+        if others:
+            other = whims.choice(others)
+            self.add(self.streams[first].otherwise(self.streams[other], after_ms=0))
+            self.used |= {first, other}
+        self.process.alarm(self.streams[first], silent_ms=60_000, on=whims.choice(self.hosts))
+
     def feedback(self) -> None:
         """Close the loops, from as far down as allowed."""
         for i in self.silent:
@@ -272,6 +293,8 @@ class _Graph:
         for wire, least in needs.cap.items():
             if rng.random() < 0.7:
                 wire.cap = least + rng.choice((0, 0, 1, self.process.batch))
+        for wire, least in needs.absent_ms.items():
+            wire.absent_ms = least + self.whims.choice((0, 500, 3000))
         needs = Needs(self.process)
         for host in self.process.hosts:
             host.flash_kb = max(64, needs.flash_kb[host.name] + rng.choice((0, 16, 64)))
@@ -299,6 +322,7 @@ def random_process(seed: int) -> Process:
         graph = _Graph(seed, attempt)
         graph.sources()
         graph.operators(attempt)
+        graph.absences()
         graph.feedback()
         graph.lakes()
         graph.sizes()

@@ -457,7 +457,9 @@ function draw(graph, process) {
   if (graph.key === key) return;
   graph.key = key;
   const steps = { runs: "", waits: " · does not run everywhere", drains: " · drains for a new version", stops: " · drains, then stops", switches: " · switches to a new version" };
-  graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, level ${process.level}${steps[process.step]}`));
+  const sounding = process.alarms.map((alarm) => ` · ${alarm.driver} of ${alarm.host} (${alarm.name}): ${alarm.state}`).join("");
+  const late = process.late.map((s) => ` · ${s.stream} cannot be kept within ${number(s.within_ms)} ms when a host dies`).join("");
+  graph.title.replaceChildren(`Process ${process.name}`, h("small", null, `checkpoints ${process.strategy}, level ${process.level}${steps[process.step]}${sounding}${late}`));
   const plan = layered(process);
   const laid = width < NARROW ? stacked(plan, width) : lanes(plan, width);
   graph.nodes.clear();

@@ -4,6 +4,7 @@
 #   battery   millivolts, as text
 #   charge    what its battery has left, in millicoulombs, as text; written here as the board spends it
 #   rssi      of the link, as text
+#   buzzer, led  what sounds: 1, or 0; the actuators of a virtual board are files, whatever its settings say
 #   cut       power fails after this many more bytes have been programmed, as text
 
 import os
@@ -98,6 +99,16 @@ def voltage(curve, left):
     return below[0]
 
 
+# An actuator: what sounds can be read in a file.
+class Shown:
+    def __init__(self, path):
+        self.path = path
+
+    def set(self, on):
+        with open(self.path, "w") as f:
+            f.write("1" if on else "0")
+
+
 class Board:
     def __init__(self, sectors):
         import board_sensors
@@ -107,6 +118,9 @@ class Board:
         self.left = number_in("charge")  # millicoulombs in the battery; None: it has none that runs down
         self.spent = 0  # of what the host of this boot has counted, in nanocoulombs
         self.drivers = {}
+        self.actuators = {}
+        for name in ("buzzer", "led"):
+            self.actuators[name] = lambda settings, name=name: Shown(settings.get("path", name))
         for name in board_sensors.DRIVERS:
             self.drivers[name] = self._maker(board_sensors.DRIVERS[name])
 

@@ -81,6 +81,19 @@ from .logs import (
     SpilledBefore,
     Spoiled,
 )
+from .losses import (
+    Apart,
+    AsleepNoGateway,
+    AsleepReturns,
+    AsleepUntold,
+    GatewayForgets,
+    HolderLost,
+    HolderLostUnheard,
+    LastKeeper,
+    Replaced,
+    SaidByAnother,
+    TwoOfThree,
+)
 from .moves import (
     ChangesWhileAway,
     CheckpointLeft,
@@ -215,4 +228,15 @@ SCHEDULES: dict[str, type[Directed]] = {
     "blind lets go": BlindLetsGo,
     **flights.SCHEDULES,
     **handovers.SCHEDULES,
+    "two of three": TwoOfThree,
+    "last keeper": LastKeeper,
+    "apart": Apart,
+    "holder lost": HolderLost,
+    "holder lost unheard": HolderLostUnheard,
+    "asleep returns": AsleepReturns,
+    "asleep, gateway away": AsleepNoGateway,
+    "asleep untold": AsleepUntold,
+    "replaced": Replaced,
+    "gateway forgets": GatewayForgets,
+    "said by another": SaidByAnother,
 }
