@@ -20,7 +20,7 @@ from .subprocesses import Cord, Part, free_port, until
 
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
 BOARDS = ("chest", "arm", "wrist", "hip")
-HEAP = "128k"
+HEAP = "192k"
 SINK_AGAIN_S = 150  # for a sink to start: a JVM, Spark, the tables
 
 # Different from the defaults: a demo must not wait long.
