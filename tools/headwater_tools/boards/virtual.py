@@ -175,6 +175,12 @@ class VirtualBoard:
         configuration."""
         (self.folder / "charge").write_text(str(left_mc))
 
+    def stop_sensors(self) -> None:
+        """Its sensors give nothing from now on. Where it has no power: not when that returns either."""
+        new = self.folder / "until.new"
+        new.write_text(str(time.time_ns() // 1000))
+        new.rename(self.folder / "until")
+
     @property
     def powered(self) -> bool:
         """False before `start`, after `kill`, and where the interpreter ended by itself."""
