@@ -60,16 +60,6 @@ def _backlog(value: Any) -> list[list[int]] | None:
     return rows if len(rows) == len(value) else None
 
 
-ENERGY = ("percent", "left_s", "draw_ua", "computing", "radio", "flash", "correction")
-
-
-def _energy(value: Any) -> list[int] | None:
-    """What a board with a battery knows of it, in the order of ENERGY."""
-    if not isinstance(value, list) or len(value) != len(ENERGY) or any(_count(v) is None for v in value):
-        return None
-    return list(value)
-
-
 def _alarms(value: Any) -> list[list[int]] | None:
     """Of each alarm of the board: its number, why it is on, seconds that it stays muted, whether it can be
     heard."""
@@ -91,12 +81,21 @@ def _waits(value: Any) -> list[Any] | None:
     return value
 
 
+ENERGY = ("percent", "left_s", "draw_ua", "computing", "radio", "flash", "correction")
+
+
+def _energy(value: Any) -> list[int] | None:
+    """What a board with a battery knows of it, in the order of ENERGY."""
+    if not isinstance(value, list) or len(value) != len(ENERGY) or any(_count(v) is None for v in value):
+        return None
+    return list(value)
+
+
 KEYS: dict[str, Callable[[Any], Any]] = {
     "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
-    "deployment": _count, "dropped": _count, "energy": _energy,
-    "free": _count, "log": _pair, "next": _id, "plan": _id,
-    "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count,
-    "version": _text, "waits": _waits,
+    "deployment": _count, "dropped": _count, "energy": _energy, "free": _count, "log": _pair, "next": _id,
+    "plan": _id, "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count,
+    "up": _count, "version": _text, "waits": _waits,
 }  # fmt: skip
 
 

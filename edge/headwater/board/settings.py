@@ -65,6 +65,11 @@ def load(path: str) -> "dict[str, Any]":
         s = out["sensors"][source]
         if not isinstance(s, dict) or not isinstance(s.get("driver"), str):
             raise SettingsError("%s: sensor '%s' names no driver" % (path, source))
+    for name in out["actuators"]:
+        if not isinstance(out["actuators"][name], dict):
+            raise SettingsError(
+                "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
+            )
     if out["energy"]:
         from ..plan import profile
 
@@ -72,11 +77,6 @@ def load(path: str) -> "dict[str, Any]":
             profile.Profile(out["energy"])
         except profile.ProfileError as e:
             raise SettingsError("%s: %s" % (path, e))
-    for name in out["actuators"]:
-        if not isinstance(out["actuators"][name], dict):
-            raise SettingsError(
-                "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
-            )
     return out
 
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.plan.model import Plan
+from headwater.protocol.moves import COMMAND
 from headwater.runtime.host import Host
 
 from ..errors import UserError
@@ -47,8 +48,8 @@ COMPARE: dict[str, Callable[[int, int], bool]] = {
 # What an expectation without a time may name: counts of a history.
 COUNTED = (
     "accepted", "delivered", "lost", "duplicates", "divergent", "out_of_order", "gaps_declared",
-    "migrations_planned", "migrations_unplanned", "takeovers", "takeovers_needless", "replayed", "boots",
-    "nowhere_ms",
+    "migrations_planned", "replayed_planned", "migrations_unplanned", "takeovers", "takeovers_needless",
+    "replayed", "boots", "nowhere_ms",
 )  # fmt: skip
 COUNTS_MAX = 1 << 40
 
@@ -427,6 +428,22 @@ def _start(history: Scripted, rest: Sequence[str]) -> Callable[[], Any]:
     return lambda: history.activate(v, history.place[v], node.number)
 
 
+def _move(history: Scripted, rest: Sequence[str]) -> Callable[[], Any]:
+    """move OPERATOR HOST: the host where it runs is told to hand it over."""
+    if len(rest) != 2:
+        raise Mistake("write 'move OPERATOR HOST'")
+    v, node = history.operator(rest[0]), history.host(rest[1])
+    if node.number not in history.plan.vertices[v].hosts:
+        raise Mistake("%s is no candidate of %s" % (rest[1], rest[0]))
+
+    def act() -> None:
+        giver = history.world.nodes[history.place[v]]
+        if giver.up:
+            history.world.call(giver, lambda host: host.move(v, node.number, COMMAND, giver.mono()), "move")
+
+    return act
+
+
 def _set(history: Scripted, rest: Sequence[str]) -> Callable[[], Any]:
     """set OPERATOR NAME=VALUE...: parameters, as a person changes them at the gateway."""
     pairs = [word.partition("=") for word in rest[1:]]
@@ -502,6 +519,7 @@ WORDS: dict[str, Made] = {
     "kill": _each(lambda history, node: history.world.kill(node)),
     "lake": _lake,
     "links": _links,
+    "move": _move,
     "outbox": _outbox,
     "reopen": _input(False),
     "set": _set,
