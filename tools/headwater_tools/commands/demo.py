@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 SUMMARY = "boards, broker, gateway, Spark and Delta at work while parts of them die; ends with the audit"
 
 FOLDER = environment.CACHE / "demo"
-SECONDS = 60
-SECONDS_MIN = 20
+PACE_S = 8.0
+PACE_MIN_S = 4.0
 MARK = ".headwater-demo"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="S", help="length of the story (%d)" % SECONDS
+        "--pace", type=float, default=PACE_S, metavar="S", help="seconds between two faults (%g)" % PACE_S
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of where exactly power goes (1)")
     parser.add_argument(
@@ -37,10 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    if args.seconds < SECONDS_MIN:
-        raise UserError(
-            "--seconds %g: the story needs more time; give at least %d" % (args.seconds, SECONDS_MIN)
-        )
+    if args.pace < PACE_MIN_S:
+        raise UserError("--pace %g: boards need time to recover; give at least %g" % (args.pace, PACE_MIN_S))
     folder = _fresh(Path(args.folder).absolute() if args.folder else FOLDER)
     began = time.monotonic()
 
@@ -57,7 +55,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     story = None
     try:
-        story = Story(folder, args.seconds, args.seed, say)
+        story = Story(folder, args.pace, args.seed, say)
         story.begin()
         ending = story.run()
     except headwater_gateway.UserError as trouble:
@@ -88,6 +86,7 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
 
     compared = ending.compared
     audit = as_json(ending.audit)
+    planned = [move for move in ending.moves if move.planned]
     return {
         "accepted": compared.accepted,
         "refused": compared.refused,
@@ -98,14 +97,18 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
         "out_of_order": audit["out_of_order"],
         "gaps_declared": audit["gaps_declared"],
         "holes": audit["holes"],
-        "migrations_planned": 0,
-        "migrations_unplanned": 0,
-        "replayed": audit["conservation"]["duplicates"],
+        "migrations_planned": len(planned),
+        "migrations_unplanned": len(ending.moves) - len(planned),
+        "migrations_without_gateway": len(ending.away),
+        "replayed": sum(move.replayed for move in planned),
         "seed": seed,
         "drained": ending.drained,
         "faults": [
             {"part": s.part, "what": s.what, "from_s": round(s.from_s, 2), "to_s": round(s.to_s, 2)}
             for s in ending.watch.spells
+        ],
+        "moves": [
+            {"operator": m.operator, "from": m.giver, "to": m.taker, "planned": m.planned} for m in ending.moves
         ],
         "audit_ok": audit["ok"],
         "conservation": audit["conservation"]["holds"],
@@ -115,9 +118,11 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
 
 
 def _ok(answer: dict[str, Any]) -> bool:
-    none = ("refused", "lost", "duplicates", "divergent", "out_of_order")
+    none = ("refused", "lost", "duplicates", "divergent", "out_of_order", "replayed")
     return bool(
         answer["accepted"]
+        and answer["migrations_planned"]
+        and answer["migrations_without_gateway"]
         and not any(answer[name] for name in none)
         and answer["drained"]
         and answer["audit_ok"]
@@ -140,6 +145,16 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
             answer["lost"],
             answer["duplicates"],
             answer["divergent"],
+        )
+    )
+    yield (
+        "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a death, %d "
+        "of them without the gateway"
+        % (
+            answer["migrations_planned"],
+            answer["replayed"],
+            answer["migrations_unplanned"],
+            answer["migrations_without_gateway"],
         )
     )
     if not answer["drained"]:

@@ -103,6 +103,12 @@ class Site:
         except GatewayTrouble:
             return None
 
+    def vertices(self, state: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The operators of what is deployed, as the gateway has them; of this state, or of its present one."""
+        state = state or self.state() or {"processes": {}}
+        processes = state["processes"].values()
+        return [v for process in processes for v in process["vertices"] if v["kind"] != "source"]
+
     def register(self, name: str) -> Path:
         """Make a board known to the gateway; the folder with its key and configuration."""
         return provision(self.file, name)

@@ -23,6 +23,7 @@ SLOT_H = 15
 BATTERY_H = 26
 PAD = 5
 LANE_GAP = 8
+WAITING_H = 70  # samples that wait, below the lanes
 MARK_H = 15
 AFTER_US = 3 * SECOND  # shown after the last thing that happened
 LETTER_W = 6.2  # of a small letter, about
@@ -41,6 +42,8 @@ BATTERY = "#7fb58a"
 BATTERY_LINE = "#26703a"
 LOW = 20  # percent: below, a battery's line is red
 LOW_LINE = "#b3261e"
+ON_BOARDS = "#6f95c9"
+EVERYWHERE = "#cfdcec"
 PLANNED = "#1a5fb4"
 UNPLANNED = "#222222"
 
@@ -80,13 +83,15 @@ class _Drawing:
         for lane in self.lanes:
             self.tops[lane.name] = y
             y += self.height(lane) + LANE_GAP
-        self.bottom = y
+        self.panel = y
+        self.bottom = y + (WAITING_H + LANE_GAP if shown.waiting else 0)
 
     def svg(self) -> str:
         out = [DEFINITIONS, text(LEFT, 24, self.title, "start", 15)]
         out += self.axis()
         for lane in self.lanes:
             out += self.ground(lane)
+        out += self.waiting()
         out += self.switches()
         for lane in self.lanes:
             out += self.bars(lane)
@@ -192,6 +197,32 @@ class _Drawing:
                 colour,
             ),
         ]
+
+    # ---- samples that wait
+
+    def waiting(self) -> list[str]:
+        seen = [w for w in self.shown.waiting if w.at_us <= self.end_us]
+        if not seen:
+            return []
+        most = max(1, *(w.everywhere for w in seen))
+        base = self.panel + WAITING_H - 4
+        out = [
+            text(LEFT - 10, self.panel + 14, "waiting", "end", 13),
+            text(LEFT - 10, self.panel + 29, "most: %s" % f"{most:,}", "end", 10, ' fill="#555"'),
+            stroke(LEFT, base, self.x(self.end_us), base, "#bbbbbb"),
+        ]
+        for colour, counts in (
+            (EVERYWHERE, [w.everywhere for w in seen]),
+            (ON_BOARDS, [w.on_boards for w in seen]),
+        ):
+            points = [(LEFT, base)]
+            for w, n in zip(seen, counts, strict=True):
+                points.append((self.x(w.at_us), points[-1][1]))
+                points.append((self.x(w.at_us), base - (WAITING_H - 14) * n / most))
+            points.append((points[-1][0], base))
+            line = " ".join("%.1f,%.1f" % p for p in points)
+            out.append('<polygon points="%s" fill="%s"/>' % (line, colour))
+        return out
 
     def slot_y(self, host: str, operator: str) -> float:
         lane = self.shown.lanes[host]
@@ -305,6 +336,9 @@ class _Drawing:
         if any(lane.battery for lane in self.lanes):
             area = box(0, 4, 26, 8, 'fill="%s" fill-opacity="0.55"' % BATTERY)
             items.append(("battery", [area, stroke(0, 4, 26, 4, BATTERY_LINE, "1.2")]))
+        if self.shown.waiting:
+            for name, colour in (("samples only on boards", ON_BOARDS), ("not in the lake yet", EVERYWHERE)):
+                items.append((name, [box(0, 2, 26, BAR_H - 4, 'fill="%s"' % colour)]))
         for name, dashes, colour, is_planned in (
             ("planned move", "", PLANNED, True),
             ("unplanned", ' stroke-dasharray="4 2"', UNPLANNED, False),
