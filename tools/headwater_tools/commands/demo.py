@@ -108,7 +108,8 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
             for s in ending.watch.spells
         ],
         "moves": [
-            {"operator": m.operator, "from": m.giver, "to": m.taker, "planned": m.planned} for m in ending.moves
+            {"operator": m.operator, "from": m.giver, "to": m.taker, "planned": m.planned}
+            for m in ending.moves
         ],
         "audit_ok": audit["ok"],
         "conservation": audit["conservation"]["holds"],

@@ -24,8 +24,8 @@ from .site import BOARDS, HEAP, Site
 from .timeline import CUT, DEAD, DOWN, TITLE, UP, Timeline
 
 LOOK_S = 0.5
-TELL_S = 5.0
-FLIGHT_S = 75.0  # until the hip's battery is empty, whatever happens
+TELL_S = 10.0
+FLIGHT_S = 100.0  # until the hip's battery is empty, whatever happens
 TAKEOVER_S = 120.0  # the gateway is away no longer
 AFTER_S = 4.0  # the sensors go on for this long after the gateway is back
 DRAIN_S = 120.0  # until the lake must have everything after the sensors have stopped
@@ -34,8 +34,8 @@ BATCH_OF_DEATH = 1  # the sink dies between the Delta commit of this batch and i
 # The hip's battery: an ESP32's, so small that all of it lasts this long at what the board draws at most, and
 # not full.
 KIND = "esp32"
-BATTERY_S = 200
-CHARGED = 0.18
+BATTERY_S = 100
+CHARGED = 0.33
 FLEES, DIES = "hip", "arm"
 
 
@@ -67,7 +67,8 @@ class Story:
         self.timeline = Timeline([], [])
         self.moves: list[Moved] = []
         self.away: list[Moved] = []
-        self.percent: int | None = None  # of the hip's battery
+        self.percent: int | None = None  # of the hip's battery,
+        self.left_s = 0  # ... and how long it lasts
         self.died: dict[str, float] = {}  # board -> when, of the watch
         self.stopped_s = 0.0  # the sensors
         self.without_s = 0.0  # the gateway was stopped then
@@ -259,6 +260,7 @@ class Story:
         for board in self.site.boards.values():
             board.stop_sensors()
         self.stopped_s = self.watch.now()
+        self.timeline.sensors_stop(self.stopped_s)
         self.tell("the sensors have stopped; what is on its way arrives")
 
     # ---- moves
@@ -272,7 +274,7 @@ class Story:
             self.timeline.moved(move, at_s)
             if move.planned:
                 why = self._why(state, move)
-                left = "" if self.percent is None else " (%d %% left)" % self.percent
+                left = "" if self.percent is None else " (%d %% left, %d s)" % (self.percent, self.left_s)
                 self.tell(
                     "%s moves from %s to %s: %s%s; it paused for %.0f ms, replayed: %d"
                     % (move.operator, move.giver, move.taker, why, left, 1000 * move.paused_s, move.replayed)
@@ -321,7 +323,8 @@ class Story:
         state = self.site.state()
         if state is not None:
             told = state["boards"][FLEES]["status"].get("energy")
-            self.percent = told[0] if told else self.percent
+            if told:
+                self.percent, self.left_s = told[:2]
         self.look_at_moves(state)
         self.look_after_hip()
         seen = self.watch.look(state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..simulator import timeline
-from ..simulator.lanes import ALONE, CUT, DEAD, DOWN, RUNS, SECOND, UP, Lanes, Move, Waiting
+from ..simulator.lanes import ALONE, CUT, DEAD, DOWN, RUNS, SECOND, UP, Lanes, Move, Span, Waiting
 from .observer import Seen
 from .operators import Moved
 
@@ -19,7 +19,9 @@ class Timeline:
         for part in parts:
             self.lanes.lane(part)
 
-    def look(self, seen: Seen, parts: dict[str, str], places: dict[str, str], percent: dict[str, int]) -> None:
+    def look(
+        self, seen: Seen, parts: dict[str, str], places: dict[str, str], percent: dict[str, int]
+    ) -> None:
         """`parts`: what each part is; `places`: operator -> host; `percent`: what batteries have left."""
         lanes = self.lanes
         lanes.begin_look(_us(seen.at_s))
@@ -40,12 +42,18 @@ class Timeline:
 
     def moved(self, move: Moved, at_s: float) -> None:
         why = "planned" if move.planned else "its host is dead"
-        self.lanes.moves.append(
-            Move(move.operator, move.giver, move.taker, why, _us(at_s), move.planned)
-        )
+        at_us = _us(at_s)
+        self.lanes.moves.append(Move(move.operator, move.giver, move.taker, why, at_us, move.planned))
+        # It is told a moment later.
+        for span in self.lanes.lane(move.giver).operators.get(move.operator, ())[-1:]:
+            span.end_us = min(span.end_us, at_us)
+        spans = self.lanes.lane(move.taker).operators.setdefault(move.operator, [])
+        spans.append(Span(RUNS, at_us, self.lanes.end_us))
+
+    def sensors_stop(self, at_s: float) -> None:
+        self.lanes.switches.append((_us(at_s), "sensors stop"))
 
     def draw(self, path: Path, title: str) -> None:
-        self.lanes.calm_us = 0
         path.write_text(timeline.draw(self.lanes, title))
 
 

@@ -107,6 +107,7 @@ class _Drawing:
     def shown_us(self) -> int:
         """Until shortly after the last thing that happened, and no longer."""
         found = [self.shown.calm_us]
+        found += [w.at_us for w in self.shown.waiting[-1:]]
         found += [m.at_us for m in self.shown.moves] + [at for at, _ in self.shown.switches]
         for lane in self.shown.lanes.values():
             for spans in (lane.states, *lane.operators.values()):
