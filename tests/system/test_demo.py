@@ -38,7 +38,7 @@ def of_folder(folder: Path) -> list[str]:
 def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
-        [*DEMO, "--pace", "5", "--json", "--folder", str(folder)],
+        [*DEMO, "--seconds", "24", "--json", "--folder", str(folder)],
         env=environment.variables(), capture_output=True, text=True, timeout=580, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
@@ -56,8 +56,8 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
         ("hip", "battery empty"),
         ("sink", "killed between commit and progress"),
     ]
-    # What ran on the hip left before its battery was empty, and nothing of it was processed twice. What ran on
-    # the arm started elsewhere, and no gateway was there.
+    # What ran on the hip left before its battery was empty, and nothing of it was processed twice. What ran
+    # on the arm started elsewhere, and no gateway was there.
     assert (answer["migrations_planned"], answer["replayed"]) == (2, 0)
     assert answer["migrations_without_gateway"] == answer["migrations_unplanned"] == 1
     moves = [(move["operator"], move["from"], move["planned"]) for move in answer["moves"]]

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 SUMMARY = "boards, broker, gateway, Spark and Delta at work while parts of them die; ends with the audit"
 
 FOLDER = environment.CACHE / "demo"
-PACE_S = 8.0
-PACE_MIN_S = 4.0
+SECONDS = 60
+SECONDS_MIN = 20
 MARK = ".headwater-demo"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--pace", type=float, default=PACE_S, metavar="S", help="seconds between two faults (%g)" % PACE_S
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="S",
+        help="time over which faults are spread (%d); a battery and a takeover need theirs" % SECONDS,
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of where exactly power goes (1)")
     parser.add_argument(
@@ -37,8 +41,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
-    if args.pace < PACE_MIN_S:
-        raise UserError("--pace %g: boards need time to recover; give at least %g" % (args.pace, PACE_MIN_S))
+    if args.seconds < SECONDS_MIN:
+        raise UserError(
+            "--seconds %g: the story needs more time; give at least %d" % (args.seconds, SECONDS_MIN)
+        )
     folder = _fresh(Path(args.folder).absolute() if args.folder else FOLDER)
     began = time.monotonic()
 
@@ -55,7 +61,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     story = None
     try:
-        story = Story(folder, args.pace, args.seed, say)
+        story = Story(folder, args.seconds, args.seed, say)
         story.begin()
         ending = story.run()
     except headwater_gateway.UserError as trouble:
@@ -149,8 +155,8 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
         )
     )
     yield (
-        "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a death, %d "
-        "of them without the gateway"
+        "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a "
+        "death, %d of them without the gateway"
         % (
             answer["migrations_planned"],
             answer["replayed"],

@@ -1,7 +1,7 @@
 """Where operators run, as boards tell it on their consoles, and the moves that follow from that.
 
-It needs no gateway, so it knows what happens while that is away. A board writes a line when an operator begins,
-pauses or ends there, with the number of elements that it has taken from each input by then.
+It needs no gateway, so it knows what happens while that is away. A board writes a line when an operator
+begins, pauses or ends there, with the number of elements that it has taken from each input by then.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Operators:
                 if told.what == "pauses":
                     self._paused[told.operator, told.host] = told
                 elif told.what == "runs":
+                    self._paused.pop((told.operator, told.host), None)  # it was not handed over
                     self._told.append(told)
 
     def news(self) -> list[Moved]:

@@ -104,7 +104,7 @@ class Site:
             return None
 
     def vertices(self, state: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """The operators of what is deployed, as the gateway has them; of this state, or of its present one."""
+        """The operators of what is deployed, as the gateway has them: in this state, or its present one."""
         state = state or self.state() or {"processes": {}}
         processes = state["processes"].values()
         return [v for process in processes for v in process["vertices"] if v["kind"] != "source"]
@@ -123,8 +123,8 @@ class Site:
         energy: dict[str, Any] | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> virtual.VirtualBoard:
-        """Provision a board and make it; it reaches the broker through a cord of its own. `energy`: what it is
-        told of its battery; without it, it is on mains."""
+        """Provision a board and make it; it reaches the broker through a cord of its own. `energy`: what it
+        is told of its battery; without it, it is on mains."""
         home = self.register(name)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name

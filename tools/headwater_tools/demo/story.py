@@ -1,8 +1,9 @@
 """The story of the demo: a site at work, what goes wrong in it, and the proof that nothing is missing.
 
-First the battery of the hip's board runs down, and its operators leave in time. Meanwhile a board loses power
-in a flash write, another one its link, the broker restarts, and the sink dies. When the hip is dead the gateway
-is stopped, another board dies at once, and its operators start on a peer. Then the gateway comes back.
+First the battery of the hip's board runs down, and its operators leave in time. Meanwhile a board loses
+power in a flash write, another one its link, the broker restarts, and the sink dies. When the hip is dead the
+gateway is stopped, another board dies at once, and its operators start on a peer. Then the gateway comes
+back.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BATCH_OF_DEATH = 1  # the sink dies between the Delta commit of this batch and i
 # not full.
 KIND = "esp32"
 BATTERY_S = 100
-CHARGED = 0.33
+CHARGED = 0.29
 FLEES, DIES = "hip", "arm"
 
 
@@ -51,10 +52,10 @@ class Ending:
 
 
 class Story:
-    def __init__(self, folder: Path, pace: float, seed: int, say: Callable[[str], None]) -> None:
-        """`pace`: seconds between two faults."""
+    def __init__(self, folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> None:
+        """`seconds`: time over which faults are spread that wait for nothing."""
         self.site = Site(folder)
-        self.pace = pace
+        self.seconds = seconds
         self.random = random.Random(seed)
         self.say = say
         self.sensors: dict[str, tuple[str, str, dict[str, Any]]] = {}  # stream -> board, source, settings
@@ -136,10 +137,10 @@ class Story:
 
     def script(self) -> None:
         """Faults that wait for nothing; `look_after_hip` has what follows."""
-        away = 0.5 * self.pace
-        self.at(self.pace, lambda: self.cut_board("chest", away))
-        self.at(4 * self.pace, lambda: self.pull("arm", away))
-        self.at(5 * self.pace, lambda: self.restart_broker(0.4 * self.pace))
+        away = 0.07 * self.seconds
+        self.at(0.12 * self.seconds, lambda: self.cut_board("chest", away))
+        self.at(0.52 * self.seconds, lambda: self.pull("arm", away))
+        self.at(0.68 * self.seconds, lambda: self.restart_broker(0.05 * self.seconds))
 
     def down(self, part: str, what: str, told: str) -> Spell:
         spell = self.watch.down(part, what)
@@ -218,7 +219,7 @@ class Story:
             self.dies(FLEES, "power cut", "%s has lasted longer than planned: its power is cut" % FLEES)
         else:
             return
-        self.at(max(self.watch.now() + 0.25 * self.pace, 6 * self.pace), self.stop_gateway)
+        self.at(max(self.watch.now() + 2, 0.8 * self.seconds), self.stop_gateway)
 
     def dies(self, name: str, what: str, told: str) -> None:
         left = [o for o, host in self.operators.places.items() if host == name]
@@ -240,7 +241,7 @@ class Story:
             if left and self.watch.now() - self.died[DIES] < TAKEOVER_S:
                 self.later(0.2, wait)
             else:
-                self.later(0.25 * self.pace, start)
+                self.later(2, start)
 
         def start() -> None:
             self.site.gateway.start()
@@ -254,7 +255,7 @@ class Story:
             self.tell("the gateway is back, after %.0f s" % (spell.to_s - spell.from_s))
             self.later(AFTER_S, self.stop_sensors)
 
-        self.later(0.1 * self.pace, kill)
+        self.later(1, kill)
 
     def stop_sensors(self) -> None:
         for board in self.site.boards.values():

@@ -1,20 +1,20 @@
-"""Telemonitoring with four boards. A belt takes and filters the electrocardiogram, an armband finds the beats, a
-wristband takes the acceleration, and a board at the hip knows from both when something is wrong.
+"""Telemonitoring with four boards. A belt takes and filters the electrocardiogram, an armband finds the
+beats, a wristband takes the acceleration, and a board at the hip knows from both when something is wrong.
 
-This is the process of `hw demo`, in which the battery of the hip ends, the armband dies at once and the gateway
-is away for a while. What a process file decides about such a day:
+This is the process of `hw demo`, in which the battery of the hip ends, the armband dies at once and the
+gateway is away for a while. What a process file decides about such a day:
 
 - Who may run an operator: the hosts of `.on(...)`, the best first. Name boards whose batteries may help, and
-  that are worn by the same person.
-- `level="peer"` keeps each checkpoint on one host beside the operator's own, so one host may be lost at a time.
-  Before an operator starts elsewhere, all but one of the hosts that may have its checkpoints must answer. These
-  are its candidates, filled up to three: with the gateway first, then with other boards. So `qrs`, `rate` and
-  `alarm` have three boards each. They start elsewhere even while the gateway is away, and one of the three
-  may be dead by then. With the gateway among the three they would wait for its return.
-- `fir`, `magnitude` and `effort` follow a sensor on its own board, and have nothing to do when that is dead. One
-  backup each is enough, to which they go if computing costs the board too much.
-- `within_ms` is the delay that people accept for an alarm. A silent host is waited for before others take its
-  operators: half a minute, or less where all delays here are shorter.
+  that are near, as those of one person are.
+- `level="peer"` keeps each checkpoint on one host beside the operator's own, so one host may be lost at a
+  time. Before an operator starts elsewhere, all but one of the hosts that may have its checkpoints must
+  answer. These are its candidates; where they are fewer than three, the gateway is the first to join them.
+  So `qrs`, `rate` and `alarm` have three boards each: they start elsewhere even while the gateway is away,
+  and one of the three may be dead by then. With the gateway as the third they would wait for its return.
+- `fir`, `magnitude` and `effort` follow a sensor on its own board and have nothing to do when that is dead.
+  One backup is enough, to which they go if computing costs the board too much.
+- `within_ms` is the delay that people accept for an alarm. A silent host is waited for as long as that
+  allows, and at least for 15 s, before others take its operators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a timeline shows, in a lane for each host: its battery, its operators, moves, faults. timeline.py draws it.
+"""What a timeline shows, in a lane for each host: its battery, operators, moves, faults.
 
 The simulator's recorder fills it from a history, `hw demo` from what boards and gateway tell. Times are
 microseconds since the beginning.
