@@ -35,8 +35,8 @@ BATCH_OF_DEATH = 1  # the sink dies between the Delta commit of this batch and i
 # The hip's battery: an ESP32's, so small that all of it lasts this long at what the board draws at most, and
 # not full.
 KIND = "esp32"
-BATTERY_S = 100
-CHARGED = 0.29
+BATTERY_S = 60
+CHARGED = 0.48
 FLEES, DIES = "hip", "arm"
 
 
@@ -144,7 +144,7 @@ class Story:
 
     def down(self, part: str, what: str, told: str) -> Spell:
         spell = self.watch.down(part, what)
-        self.timeline.happened(told, self.watch.now())
+        self.timeline.happened("%s: %s" % (part, what), self.watch.now())
         self.tell(told)
         return spell
 
