@@ -405,6 +405,7 @@ class Node:
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
+            "sleep": self.config["sleep_s"],
             "state": state,
             "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,

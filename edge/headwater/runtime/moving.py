@@ -39,7 +39,7 @@ DRAINING = const(2)
 _OFFERING = const(3)
 _HANDING = const(4)
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer,
-_STALL = const(3)  # ... nor for so many steps after the last entry was made safe
+_STALL = const(3)  # ... nor, where it can wait, for so many steps after the last entry was made safe
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
 _APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
 
@@ -172,12 +172,18 @@ class Move:
             self.sent_us = host.now
         if not left:
             self._offer()
-        elif host.now > self.until_us or host.now - self.sent_us > _STALL * host.pace[2]:
+        elif host.now > self.until_us or self._stalls():
             self.end(offers.UNSENT)
         else:
             for p in self.inst.ports:
                 if p.spills:
                     p.press()
+
+    # Whether it is not worth the pause: a battery does not end and no person waits, and nothing is made safe.
+    def _stalls(self) -> bool:
+        host = self.host
+        needed = self.why in (moves.FLEE, moves.COMMAND)
+        return not needed and host.now - self.sent_us > _STALL * host.pace[2]
 
     def _offer(self) -> None:
         from ..storage import reserve

@@ -743,7 +743,7 @@ DEFECTS = [
     Defect(
         "an epoch puts something out before a checkpoint of it is stored at the level",
         "a decision of an earlier epoch that a later one finds, when others have seen the course without it",
-        [(lifecycle, "go_on", "EXPOSED if inst.unsettled or inst.deciding else", "")],
+        [(lifecycle, "go_on", "EXPOSED if inst.unsettled and not handed or inst.deciding else", "")],
         ["decided by few"],
     ),
     Defect(

@@ -519,7 +519,7 @@ def _storable(world: World, inst: Any) -> bool:
     host = inst.host
     v = inst.vertex.index
     keepers = [h for h in checkpoint_transfer.keepers(host, v) if h != host.me]
-    return len([h for h in keepers if not world.nodes[h].dead]) >= inst.ck.need()
+    return len([h for h in keepers if not world.nodes[h].dead]) >= checkpoint_transfer.needed(host, v)
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
