@@ -216,7 +216,7 @@ class _Drawing:
             (EVERYWHERE, [w.everywhere for w in seen]),
             (ON_BOARDS, [w.on_boards for w in seen]),
         ):
-            points = [(LEFT, base)]
+            points: list[tuple[float, float]] = [(LEFT, base)]
             for w, n in zip(seen, counts, strict=True):
                 points.append((self.x(w.at_us), points[-1][1]))
                 points.append((self.x(w.at_us), base - (WAITING_H - 14) * n / most))
