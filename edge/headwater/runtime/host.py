@@ -101,6 +101,7 @@ class Host:
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
         self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
@@ -207,6 +208,10 @@ class Host:
     def knows(self, energy: "Energy") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
+
+    # Have `changed` called whenever an operator here changes its status.
+    def shows(self, changed: "Callable[[Instance], None]") -> None:
+        self.changed = changed
 
     # How often this host reports: no more often than its batches leave.
     @property

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from .inputs import InEdge
     from .instance import Instance
 
-_HEAP = const(4096)  # bytes that an operator takes beside its checkpoint, at least
+_PIECES = const(4)  # of heap that an operator takes beside its checkpoint, at least,
+_PIECE_BYTES = const(1024)  # ... each as large as this: a heap that was used for long has few larger ones
 _SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
 
 
@@ -267,7 +268,8 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     try:
         operators.find(vertex.kind)
         # It is in RAM once as it arrives, and three times as it is read to go on from it.
-        bytearray(3 * size + _HEAP)
+        room = [bytearray(size) for _ in range(3)] + [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
+        room.clear()
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
