@@ -16,6 +16,7 @@ from .checkpoints import (
     OnlyKeeps,
     RequestLost,
     StalePending,
+    Unreadable,
 )
 from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts
 from .decisions import (
@@ -66,6 +67,8 @@ from .joins import (
 )
 from .logs import (
     Behind,
+    CutElsewhere,
+    CutWhileSealing,
     DropMove,
     Dropping,
     Full,
@@ -171,10 +174,13 @@ SCHEDULES: dict[str, type[Directed]] = {
     "behind": Behind,
     "full": Full,
     "spoiled": Spoiled,
+    "cut elsewhere": CutElsewhere,
+    "cut while sealing": CutWhileSealing,
     "short frames": ShortFrames,
     "full and dropping": FullAndDropping,
     "logged loop": LoggedLoop,
     "stale pending": StalePending,
+    "unreadable": Unreadable,
     "drop and move": DropMove,
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
