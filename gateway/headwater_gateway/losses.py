@@ -146,32 +146,6 @@ class Losses:
                 found.append(v.name)
         return found
 
-    def waits(self, process: Process) -> dict[int, str]:
-        """For which checkpoint an operator waits, and which hosts have it, in a sentence."""
-        hosted = process.hosted
-        assert hosted is not None
-        plan = hosted.plan
-        rows = [row for row in hosted.host.waits()]
-        for name in plan.hosts[1:]:
-            rows += self.service.boards.all[name].status.get("waits") or []
-        found = {}
-        for v, target, holders in rows:
-            if v >= len(plan.vertices) or any(h >= len(plan.hosts) for h in holders):
-                continue
-            told = ", ".join("%s (%s)" % (plan.hosts[h], self._heard(plan, h)) for h in holders)
-            if target:
-                at = ", ".join("xi %d" % xi for xi in target[:-2])
-                found[v] = "waits for its checkpoint at %s, held by %s" % (at, told)
-            elif holders:
-                found[v] = "waits until it has heard what enough of these hosts hold: %s" % told
-        return found
-
-    def _heard(self, plan: Plan, number: int) -> str:
-        if not number:
-            return "here"
-        link = self.service.link_of(self.service.boards.all[plan.hosts[number]])
-        return "up" if link == "up" else "declared lost" if link == "declared lost" else "silent"
-
     # ---- inputs
 
     def close(self, name: str | None, operator: str, which: str, reopen: bool) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def _push(host: "Host", inst: "Instance") -> None:
     for h in host.plan.keepers(v):
         if h == host.me or h not in host.exchange.links or h in host.lost:
             continue
-        if h not in host.late:
+        if host.words and host.words.dead(h):
+            late.append(h)  # an operator that was taken over does not wait for the host that died
+        elif h not in host.late:
             ask.append(h)
         elif host.now >= host.late[h]:
             host.late[h] = host.now + _LATE_US
@@ -243,6 +245,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
             inc[2][offset : offset + len(piece)] = piece
             inc[3] += len(piece)
             inc[4] = host.now
+        elif inc[3] and host.now - inc[4] < RETRY_US // 2:
+            return  # a repetition; the piece that follows is on its way
         if inc[3] < size:
             say(sender, frames.FETCH, v, v, pos, inc[3])
             return

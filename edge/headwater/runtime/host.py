@@ -17,7 +17,7 @@ from ..protocol.clock import Floor
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import FETCHING, WAITING
+from .instance import RUNNING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -101,6 +101,7 @@ class Host:
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
         self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
@@ -199,6 +200,10 @@ class Host:
     def knows(self, energy: "Energy") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
+
+    # Have `changed` called whenever an operator here changes its status.
+    def shows(self, changed: "Callable[[Instance], None]") -> None:
+        self.changed = changed
 
     # How often this host reports: no more often than its batches leave.
     @property
@@ -350,24 +355,22 @@ class Host:
         elif epoch:
             self.heard_where(v, epoch, w[2])
 
-    # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
-    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts.
-    def waits(self) -> "list[list[Any]]":
-        found: "list[list[Any]]" = []
-        for v in self.instances:
-            inst = self.instances[v]
-            if inst.status == FETCHING:
-                found.append([v, list(inst.target), list(inst.fetch_from or inst.vertex.hosts)])
-            elif inst.recalling:
-                found.append([v, [], list(inst.unheard)])
-        return found
-
     # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.
     def note_why(self, v: int, why: int | None, age: int = 0) -> None:
         if why is None:
             self.moves.pop(v, None)
         else:
             self.moves[v] = (why, self.site() // 1000000 - age)
+
+    # Operators here that do not run, or are being handed over: see standing.py.
+    def waits(self) -> "list[list[Any]]":
+        if not self.giving and all([i.status == RUNNING for i in self.instances.values()]):
+            return []
+        from . import standing
+
+        found = standing.rows(self)
+        unload("runtime.standing")
+        return found
 
     # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:

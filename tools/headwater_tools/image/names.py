@@ -338,8 +338,8 @@ class Names:
             edits.append((place, called[function, n]))
         for node, top in roles.imports:
             if node.module:
-                own = [a for a in node.names if (a.asname or a.name) not in roles.modules]
-                edits += [(_place(a), self._alias(a, top)) for a in own]
+                names = [a for a in node.names if (a.asname or a.name) not in roles.modules]
+                edits += [(_place(a), self._alias(a, top)) for a in names]
         return edited(text, edits)
 
     def outside(self, text: str, name: str = "") -> str:

@@ -16,6 +16,7 @@ from .checkpoints import (
     OnlyKeeps,
     RequestLost,
     StalePending,
+    Unreadable,
 )
 from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts
 from .decisions import (
@@ -66,6 +67,8 @@ from .joins import (
 )
 from .logs import (
     Behind,
+    CutElsewhere,
+    CutWhileSealing,
     DropMove,
     Dropping,
     Full,
@@ -116,6 +119,7 @@ from .takeovers import (
     ErasedGatewayAway,
     HostDies,
     HostDiesGatewayAway,
+    HostDiesHolding,
     LinkLost,
     LinkLostUnoffered,
     OverErased,
@@ -170,10 +174,13 @@ SCHEDULES: dict[str, type[Directed]] = {
     "behind": Behind,
     "full": Full,
     "spoiled": Spoiled,
+    "cut elsewhere": CutElsewhere,
+    "cut while sealing": CutWhileSealing,
     "short frames": ShortFrames,
     "full and dropping": FullAndDropping,
     "logged loop": LoggedLoop,
     "stale pending": StalePending,
+    "unreadable": Unreadable,
     "drop and move": DropMove,
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
@@ -211,6 +218,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased before a checkpoint": ErasedBeforeCheckpoint,
     "host dies": HostDies,
     "host dies, gateway away": HostDiesGatewayAway,
+    "host dies, a holder": HostDiesHolding,
     "broker restarts": BrokerRestarts,
     "producer restarts": ProducerRestarts,
     "candidate apart": CandidateApart,
