@@ -8,7 +8,7 @@ import drivers
 import machine
 import network
 from esp32 import Partition
-from machine import ADC, I2C, RTC, WDT, Pin, Timer
+from machine import ADC, I2C, PWM, RTC, WDT, Pin, Timer
 
 _EPOCH_S = 946684800  # MicroPython on an ESP32 counts from 2000
 
@@ -36,6 +36,7 @@ class Board:
         self.ratio = battery.get("ratio", 2)
         self.wdt = WDT(timeout=config["watchdog_s"] * 1000) if config["watchdog_s"] else None
         self.drivers = {"adc": _adc, "mpu6050": _mpu6050, "button": _button}
+        self.actuators = {"buzzer": _buzzer, "led": _led}
 
     def random(self):
         return int.from_bytes(os.urandom(8), "little")
@@ -89,3 +90,15 @@ def _button(settings, alphabet, rate_mhz, n):
     button = drivers.Button(pin, alphabet)
     pin.irq(button.edge, Pin.IRQ_FALLING | Pin.IRQ_RISING)
     return button
+
+
+# A passive buzzer needs a tone (hz); an active one has its own, and is switched like an LED with hz 0.
+def _buzzer(settings):
+    pin = Pin(settings["pin"], Pin.OUT)
+    if not settings.get("hz", 2700):
+        return drivers.Switch(pin, settings.get("low", False))
+    return drivers.Tone(PWM(pin, freq=settings.get("hz", 2700), duty_u16=0))
+
+
+def _led(settings):
+    return drivers.Switch(Pin(settings["pin"], Pin.OUT), settings.get("low", False))

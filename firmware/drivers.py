@@ -157,3 +157,25 @@ class Button:
 
     def taken(self, batch, n):
         pass
+
+
+# ---- actuators
+
+
+# A pin that is high while an alarm sounds, or low where `low`.
+class Switch:
+    def __init__(self, pin, low):
+        self.pin = pin
+        self.low = low
+
+    def set(self, on):
+        self.pin.value(int(on != self.low))
+
+
+# A tone on a pin.
+class Tone:
+    def __init__(self, pwm):
+        self.pwm = pwm
+
+    def set(self, on):
+        self.pwm.duty_u16(32768 if on else 0)

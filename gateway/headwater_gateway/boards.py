@@ -36,7 +36,7 @@ from headwater.protocol.site_link import (
 
 from . import UserError, refused
 from . import status as statuses
-from .database.engine import Database
+from .database.engine import Database, signed, unsigned
 from .keys import Keys
 
 _log = logging.getLogger("headwater.boards")
@@ -90,6 +90,8 @@ class Board:
         self.fetched = b""  # id of a deployment that has been received and not judged yet
         self.peer = peer
         self.log = log
+        self.flash = 0  # log number of its flash, as it reported last
+        self.lost: set[int] = set()  # log numbers under which it was declared lost
         self.status: dict[str, Any] = {}
         self.seen_us = seen_us  # site time of the last authentic message
         self.heard = 0.0  # the same on our clock; 0: not since this start
@@ -110,6 +112,11 @@ class Board:
         self.offset = 0
         self.leaving: Deployment | None = None  # by which it stops a process that has ended; after it:
         self.later: tuple[Deployment | None, int | None] = (None, None)  # what else is wanted of it
+
+    @property
+    def is_lost(self) -> bool:
+        """A person has declared it lost, and it has not come back with another log number."""
+        return self.flash in self.lost
 
 
 class Boards:
@@ -142,6 +149,13 @@ class Boards:
             "SELECT number, name, seen, learn, ran FROM boards ORDER BY number"
         ):
             self.all[name] = self._board(number, name, seen, bool(learn), ran)
+        by_number = {board.number: board for board in self.all.values()}
+        for number, flash in db.query("SELECT board, log FROM logs"):
+            if number in by_number:
+                by_number[number].flash = unsigned(flash)
+        for number, flash in db.query("SELECT board, log FROM lost"):
+            if number in by_number:
+                by_number[number].lost.add(unsigned(flash))
         for number, plan in db.query("SELECT board, plan FROM leaving"):
             for board in self.all.values():
                 if board.number == number:
@@ -171,6 +185,22 @@ class Boards:
     def remove(self, name: str) -> None:
         """The board is unknown: its frames are refused."""
         del self.all[name]
+
+    def lose(self, board: Board, flash: int) -> None:
+        """The board is lost, with the flash of that log number: what it says under it is refused."""
+        sql = "INSERT OR REPLACE INTO lost VALUES(?, ?, ?)"
+        self.db.execute(sql, board.number, signed(flash), self.site_us())
+        self._reports(board, flash)
+        board.lost.add(flash)
+        self.db.execute("DELETE FROM leaving WHERE board = ?", board.number)
+        board.leaving = None
+        board.later = (None, None)
+        board.state = None
+
+    def _reports(self, board: Board, flash: int) -> None:
+        if flash != board.flash:
+            board.flash = flash
+            self.db.execute("INSERT OR REPLACE INTO logs VALUES(?, ?)", board.number, signed(flash))
 
     def known_as(self, name: str, number: int) -> None:
         """A board reports this number of another one, which is registered if it is not yet."""
@@ -217,6 +247,9 @@ class Boards:
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])
                 return
+            if peer.live and peer.log in board.lost:
+                self._count(refused.REVOKED)
+                return
             board.heard = self.monotonic()
             board.seen_us = self.site_us()
             board.link_lost = False
@@ -238,6 +271,7 @@ class Boards:
         """A board that has restarted may accept what it refused: its flash was erased, or it was given
         another configuration or program."""
         board.life = (board.peer.log, board.peer.boot)
+        self._reports(board, board.peer.log)
         if board.state == REFUSED:
             self._offer_again(board)
 
@@ -389,7 +423,7 @@ class Boards:
     def tick(self) -> None:
         now = self.monotonic()
         for board in self.all.values():
-            if not board.heard:
+            if not board.heard or board.is_lost:
                 continue
             if board.fetch is not None and now >= board.fetch.due:
                 self._want_piece(board, board.fetch)

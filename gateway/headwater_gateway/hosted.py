@@ -95,6 +95,28 @@ class HostedProcess:
         """Have an operator moved to another host; `host.asked` has what came of it."""
         self.host.ask_move(v, to, mono_us())
 
+    def close(self, v: int, port: int, reopen: bool, inc: int) -> int:
+        """An operator goes on without one of its inputs, or takes it again; the number of the change."""
+        self.host.now = mono_us()
+        if reopen:
+            return int(self.host.reopen(v, port, inc, self.host.site()))
+        return int(self.host.close(v, port))
+
+    # ---- boards that are lost
+
+    def lose(self, name: str, log: int) -> None:
+        """This board is lost, with that log number. ValueError says why that cannot be."""
+        self.host.now = mono_us()
+        self.host.lose(self.plan.hosts.index(name), log)
+
+    def unconfirmed(self, number: int) -> list[int]:
+        """Boards that have not confirmed yet that this host is lost."""
+        from headwater.runtime import losses
+
+        answers = self.host.without.get(number, {})
+        boards = range(1, len(self.plan.hosts))
+        return [h for h in boards if h not in answers and not losses.away(self.host, h)]
+
     def operator(self, name: str) -> Any:
         for v in self.plan.vertices:
             if v.name == name and v.kind:

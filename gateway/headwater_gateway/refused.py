@@ -20,6 +20,7 @@ STATUS = "status unreadable"
 SIZE = "deployment of another size"
 DAMAGED = "deployment damaged"
 FRAME = reasons.text(refusals.FRAME)
+REVOKED = reasons.text(refusals.REVOKED)
 SEALS = tuple(reasons.text(refusals.SEAL + why) for why in range(len(reasons.OF_SEALS)))
 OTHER = "other"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 from headwater.plan import model as plans
 
@@ -68,6 +69,8 @@ def remove(db: Database, name: str) -> int:
     """Forget a board; its number, which is never given again."""
     number = may_change(db, name)
     db.execute("DELETE FROM boards WHERE number = ?", number)
+    db.execute("DELETE FROM logs WHERE board = ?", number)
+    db.execute("DELETE FROM lost WHERE board = ?", number)
     return number
 
 
@@ -88,6 +91,15 @@ def removed(config: Config, name: str) -> None:
     _ask(config, "/boards/remove", {"name": name})
     provision.forget(config.folder, name)
     shutil.rmtree(config.folder / "boards" / name, ignore_errors=True)
+
+
+def lost(config: Config, name: str, sure: bool) -> dict[str, Any]:
+    """Declare a board lost, if `sure`: hosts refuse its log number, the broker its password. Otherwise say
+    what would follow. Only a gateway that runs can tell the hosts."""
+    answer = control.ask(config, "/boards/lost", {"name": name, "sure": sure})
+    if sure:
+        provision.forget(config.folder, name)
+    return answer
 
 
 def _ask(config: Config, what: str, body: dict[str, str]) -> None:

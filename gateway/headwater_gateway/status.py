@@ -11,6 +11,7 @@ from typing import Any
 
 from headwater.data import msgpack
 
+ALARMS_MAX = 16  # of one board
 BACKLOG_MAX = 128  # streams of one board
 TEXT_MAX = 200  # characters
 ID_BYTES = 8
@@ -59,10 +60,43 @@ def _backlog(value: Any) -> list[list[int]] | None:
     return rows if len(rows) == len(value) else None
 
 
+def _alarms(value: Any) -> list[list[int]] | None:
+    """Of each alarm of the board: its number, why it is on, seconds that it stays muted, whether it can be
+    heard."""
+    if not isinstance(value, list) or len(value) > ALARMS_MAX:
+        return None
+    rows = [row for row in value if isinstance(row, list) and len(row) == 4]
+    rows = [row for row in rows if all(_count(v) is not None for v in row)]
+    return rows if len(rows) == len(value) else None
+
+
+ENERGY = ("percent", "left_s", "draw_ua", "computing", "radio", "flash", "correction")
+
+
+def _energy(value: Any) -> list[int] | None:
+    """What a board with a battery knows of it, in the order of ENERGY."""
+    if not isinstance(value, list) or len(value) != len(ENERGY) or any(_count(v) is None for v in value):
+        return None
+    return list(value)
+
+
+def _waits(value: Any) -> list[list[Any]] | None:
+    """Operators that do not run: vertex, what it waits for, position, hosts (headwater.runtime.standing)."""
+    if not isinstance(value, list) or len(value) > BACKLOG_MAX:
+        return None
+    for row in value:
+        if not isinstance(row, list) or len(row) != 4 or any(_count(v) is None for v in row[:2]):
+            return None
+        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[2:]):
+            return None
+    return value
+
+
 KEYS: dict[str, Callable[[Any], Any]] = {
-    "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash, "deployment": _count,
-    "dropped": _count, "free": _count, "log": _pair, "next": _id, "plan": _id, "refused": _count,
-    "rssi": _number, "state": _count, "sync": _count, "time": _count, "up": _count, "version": _text,
+    "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
+    "deployment": _count, "dropped": _count, "energy": _energy, "free": _count, "log": _pair, "next": _id,
+    "plan": _id, "refused": _count, "rssi": _number, "sleep": _count, "state": _count, "sync": _count,
+    "time": _count, "up": _count, "version": _text, "waits": _waits,
 }  # fmt: skip
 
 

@@ -90,22 +90,22 @@ def test_every_malformed_frame_of_the_vectors_is_refused_for_its_reason():
 
 def test_a_message_that_does_not_fit_leaves_the_frame_as_it_was():
     w = writer(64)
-    assert w.put(frames.TOLD, 1, 2)
+    assert w.put(frames.BEAT, 1, 2)
     before = bytes(w.view())
     room = w.room()
     assert room == 64 - TAG - len(before)
-    assert not w.put(frames.CONFIG, 1, 2, bytes(room - 3))
-    assert not w.put(frames.CONFIG, 1, 2, bytes(1000))
+    assert not w.put(frames.CONFIG, 1, 0, 2, bytes(room - 4))
+    assert not w.put(frames.CONFIG, 1, 0, 2, bytes(1000))
     assert w.view() == before and w.room() == room and len(w.buf) == 64
-    assert w.put(frames.CONFIG, 1, 2, bytes(room - 4))
+    assert w.put(frames.CONFIG, 1, 0, 2, bytes(room - 5))
     assert w.room() == 0
 
 
 def test_a_frame_takes_a_bounded_number_of_messages():
     w = writer(1024)
     for k in range(frames.MESSAGES_MAX):
-        assert w.put(frames.TOLD, k, 0)
-    assert not w.put(frames.TOLD, 0, 0)
+        assert w.put(frames.BEAT, k, 0)
+    assert not w.put(frames.BEAT, 0, 0)
     assert w.open_data(0, 0, (0, 0)) is None
     assert len(read(bytes(w.view()) + bytes(TAG))) == frames.MESSAGES_MAX
 
@@ -123,7 +123,7 @@ def test_log_numbers_of_both_ends_take_one_byte_and_others_nine():
 
 def test_a_receiver_reads_the_log_numbers_of_its_own_session():
     w = writer()
-    w.put(frames.TOLD, 1, 1)
+    w.put(frames.BEAT, 1, 1)
     w.put(frames.BOUND, 1, LOG_A, 1, 1)
     w.put(frames.BOUND, 1, LOG_B, 1, 1)
     found = read(bytes(w.view()) + bytes(TAG), 77, 88)
@@ -145,9 +145,9 @@ def test_a_block_is_written_straight_into_the_frame():
         assert w.close_data(end)
         body = end - pos
         assert w.pos - start == body + (6 if body < 128 else 7)
-        assert w.put(frames.TOLD, 1, 2)
+        assert w.put(frames.BEAT, 1, 2)
         found = read(bytes(w.view()) + bytes(TAG))
-        assert found[0][:4] == (frames.DATA, 5, LOG_A, (0, 0)) and found[1] == (frames.TOLD, 1, 2)
+        assert found[0][:4] == (frames.DATA, 5, LOG_A, (0, 0)) and found[1] == (frames.BEAT, 1, 2)
         back = Batch(batch.alphabet, 120)
         data = found[0][4]
         assert len(data) == body
@@ -156,7 +156,7 @@ def test_a_block_is_written_straight_into_the_frame():
         # The same message by way of put().
         again = writer()
         assert again.put(frames.DATA, 5, LOG_A, (0, 0), data)
-        assert again.put(frames.TOLD, 1, 2)
+        assert again.put(frames.BEAT, 1, 2)
         assert again.view() == w.view()
 
 
@@ -196,7 +196,7 @@ def test_values_that_no_field_can_carry_are_an_error_of_the_caller():
     before = bytes(w.view())
     for values in ((-1, 0), (1 << 64, 0), (1,), (1, 2, 3)):
         try:
-            w.put(frames.TOLD, *values)
+            w.put(frames.BEAT, *values)
             raise AssertionError(values)
         except ValueError:
             pass
@@ -211,7 +211,7 @@ def test_values_that_no_field_can_carry_are_an_error_of_the_caller():
 
 def test_a_writer_is_used_again_and_again():
     w = writer()
-    w.put(frames.TOLD, 1, 2)
+    w.put(frames.BEAT, 1, 2)
     w.begin(1, 1, 1, b"\0\0", 0, 0)
-    w.put(frames.TOLD, 3, 4)
-    assert read(bytes(w.view()) + bytes(TAG)) == [(frames.TOLD, 3, 4)]
+    w.put(frames.BEAT, 3, 4)
+    assert read(bytes(w.view()) + bytes(TAG)) == [(frames.BEAT, 3, 4)]

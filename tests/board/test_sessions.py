@@ -42,7 +42,7 @@ def pair():
 def sealed(peer, value=0):
     w = frames.Writer(100)
     peer.begin(w)
-    w.put(frames.TOLD, 1, value)
+    w.put(frames.STANDS, value)
     return bytes(peer.seal(w))
 
 
@@ -121,7 +121,7 @@ def test_a_sealed_frame_is_taken_once():
     a, b = session()
     frame = sealed(a, 7)
     pos, end = b.open(frame)
-    assert frames.messages(frame, pos, end, b.log, b.my_log) == [(frames.TOLD, 1, 7)]
+    assert frames.messages(frame, pos, end, b.log, b.my_log) == [(frames.STANDS, 7)]
     assert b.open(frame) is None and b.why == sessions.REPLAY and b.reply is None
     assert b.counts[sessions.REPLAY] == 1
 
@@ -185,7 +185,7 @@ def test_frames_of_another_plan_are_told_apart():
     frame = sealed(a, 9)
     assert b.open(frame) is None and b.why == sessions.OLD_PLAN
     pos, end = b.span
-    assert frames.messages(frame, pos, end, b.log, b.my_log) == [(frames.TOLD, 1, 9)]
+    assert frames.messages(frame, pos, end, b.log, b.my_log) == [(frames.STANDS, 9)]
     assert b.open(frame) is None and b.why == sessions.REPLAY and b.span is None
     a.use_plan(b"newplan.")
     assert b.open(sealed(a))

@@ -36,7 +36,7 @@ def test_an_output_that_has_changed_is_replaced_and_a_duration_alone_is_not() ->
 def test_what_a_command_prints_that_fails_is_not_written(
     words: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = documents.first_process().replace("within_ms=5000", "within_ms=-5")
+    first = documents.first_process().replace("within_ms=20000", "within_ms=-5")
     assert first != documents.first_process()
     text = "```python\n%s```\n\n```\n$ ./hw %s\nas it was\n```\n" % (first, words)
     monkeypatch.setattr(documents, "README", tmp_path / "README.md")

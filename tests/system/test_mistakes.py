@@ -34,7 +34,7 @@ air = p.source("air", "centi_c:i16", rate_hz=10, on="vent")
 mean = air >> Average(seconds=20)
 frost = mean >> Threshold(high=400, low=200)
 p.lake("greenhouse/air", air)
-p.lake("greenhouse/frost", frost, durable="lake", within_ms=5000)
+p.lake("greenhouse/frost", frost, durable="lake", within_ms=20000)
 """
 LINES_MAX = 16
 

@@ -3,12 +3,13 @@
 
 import gc
 
+from ..data import msgpack
 from ..data.batch import Batch
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
 from ..protocol.clock import Clock
 from ..protocol.sessions import Peer, hmac
-from ..storage.keyspace import F_BOOT, F_FLOOR
+from ..storage.keyspace import F_BOOT, F_FLOOR, F_LOST
 from ..storage.log import Log, LogError
 from .unload import unload
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..plan.model import Plan
+    from ..runtime.battery import Energy
     from ..runtime.host import Host
     from .program import Node
 
@@ -129,6 +131,11 @@ def _fit(node: "Node") -> "tuple[tuple[bytes, Plan, int, dict[int, bytes]] | Non
     if not found or not found[1].vertices:
         node.has(found[0] if found else None, None, None)
         return None, False
+    data = node.store.get(F_LOST + found[2])
+    if data and msgpack.loads(data)[0] == node.store.log_number:
+        node.lost()
+        node.has(None, found[0], None)
+        return None, False
     coming, draining = deployment.waiting(node.store)
     node.has(found[0], None, coming)
     return found, draining
@@ -141,6 +148,9 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     clock = Clock(sleep_us=config["sleep_s"] * 1000000)
     host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
     node.runs(host)
+    given = config.pop("energy", None)
+    if given or any([len(v.hosts) > 1 for v in plan.vertices]):
+        host.knows(_energy(node, host, given))
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:
@@ -156,4 +166,21 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
             every_us = n * 1000000000 // v.rate_mhz if v.rate_mhz else 125000
             batch = Batch(v.outs[0], n if v.rate_mhz else plan.batch)
             node.sensors.append(Sensor(v.index, driver, batch, every_us))
+    if any([a.host == me for a in plan.alarms]):
+        from .sounder import Sounder
+
+        node.sounds_by(Sounder(node, host.signals))
     return host
+
+
+# What this board knows of its energy, on mains where its configuration has no profile: what its operators do
+# is measured there too, for hosts that may take them. A board with neither battery nor backups has none.
+def _energy(node: "Node", host: "Host", given: "Any") -> "Energy":
+    from ..runtime.battery import Energy
+
+    profile = None
+    if given:
+        from ..plan.profile import Profile
+
+        profile = Profile(given)
+    return Energy(host, profile, node.board.battery_mv, node.raw_us)

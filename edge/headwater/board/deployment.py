@@ -37,6 +37,7 @@ from ..runtime.operator import OperatorError
 from ..storage.keyspace import (
     B_COMING,
     B_DEPLOYMENT,
+    B_ENERGY,
     B_SWITCH,
     F_AGAIN,
     F_BOOT,
@@ -101,6 +102,11 @@ def _near(found: "Plan", me: int) -> list[int]:
             for i in range(2):
                 if me in ends[i]:
                     near.extend(ends[1 - i])
+    for a in found.alarms:
+        ends = (found.vertices[a.src].hosts, (a.host,))
+        for i in range(2):
+            if me in ends[i]:
+                near.extend(ends[1 - i])
     return near
 
 
@@ -300,7 +306,7 @@ def _finish(store: "Log", key: bytes, name: str, random: "Callable[[], int]") ->
     stored: "Any" = store.get_blob(B_SWITCH)
     moves = msgpack.loads(stored)
     for b in store.blob_keys():
-        if b & ~3 != B_DEPLOYMENT:
+        if b & ~3 != B_DEPLOYMENT and b != B_ENERGY:
             store.drop_blob(b)
     for f in store.keys():
         if f not in _KEEP:

@@ -9,6 +9,7 @@
 # What differs from board to board is the `board` that is given:
 #   flash               block device: readblocks, writeblocks with offset, ioctl
 #   drivers             name -> what makes a driver of (settings, alphabet, rate_mhz, n), see below
+#   actuators           name -> what makes an actuator of (settings,): its `set(on)` begins and ends a sound
 #   random()            64 random bits
 #   online()            awaited before each try to reach the broker, until the network is there
 #   battery_mv(), rssi()  or None
@@ -35,6 +36,7 @@ from ..protocol import frames
 from ..protocol.clock import Ticks
 from ..protocol.sessions import OPENED, TAKEN
 from ..protocol.site_link import DRAINED, DRAINING, LEFT_OUT, RUNS, STORED
+from ..runtime.instance import PAUSED, RUNNING, STOPPED
 from ..storage.keyspace import B_CRASH
 from .collection import STEADY_S, collect, collect_often
 from .native import BOARD
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from ..protocol.frames import Writer
     from ..protocol.sessions import Peer
     from ..runtime.host import Host
+    from ..runtime.instance import Instance
     from ..storage.log import Log
     from .beginning import Sensor
     from .mqtt import Client
@@ -82,9 +85,11 @@ class Node:
         self.host: "Host" = None  # type: ignore[assignment]  # where a process runs
         self.client = None  # type: ignore[assignment]
         self.sensors: "list[Sensor]" = []
+        self.sounder: "Any" = None  # a Sounder, where a plan has alarms for this board
         self.deployed: bytes | None = None  # id of the deployment that runs
         self.next: bytes | None = None  # of the one that waits
         self.failed: bytes | None = None  # of one that is not run any more
+        self.revoked = False  # this board was declared lost, with its present flash
         # [id, bytes, how many are here]: a deployment that arrives
         self.taking: "list[Any] | None" = None
         self.draining = False
@@ -101,6 +106,10 @@ class Node:
     # Microseconds since the start.
     def mono(self) -> int:
         return self.ticks.read(_us())
+
+    # A counter of microseconds, of which 30 bits count.
+    def raw_us(self) -> int:
+        return _us()
 
     # ---- the start
 
@@ -125,9 +134,18 @@ class Node:
         self.failed = failed
         self.next = coming
 
+    # ... found that a person has declared this board lost, with all that is in this flash.
+    def lost(self) -> None:
+        self.revoked = True
+
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
         self.host = host
+        host.shows(self._changed)
+
+    # ... made what sounds the alarms of that process.
+    def sounds_by(self, sounder: "Any") -> None:
+        self.sounder = sounder
 
     # ... is ready to speak to the gateway.
     def speaks(self, boot: int, writer: "Writer", peer: "Peer") -> None:
@@ -196,6 +214,10 @@ class Node:
                 self.client.tick(now)
                 if self.host:
                     self.host.tick(now)
+                    if self.sounder:
+                        self.sounder.tick()
+                    if self.host.revoked:
+                        self.again = True  # beginning.py says it, and what to do
                 if now >= self.status_us and self.client.up:
                     self.status_us = now + self.config["status_s"] * _SECOND_US
                     self._status(up_s)
@@ -270,6 +292,8 @@ class Node:
 
     def _site(self, frame: "Readable") -> None:
         peer = self.peer
+        if self.host and self.host.energy:
+            self.host.energy.got(len(frame))
         span = peer.open(frame)
         self._reply()
         if peer.why == OPENED:
@@ -294,13 +318,18 @@ class Node:
     def say(self, kind: int, *values: "Any") -> None:
         self.peer.begin(self.writer)
         if self.writer.put(kind, *values):
-            self.client.send("s", self.peer.seal(self.writer))
+            self._send(self.peer.seal(self.writer))
             self._reply()
 
     def _reply(self) -> None:
         reply = self.peer.take_reply()
         if reply:
-            self.client.send("s", reply)
+            self._send(reply)
+
+    def _send(self, frame: "Readable") -> None:
+        if self.host and self.host.energy:
+            self.host.energy.sent(len(frame))
+        self.client.send("s", frame)
 
     # ---- draining for a switch
 
@@ -369,18 +398,23 @@ class Node:
             "crash": self.crash[:2] if self.crash else None,
             "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
+            "energy": host.energy.told() if host and host.energy else None,
             "free": self.free,
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
             "next": self.next,
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
+            "sleep": self.config["sleep_s"],
             "state": state,
             "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,
             "up": up_s,
             "version": VERSION,
+            "waits": host.waits() if host else [],
         }
+        if self.sounder:
+            status["alarms"] = self.sounder.status()
         # In the buffer of the log: there is not always room for as many bytes in one piece.
         buf = self.store.buf
         while True:
@@ -388,17 +422,35 @@ class Node:
                 n = msgpack.dump_into(buf, status)
             except IndexError:
                 n = len(buf) + 1
-            if n <= _STATUS_BYTES or "backlog" not in status:
+            if n <= _STATUS_BYTES or "waits" not in status:
                 break
-            del status["backlog"]
+            del status["backlog" if "backlog" in status else "waits"]
         status = None  # what follows needs its room
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])
 
+    # An operator here begins, pauses or ends: how many elements of each input it has taken by then.
+    def _changed(self, inst: "Instance") -> None:
+        word = {RUNNING: "runs", PAUSED: "pauses", STOPPED: "ends"}.get(inst.status)
+        if word and not inst.is_lake:
+            taken = " ".join([str(e.cur.xi) for e in inst.inputs])
+            self.board.say("%s: operator %s %s, taken %s" % (self.name, inst.vertex.name, word, taken))
+
+    # The process, and the operators of it that run here.
+    def _process(self) -> str:
+        if self.draining:
+            return "drains"
+        if not self.host:
+            return "no process"
+        running = [i.vertex.name for i in self.host.instances.values() if i.status == RUNNING]
+        return self.host.plan.name + (", runs " + " ".join(running) if running else "")
+
     def _line(self, up_s: int) -> None:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
-        what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
+        what = self._process()
+        if self.revoked:
+            what = "it was declared lost: erase its flash, and provision it again"
         backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"

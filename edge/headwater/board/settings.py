@@ -15,8 +15,12 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "broker": (dict, None),  # the next table
     "wifi": (dict, {}),  # ssid, password
     "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver needs, like pin
+    "actuators": (dict, {}),  # "buzzer" or "led", as alarms of a plan name them -> pin and what else it needs
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
+    # What this kind of board draws, and the charge of its battery, as `hw provision` writes it:
+    # plan/profile.py.
+    "energy": (dict, {}),
     "mtu": (int, 512),  # most bytes of a frame
     "status_s": (int, 5),  # how often the board reports its status
     "watchdog_s": (int, 30),  # a program that hangs for this long is restarted; 0: never
@@ -61,6 +65,18 @@ def load(path: str) -> "dict[str, Any]":
         s = out["sensors"][source]
         if not isinstance(s, dict) or not isinstance(s.get("driver"), str):
             raise SettingsError("%s: sensor '%s' names no driver" % (path, source))
+    for name in out["actuators"]:
+        if not isinstance(out["actuators"][name], dict):
+            raise SettingsError(
+                "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
+            )
+    if out["energy"]:
+        from ..plan import profile
+
+        try:
+            profile.Profile(out["energy"])
+        except profile.ProfileError as e:
+            raise SettingsError("%s: %s" % (path, e))
     return out
 
 

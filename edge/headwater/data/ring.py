@@ -193,6 +193,13 @@ class Ring:
             _copy_out((batch.at_mem,), (self.at_mem,), start, n, self.cap)
         return n
 
+    # The value of a field of the newest entry that was appended, also where it is trimmed by now. None: there
+    # is none since `reset`, or it is a hole.
+    def newest(self, field: int) -> "Any":
+        if not self.k1 or self.c_what[(self.k1 - 1) % self.chunks] > 1:
+            return None
+        return self.cols[field][(self.head + self.count - 1) % self.cap]
+
     # The last entry of chunk k.
     def _end(self, k: int) -> int:
         k += 1

@@ -16,6 +16,7 @@ import os
 import re
 import select
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -359,3 +360,45 @@ DRIVERS: dict[str, Callable[[Settings, Alphabet, int, int], Any]] = {
     "value": value,
     "w1": w1,
 }
+
+
+# ---- actuators
+
+
+class Written:
+    """Writes `on` or `off` into a file, like the brightness of an LED in sysfs: 1 and 0, unless given."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.path = Path(_text(settings, "path"))
+        self.words = (str(settings.get("off", 0)), str(settings.get("on", 1)))
+
+    def set(self, on: bool) -> None:
+        self.path.write_text(self.words[on] + "\n")
+
+
+class Command:
+    """Runs a command with one more argument, "on" or "off". At the next change it is ended."""
+
+    def __init__(self, settings: Settings) -> None:
+        command = settings["command"]
+        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+            raise ValueError("command %r: give a list of words" % (command,))
+        self.command: list[str] = command
+        self.running: subprocess.Popen[bytes] | None = None
+
+    def set(self, on: bool) -> None:
+        self.close()
+        self.running = subprocess.Popen([*self.command, "on" if on else "off"], stdin=subprocess.DEVNULL)
+
+    def close(self) -> None:
+        if self.running and self.running.poll() is None:
+            self.running.terminate()
+            self.running.wait()
+
+
+def actuator(settings: Settings) -> Written | Command:
+    """A buzzer or an LED: `path` of a file, or a `command`."""
+    return Command(settings) if "command" in settings else Written(settings)
+
+
+ACTUATORS: dict[str, Callable[[Settings], Any]] = {"buzzer": actuator, "led": actuator}

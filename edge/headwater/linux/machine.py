@@ -14,14 +14,12 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..board import program
 from ..board.program import Node
+from .drivers import ACTUATORS
 from .flash_file import FlashFile
-
-if TYPE_CHECKING:
-    from ..data.alphabet import Alphabet
 
 LINE_EVERY_S = 60
 
@@ -38,6 +36,7 @@ class Machine:
     ) -> None:
         self.flash = flash
         self.drivers = {name: self._noted(maker) for name, maker in drivers.items()}
+        self.actuators = {name: self._noted(maker) for name, maker in ACTUATORS.items()}
         self.made: list[Any] = []
         self.battery = config["battery"].get("path")
         self.watchdog_s = config["watchdog_s"]
@@ -65,8 +64,8 @@ class Machine:
         self.stopping = True
 
     def _noted(self, maker: Callable[..., Any]) -> Callable[..., Any]:
-        def make(settings: Mapping[str, Any], alphabet: Alphabet, rate_mhz: int, n: int) -> Any:
-            driver = maker(settings, alphabet, rate_mhz, n)
+        def make(*of: Any) -> Any:
+            driver = maker(*of)
             self.made.append(driver)
             return driver
 

@@ -29,6 +29,7 @@ _MODULES = {
     "Attenuate": "join",
     "Union": "join",
     "Hold": "join",
+    "Otherwise": "otherwise",
     "Threshold": "event",
     "Debounce": "event",
     "Counter": "event",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..data.alphabet import Alphabet
     from ..offboard.interfaces import Epoch, Params, Position, Readable
+    from .alarms import Alarm
 
 UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
 LOCAL, PEER, PEERS2 = 0, 1, 2
@@ -74,6 +75,9 @@ class Vertex:
 
 
 class Edge:
+    absent_ms = 0  # on the class: few edges have their own, and a board pays for each field of each edge
+    local = False
+
     # index      number of the edge in the plan
     # src, sport producer vertex and its output port
     # dst, dport consumer vertex and its input port; dst is OUTSIDE for an edge to the lake
@@ -84,6 +88,8 @@ class Edge:
     # durable    of an edge to the lake: FLASH, GATEWAY or LAKE
     # within_ms  of an edge to the lake: delay limit, 0 if there is none
     # cyclic     True if the edge lies inside a cycle (a strongly connected component)
+    # absent_ms  the consumer goes on without this input after so long a silence; 0: it waits
+    # local      ... and its host gives that decision itself, without the gateway
     def __init__(
         self,
         index: int,
@@ -98,6 +104,8 @@ class Edge:
         durable: int,
         within_ms: int,
         cyclic: bool,
+        absent_ms: int = 0,
+        local: bool = False,
     ) -> None:
         self.index = index
         self.src = src
@@ -111,6 +119,9 @@ class Edge:
         self.durable = durable
         self.within_ms = within_ms
         self.cyclic = cyclic
+        if absent_ms:
+            self.absent_ms = absent_ms
+            self.local = local
 
     # It lies inside a cycle.
     def in_cycle(self) -> None:
@@ -122,7 +133,7 @@ class Plan:
     # vertices, edges, order (vertices so that producers come first, feedback aside),
     # hosts (names by number; 0 is "gateway"), hash (8 bytes of SHA-256 over process and deployment),
     # batch_ms (a batch that is not full waits no longer than this), deployment (its number; 0: not
-    # deployed yet), process_hash (8 bytes of SHA-256 over the process alone)
+    # deployed yet), process_hash (8 bytes of SHA-256 over the process alone), alarms (of boards)
     def __init__(
         self,
         name: str,
@@ -138,6 +149,7 @@ class Plan:
         batch_ms: int = 1000,
         deployment: int = 0,
         process_hash: bytes = b"",
+        alarms: "Sequence[Alarm]" = (),
     ) -> None:
         self.name = name
         self.strategy = strategy
@@ -152,6 +164,7 @@ class Plan:
         self.batch_ms = batch_ms
         self.deployment = deployment
         self.process_hash = process_hash
+        self.alarms = alarms
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:

@@ -4,13 +4,15 @@
 # Encoding, msgpack in the canonical form of data/msgpack.py:
 #   plan      [FORMAT, bin(process), placement, deployment]
 #   process   [name, strategy, every, level, batch, batch_ms, [host name ..], [alphabet text ..],
-#              [vertex ..], [edge ..]]
+#              [vertex ..], [edge ..]], and where boards raise alarms one field more: [alarm ..]
 #   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
 #              [.. of each output port], rate_mhz, log_bytes,
 #              state_bytes, changed_bytes]; -1 for a disabled input port;
 #              a parameter that has its default is left out. In a value that is a list, a list inside
 #              it stands as false, its length, its items: trees are deeper than msgpack lists may be
-#   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms]
+#   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms], and where the
+#              consumer goes on without a silent input two fields more: absent_ms, local (0 or 1)
+#   alarm     [name, src, sport, host number, driver, silent_ms, field]; -1: no field raises it
 #   placement [[host number, best first ..] of each vertex ..]
 #   deployment  the gateway's number of this deployment; 0: not deployed yet
 
@@ -25,16 +27,19 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..offboard.interfaces import Readable
+    from .alarms import Alarm
 
 FORMAT = 2
 STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
 LEVELS = ("local", "peer", "peers=2")
 POLICIES = ("block", "spill", "drop_oldest", "drop_newest")
 DURABLE = ("flash", "gateway", "lake")
+ACTUATORS = ("buzzer", "led")  # what the settings of a board may name, as the driver of an alarm
 
 BYTES_MAX = 16384  # of an encoded plan: what a 64 KiB heap can take in
 VERTICES_MAX = 100
 EDGES_MAX = 200
+ALARMS_MAX = 16
 HOSTS_MAX = 64
 PORTS_MAX = 16
 OUT_PORTS_MAX = 8
@@ -158,8 +163,13 @@ def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...
 
 def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int]], lakes: list[str]) -> Edge:
     where = "edge %d" % i
-    row = _list("fields", where, row, 10, 10)
-    src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms = row
+    row = list(_list("fields", where, row, 10, 12))
+    absent = len(row) > 10
+    if absent:
+        _list("fields", where, row, 12, 12)
+    else:
+        row += [0, 0]
+    src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, absent_ms, local = row
     top = len(vertices) - 1
     _int("src", where, src, 0, top)
     _int("sport", where, sport, 0, len(vertices[src].outs) - 1)
@@ -188,7 +198,30 @@ def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int
         taken.append(port)
         if vertices[src].outs[sport] != vertices[dst].ins[dport]:
             _fail("alphabet", where, vertices[src].outs[sport])
-    return Edge(i, src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, False)
+    if absent:
+        _int("absent_ms", where, absent_ms, 1, WITHIN_MS_MAX if dst != OUTSIDE and not delay_us else 0)
+        _int("local", where, local, 0, 1)
+    rest = (cap, policy, lake, durable, within_ms, False, absent_ms, local == 1)
+    return Edge(i, src, sport, dst, dport, delay_us, *rest)
+
+
+def _alarm(i: int, row: "Any", vertices: list[Vertex], hosts: int, names: list[str]) -> "Alarm":
+    from .alarms import Alarm
+
+    where = "alarm %d" % i
+    name, src, sport, host, driver, silent_ms, field = _list("fields", where, row, 7, 7)
+    _text("name", where, name)
+    if name in names:
+        _fail("name", where, name)
+    names.append(name)
+    _int("src", where, src, 0, len(vertices) - 1)
+    _int("sport", where, sport, 0, len(vertices[src].outs) - 1)
+    _int("host", where, host, 1, hosts - 1)
+    if driver not in ACTUATORS:
+        _fail("driver", where, driver)
+    _int("silent_ms", where, silent_ms, 0, WITHIN_MS_MAX)
+    _int("field", where, field, -1 if silent_ms else 0, len(vertices[src].outs[sport].types) - 1)
+    return Alarm(i, name, src, sport, host, driver, silent_ms, field)
 
 
 def plan(data: "Readable") -> Plan:
@@ -203,9 +236,9 @@ def plan(data: "Readable") -> Plan:
         _int("deployment", "plan", deployment, 0, DEPLOYMENT_MAX)
         if type(process) is not bytes:
             _fail("process", "plan", type(process))
-        name, strategy, every, level, batch, batch_ms, hosts, texts, rows, links = _list(
-            "fields", "process", msgpack.loads(process), 10, 10
-        )
+        found = _list("fields", "process", msgpack.loads(process), 10, 11)
+        name, strategy, every, level, batch, batch_ms, hosts, texts, rows, links = found[:10]
+        signals = found[10] if len(found) > 10 else ()
     except msgpack.PackError as e:
         raise PlanError("plan: " + str(e))
     _text("name", "process", name)
@@ -249,6 +282,10 @@ def plan(data: "Readable") -> Plan:
     lakes: list[str] = []
     for i in range(len(links)):
         edges.append(_edge(i, links[i], vertices, taken, lakes))
+    if signals != ():
+        _list("alarms", "process", signals, 1, ALARMS_MAX)
+    names: list[str] = []
+    alarms = [_alarm(i, signals[i], vertices, len(hosts), names) for i in range(len(signals))]
     for v in vertices:
         for p in range(len(v.ins)):
             if (v.ins[p] is not None) != ((v.index, p) in taken):
@@ -277,4 +314,5 @@ def plan(data: "Readable") -> Plan:
         batch_ms,
         deployment,
         version,
+        alarms,
     )

@@ -5,7 +5,7 @@
     p = Process("cardio", checkpoints="ecoc", every=500)
     ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
     rate = ecg >> Fir(BANDPASS).named("clean") >> Qrs() >> HeartRate(seconds=10)
-    p.lake("cardio/rate", rate, within_ms=5000)
+    p.lake("cardio/rate", rate, within_ms=20000)
 
 Every operator type of the library can be imported from here by its name; `operator` makes one of a
 class of your own. A builder only records each statement, with its file and line: headwater.process.check
@@ -101,10 +101,34 @@ class Wire:
         self.delay_ms = delay_ms  # not None: a feedback edge
         self.cap = stream._cap
         self.policy = stream._policy
+        self.absent_ms = stream._absent_ms  # None: its consumer waits for it
+        self.local = stream._local
         self.lake: str = ""
         self.durable = "gateway"
         self.within_ms = 0
         self.accept_loss = False
+
+
+class Signal:
+    """An alarm as declared, which a board raises itself."""
+
+    def __init__(
+        self,
+        name: str | None,
+        stream: "Stream",
+        host: str,
+        driver: str,
+        silent_ms: int,
+        field: str | None,
+        where: Place,
+    ) -> None:
+        self.name = name
+        self.stream = stream
+        self.host = host
+        self.driver = driver
+        self.silent_ms = silent_ms
+        self.field = field
+        self.where = where
 
 
 class Declared:
@@ -139,6 +163,8 @@ class Stream:
         self.port = port
         self._cap = cap
         self._policy = policy
+        self._absent_ms: int | None = None
+        self._local = False
 
     def __rshift__(self, spec: "Spec | Type") -> "Stream":
         if isinstance(spec, Type):
@@ -175,7 +201,23 @@ class Stream:
     def buffered(self, cap: int | None = None, on_full: str | None = None) -> "Stream":
         """This stream for the edges made from the result: `ecg.buffered(2000) >> Fir(...)`. `cap` is
         the limit of the transfer state in elements, `on_full` is "block" or "spill"."""
-        return Stream(self.vertex, self.port, cap, on_full)
+        return self._as(cap, on_full, self._absent_ms, self._local)
+
+    def absent_after(self, ms: int, local: bool = False) -> "Stream":
+        """This stream for the joins made from the result: `Hold()(a, b.absent_after(30000))` goes on without
+        b when it was silent for 30 s, and with it when it speaks again. `local`: the host of the join decides
+        that alone; otherwise the gateway does."""
+        return self._as(self._cap, self._policy, ms, local)
+
+    def _as(self, cap: int | None, policy: str | None, absent_ms: int | None, local: bool) -> "Stream":
+        made = Stream(self.vertex, self.port, cap, policy)
+        made._absent_ms = absent_ms
+        made._local = local
+        return made
+
+    def otherwise(self, other: "Stream", after_ms: int, local: bool = False) -> "Stream":
+        """This stream while it lives, and `other`, of the same alphabet, when it was silent for after_ms."""
+        return operator("Otherwise")()(self.absent_after(after_ms, local), other)
 
 
 def _place(vertex: Declared, host: str, backup: Backup) -> None:
@@ -270,6 +312,7 @@ class Process:
     batch        most elements in a batch; one that is not full waits at most batch_ms
     link_ms      worst latency of a link in good times: what feedback delays are checked against
     allow_drift  operators that compute in floats may move between float widths
+    strict       a level without a spare host is an error: there a host that is away stops the process
     """
 
     def __init__(
@@ -282,6 +325,7 @@ class Process:
         batch_ms: int = BATCH_MS,
         link_ms: int = LINK_MS,
         allow_drift: bool = False,
+        strict: bool = False,
     ) -> None:
         self.name = name
         self.checkpoints = checkpoints
@@ -291,11 +335,13 @@ class Process:
         self.batch_ms = batch_ms
         self.link_ms = link_ms
         self.allow_drift = allow_drift
+        self.strict = strict
         self.where = _here()
         self.hosts: list[Host] = []  # as declared by `host`
         self.mentioned: list[str] = []  # as named by `on` and `backup`
         self.vertices: list[Declared] = []
         self.wires: list[Wire] = []
+        self.signals: list[Signal] = []
 
     def host(
         self,
@@ -364,6 +410,25 @@ class Process:
         wire.cap = cap or stream._cap
         wire.accept_loss = accept_loss
         self.wires.append(wire)
+
+    def alarm(
+        self,
+        stream: Stream,
+        silent_ms: int = 0,
+        on: str = "",
+        driver: str = "buzzer",
+        field: str | None = None,
+        name: str | None = None,
+    ) -> None:
+        """A board sounds an alarm itself, also while the gateway is dead: where nothing was heard of the
+        stream for silent_ms, or while `field` of its newest element is not 0. `on` is the board, `driver` the
+        actuator that its settings describe: "buzzer" or "led"."""
+        if not isinstance(stream, Stream):
+            raise ProcessError("an alarm is given %s, not a stream" % type(stream).__name__)
+        self._owns(stream)
+        if isinstance(on, str) and on:
+            self._mention(on)
+        self.signals.append(Signal(name, stream, on, driver, silent_ms, field, _here()))
 
     def connect(
         self, stream: Stream, consumer: Stream, port: int, cap: int | None = None, on_full: str | None = None
@@ -460,9 +525,12 @@ def dumps(p: model.Plan) -> bytes:
         links.append(
             [e.src, e.sport, e.dst, e.dport, e.delay_us, e.cap, e.policy, e.lake, e.durable, e.within_ms]
         )
-    process = msgpack.dumps(
-        [p.name, p.strategy, p.every, p.level, p.batch, p.batch_ms, list(p.hosts), texts, rows, links]
-    )
+        if e.absent_ms:
+            links[-1] += [e.absent_ms, int(e.local)]
+    fields = [p.name, p.strategy, p.every, p.level, p.batch, p.batch_ms, list(p.hosts), texts, rows, links]
+    if p.alarms:
+        fields.append([[a.name, a.src, a.sport, a.host, a.driver, a.silent_ms, a.field] for a in p.alarms])
+    process = msgpack.dumps(fields)
     return msgpack.dumps([reader.FORMAT, process, [list(v.hosts) for v in p.vertices], p.deployment])
 
 

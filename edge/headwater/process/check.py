@@ -65,7 +65,7 @@ def outputs(declared: builder.Declared) -> tuple[Alphabet, ...]:
 
 class Needs:
     """The least that validation asks of a process: `cap` of each wire, `delay_ms` of each feedback
-    wire, `flash_kb` of each host by name."""
+    wire, `absent_ms` of each that may be absent, `flash_kb` of each host by name."""
 
     def __init__(self, process: builder.Process) -> None:
         work = _Check(process)
@@ -78,11 +78,14 @@ class Needs:
         work.rates()
         self.cap: dict[builder.Wire, int] = {}
         self.delay_ms: dict[builder.Wire, int] = {}
+        self.absent_ms: dict[builder.Wire, int] = {}
         for wire in process.wires:
             self.cap[wire] = work.need(wire)
             if wire.delay_ms is not None:
                 self.delay_ms[wire] = 2 * work.loop_ms(wire)
                 self.cap[wire] = work.feedback_need(wire) or self.cap[wire]
+            if wire.absent_ms is not None:
+                self.absent_ms[wire] = work.absent_least(wire)
         self.flash_kb: dict[str, int] = {}
         written = work.written()
         for h, host in enumerate(work.hosts):
@@ -105,6 +108,8 @@ class _Check(Feasibility):
         self.buffers()
         self.feedback()
         self.lake_delays()
+        self.absent()
+        self.alarms()
         self.floats()
         self.resources()
         self.advice()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from ..plan import model as plans
 from ..plan import placement
+from ..plan.profile import left
 from ..storage import reserve
 from .builder import Host
 from .sizing import RUNTIME_KB, Sizing
@@ -41,14 +42,7 @@ class Board:
 
     def percent(self, mv: int) -> int:
         """What a battery of this voltage has left."""
-        below = self.discharge[0]
-        for point in self.discharge:
-            if mv < point[0]:
-                if point is below:
-                    return below[1]
-                return below[1] + (point[1] - below[1]) * (mv - below[0]) // (point[0] - below[0])
-            below = point
-        return below[1]
+        return left(self.discharge, mv) // 100
 
 
 @dataclass

@@ -11,7 +11,16 @@ from ..storage.log import table_max
 from . import builder, sensible
 from .builder import GATEWAY, Host, near
 from .rules import NAME_CURE, Rules, _words
-from .sizing import CHECKPOINT_MAX_BYTES, RUNTIME_KB, SECTOR_BYTES, Vertex, is_number, kb
+from .sizing import (
+    BEAT_MS,
+    CHECKPOINT_MAX_BYTES,
+    RUNTIME_KB,
+    SECTOR_BYTES,
+    Vertex,
+    is_number,
+    kb,
+    signal_name,
+)
 
 GATEWAY_HEAP_KB = 262144
 BATTERY_MAH_MAX = 100000
@@ -124,10 +133,11 @@ class Feasibility(Rules):
         elif v.source:
             self.error(v, "a source runs where its sensor is", 'Say where: on="..."')
         else:
-            for port in sorted(v.inputs):
-                if v.inputs[port].delay_ms is None:
-                    v.host = self.producer(v.inputs[port]).host
-                    break
+            # Not where an input is produced without which it is to go on, if there is another.
+            direct = [v.inputs[port] for port in sorted(v.inputs) if v.inputs[port].delay_ms is None]
+            direct.sort(key=lambda wire: wire.absent_ms is not None)
+            if direct:
+                v.host = self.producer(direct[0]).host
         if v.source:
             if d.backups:
                 self.error(
@@ -255,6 +265,91 @@ class Feasibility(Rules):
                     "Give cap=%d or more" % need,
                 )
 
+    # -- inputs without which an operator goes on, and alarms of boards --------------------------------
+
+    def absent(self) -> None:
+        for wire in self.process.wires:
+            if wire.absent_ms is None:
+                continue
+            if wire.vertex is None:
+                self.error(
+                    wire,
+                    "absent_after on an edge to the lake, which waits for nothing",
+                    "Give within_ms= to p.lake(...): the gateway reports silence that is longer",
+                )
+            elif wire.delay_ms is not None:
+                self.error(
+                    wire,
+                    "absent_after on feedback, for which no operator waits",
+                    "Leave out .absent_after(...)",
+                )
+            elif len([w for w in self.consumer(wire).inputs.values() if w.delay_ms is None]) < 2:
+                self.error(
+                    wire,
+                    "absent_after on the only input of '%s', which has nothing to go on with"
+                    % self.consumer(wire).name,
+                    "Give it another stream with stream.otherwise(other, after_ms=...)",
+                )
+            elif self.number_in(wire, "absent_after", wire.absent_ms, 1, reader.WITHIN_MS_MAX) and self.sized:
+                least = self.absent_least(wire)
+                if wire.absent_ms < least:
+                    self.error(
+                        wire,
+                        "absent_after(%d): in good times up to %d ms pass between two signs of '%s'"
+                        % (wire.absent_ms, least // 2, self.producer(wire).name),
+                        "Give %d ms or more (twice that), or lower batch_ms or link_ms" % least,
+                    )
+
+    def alarms(self) -> None:
+        p = self.process
+        if len(p.signals) > reader.ALARMS_MAX:
+            self.error(p, "%d alarms; at most %d" % (len(p.signals), reader.ALARMS_MAX), "Drop some")
+        taken: list[str] = []
+        for i, signal in enumerate(p.signals):
+            name = signal_name(i, signal)
+            if not (isinstance(name, str) and is_name(name)):
+                self.error(signal, "%r is not a valid name" % (name,), NAME_CURE)
+            elif name in taken:
+                self.error(signal, "the name is already used", "Give each alarm its own name")
+            taken.append(name)
+            names = [host.name for host in self.hosts]
+            if signal.host not in names[1:]:
+                self.error(
+                    signal,
+                    "on=%r is no board%s" % (signal.host, near(signal.host, names[1:])),
+                    "Use one of %s; the gateway reports silence by within_ms= of p.lake(...)"
+                    % _words(names[1:]),
+                )
+            self.choice(signal, "driver", signal.driver, reader.ACTUATORS)
+            self.cause(signal)
+
+    def cause(self, signal: builder.Signal) -> None:
+        v = self.of[id(signal.stream.vertex)]
+        known = v.outs[signal.stream.port].names if v.outs and signal.stream.port < len(v.outs) else ()
+        if signal.field is None and not signal.silent_ms:
+            self.error(
+                signal, "nothing raises it", "Give silent_ms=, or field= with one of %s" % _words(known)
+            )
+        if signal.field is not None and known and signal.field not in known:
+            self.error(
+                signal,
+                "the stream has no field %r%s" % (signal.field, near(signal.field, known)),
+                "Use one of %s" % _words(known),
+            )
+        if (
+            not self.number_in(signal, "silent_ms", signal.silent_ms, 0, reader.WITHIN_MS_MAX)
+            or not self.sized
+        ):
+            return
+        pause = max(BEAT_MS, self.pause_ms(v)) + self.process.link_ms
+        if 0 < signal.silent_ms < 2 * pause:
+            self.error(
+                signal,
+                "silent_ms=%d: in good times up to %d ms pass between two signs of '%s'"
+                % (signal.silent_ms, pause, v.name),
+                "Give silent_ms=%d or more (twice that)" % (2 * pause),
+            )
+
     # -- the delay that an author asks for -------------------------------------------------------------
 
     def lake_delays(self) -> None:
@@ -379,10 +474,48 @@ class Feasibility(Rules):
                 'Use level="peer" to survive it',
             )
         for h, host in enumerate(self.hosts):
-            if h and not [v for v in self.vertices if h in v.hosts]:
+            alarms = [signal for signal in p.signals if signal.host == host.name]
+            if h and not alarms and not [v for v in self.vertices if h in v.hosts]:
                 self.warn(host, "nothing runs there", "Place something on it, or drop it")
         if not self.wrong():
             self.sense()
+            self.outlived()
+            self.spare()
+
+    def outlived(self) -> None:
+        """Delays that are asked for and cannot be kept when a host dies: it takes longer to notice that."""
+        least = self.dead_ms()
+        for wire in self.process.wires:
+            if wire.vertex is not None or not 0 < wire.within_ms <= least:
+                continue
+            v = self.producer(wire)
+            ways = [u for u in self.vertices if len(u.hosts) > 1 and self.longest_ms(u, v) is not None]
+            if ways:
+                self.warn(
+                    wire,
+                    "within_ms=%d cannot be kept when the host of '%s' dies: it starts elsewhere after %d ms "
+                    "at the earliest" % (wire.within_ms, ways[0].name, least),
+                    "Give more than %d, or take it for the delay while all hosts live" % least,
+                )
+
+    def spare(self) -> None:
+        """Whether one host more can keep each operator's checkpoints than the level needs."""
+        written = self.written()
+        if written is None or not self.level or self.strategy == plans.UNSAFE:
+            return
+        few = [v for v in written.vertices if v.kind and len(written.keepers(v.index)) <= self.level + 1]
+        if not few:
+            return
+        hosts = [written.hosts[h] for h in written.keepers(few[0].index)]
+        what = (
+            'level="%s" has no spare host for the checkpoints of %s: it needs %d, and there are %s. While '
+            "one of them is away nothing is acknowledged for these operators: logs fill, and they stop"
+        ) % (self.process.level, _words([v.name for v in few]), self.level + 1, _words(hosts))
+        cure = "Declare another host, or lower the level; if a board dies for good, `hw board lost` says so"
+        if self.process.strict:
+            self.error(self.process, what, cure)
+        else:
+            self.warn(self.process, what, cure)
 
     def sense(self) -> None:
         """Values that are legal but make no sense for the streams of this process."""

@@ -3,9 +3,11 @@ and edges."""
 
 from . import builder
 from .builder import Host
-from .sizing import Sizing, Vertex
+from .sizing import Sizing, Vertex, signal_name
 
-At = Vertex | builder.Wire | Host | builder.Process  # what is wrong, or what a warning is about
+At = (
+    Vertex | builder.Wire | builder.Signal | Host | builder.Process
+)  # what is wrong, or what a warning is about
 ERROR, WARNING = "error", "warning"
 
 
@@ -52,6 +54,8 @@ class Problems(Sizing):
             return self.port(at)
         if isinstance(at, Host):
             return "host '%s'" % (at.name,)
+        if isinstance(at, builder.Signal):
+            return "alarm '%s'" % (signal_name(self.process.signals.index(at), at),)
         return "process"
 
     def port(self, wire: builder.Wire) -> str:

@@ -12,15 +12,18 @@ from ..data.alphabet import Alphabet
 from ..data.block import longest
 from ..offboard.interfaces import Params, Rates
 from ..plan import model as plans
+from ..plan.alarms import Alarm
 from ..plan.reader import DELAY_US_MAX, DURABLE, POLICIES
 from ..runtime.operator import Operator, fields
 
 if TYPE_CHECKING:
-    from .builder import Declared, Host, Process, Wire
+    from .builder import Declared, Host, Process, Signal, Wire
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
 SECTOR_BYTES = 4096
+BEAT_MS = 5000  # between two reports of a host
+STEP_MS = 2000  # in which a message normally reaches everybody
 SAFE_MS = 400  # the lake sink delays a Safe this long
 LAKE_MS = 2000  # a quick lake has something durable after this long; many take longer
 CHECKPOINT_MAX_BYTES = 98304  # what a host takes in from elsewhere
@@ -257,6 +260,27 @@ class Sizing:
             return None
         return math.ceil(rate * (wire.delay_ms + self.latency_ms(wire)) / 1000) + self.need(wire)
 
+    # -- inputs without which an operator goes on ------------------------------------------------------
+
+    def pause_ms(self, v: Vertex) -> int:
+        """The longest pause of a stream in good times: from one element or boundary of its sources to the
+        next, and the way from there. A source with a rate promises nothing between its samples."""
+        longest = 0
+        for u in self.vertices:
+            way = self.longest_ms(u, v) if u.source else None
+            if way is not None:
+                pause = math.ceil(1000 / u.exact_hz) if u.exact_hz else 1000
+                longest = max(longest, way + max(pause, self.process.batch_ms))
+        return longest
+
+    def dead_ms(self) -> int:
+        """How long a host must be silent, at least, before its operators start elsewhere."""
+        return max(3 * max(BEAT_MS, self.process.batch_ms), 2 * STEP_MS)
+
+    def absent_least(self, wire: Wire) -> int:
+        """The least time after which an operator may go on without an input: twice the longest pause."""
+        return 2 * (self.pause_ms(self.producer(wire)) + self.latency_ms(wire))
+
     # -- logs, heap ------------------------------------------------------------------------------------
     #
     #   flash        >= what storage/reserve.py says
@@ -342,13 +366,52 @@ class Sizing:
                     DURABLE.index(wire.durable) if lake and wire.durable in DURABLE else 0,
                     wire.within_ms if lake else 0,
                     False,
+                    wire.absent_ms or 0,
+                    bool(wire.absent_ms and wire.local),
                 )
             )
         edges.sort(key=lambda e: (e.src, e.sport, e.dst == plans.OUTSIDE, e.dst, e.dport, e.lake))
         names = tuple([host.name for host in self.hosts])
+        alarms = [self.alarm(i, signal) for i, signal in enumerate(p.signals)]
+        if None in alarms:
+            return None
         return plans.Plan(
-            p.name, self.strategy, p.every, self.level, p.batch, vertices, edges, (), names, b"", p.batch_ms
+            p.name,
+            self.strategy,
+            p.every,
+            self.level,
+            p.batch,
+            vertices,
+            edges,
+            (),
+            names,
+            b"",
+            p.batch_ms,
+            alarms=[alarm for alarm in alarms if alarm],
         )
+
+    def alarm(self, index: int, signal: Signal) -> Alarm | None:
+        """An alarm of the plan; None where the check reports that something is wrong with it."""
+        v = self.of[id(signal.stream.vertex)]
+        names = [host.name for host in self.hosts]
+        fields = v.outs[signal.stream.port].names if v.outs and signal.stream.port < len(v.outs) else ()
+        if signal.host not in names or signal.field is not None and signal.field not in fields:
+            return None
+        return Alarm(
+            index,
+            signal_name(index, signal),
+            self.order.index(v),
+            signal.stream.port,
+            names.index(signal.host),
+            signal.driver,
+            signal.silent_ms,
+            -1 if signal.field is None else fields.index(signal.field),
+        )
+
+
+def signal_name(index: int, signal: Signal) -> str:
+    """The name of an alarm: the author's, or one of its own."""
+    return signal.name if signal.name is not None else "alarm%d" % (index + 1)
 
 
 def flow(inputs: Sequence[Rates], timed: bool, per: int, us: int) -> Rates:

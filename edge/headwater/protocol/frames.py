@@ -67,6 +67,9 @@ REFUSE = 36
 KEEP = 37
 MOVE = 38
 MOVED = 39
+ALARM = 40
+LOST = 41
+WITHOUT = 42
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -105,6 +108,9 @@ MESSAGES = {
     KEEP: "veepv",  # vertex, epoch, epoch that keeps it, name, size
     MOVE: "vvv",  # vertex, number, host
     MOVED: "vvv",  # vertex, number, outcome
+    ALARM: "vvv",  # alarm, what, value: see runtime/signals.py
+    LOST: "viv",  # host, log number, state: see runtime/losses.py
+    WITHOUT: "vivp",  # host, log number, whether it is an answer, operators
 }
 
 

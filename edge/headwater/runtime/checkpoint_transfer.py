@@ -13,10 +13,8 @@ from ..plan.model import UNSAFE
 from ..protocol import frames
 from ..protocol.position import further, newer
 from ..protocol.refusals import CHECKPOINT, NO_HEAP, NO_ROOM
-from ..storage import checkpoint_file
-from ..storage.keyspace import HELD, LOST, PERMANENT, checkpoint_key
+from ..storage.keyspace import HELD, LEFT, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from . import lifecycle
 from .instance import FETCHING, RECALLING, STOPPED
 from .outputs import RETRY_US
 
@@ -45,16 +43,18 @@ def push(host: "Host", inst: "Instance") -> None:
     if not old or old[0] != inst.ck.pos:
         host.pushes[v] = [inst.ck.pos, [], old[2] if old else 0, host.now + RETRY_US, []]
         _push(host, inst)
+        if host.lost:
+            confirmed(host, inst)  # no other keeper may be left
 
 
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    need = inst.ck.need() + push[2]
+    need = needed(host, v) + _back(host) + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
-        if h == host.me or h not in host.exchange.links:
+        if h == host.me or h not in host.exchange.links or h in host.lost:
             continue
         if host.words and host.words.dead(h):
             late.append(h)  # an operator that was taken over does not wait for the host that died
@@ -124,17 +124,91 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
     if push is None or tuple(epoch) != inst.epoch or further(push[0], pos):
         return
     host.late.pop(sender, None)
-    if sender not in push[1]:
+    if sender not in push[1] and sender not in host.lost:
         push[1].append(sender)
-    if len(push[1]) >= inst.ck.need():
+    confirmed(host, inst)
+
+
+# Acknowledge what is on its way to holders, if enough of them have it.
+def confirmed(host: "Host", inst: "Instance") -> None:
+    v = inst.vertex.index
+    push = host.pushes[v]
+    if len(push[1]) >= needed(host, v) + _back(host):
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
+
+
+# The keepers of an operator that count: all of the plan, without those that have left (losses.py). No host
+# ever counts again in this deployment, and this number never grows: so a checkpoint that was acknowledged
+# before is found by a recall that comes later.
+def keepers(host: "Host", v: int) -> list[int]:
+    found = host.plan.keepers(v)
+    if host.lost:
+        found = [h for h in found if h not in host.lost or host.lost[h][1] != LEFT]
+    return found
+
+
+# How many keepers have to have a checkpoint beside one of them before it is acknowledged; and how many a
+# recall may miss. It never depends on which hosts can be reached.
+def needed(host: "Host", v: int) -> int:
+    level = host.plan.level_of(v)
+    return min(level, len(keepers(host, v)) - 1) if host.lost else level
+
+
+# 1 where this host came back under a new log number: what it has counts for nothing in this deployment.
+def _back(host: "Host") -> int:
+    return int(host.me in host.lost)
+
+
+# Operators here of which enough hosts that are not lost have the checkpoint: with them it outlives as many
+# deaths as it can now. And whether these are all that have ever acknowledged anything.
+def covered(host: "Host") -> "tuple[list[int], bool]":
+    found = []
+    every = True
+    for v in host.instances:
+        inst = host.instances[v]
+        if inst.status in (STOPPED, FETCHING) or inst.blind or inst.recalling:
+            continue  # it has acknowledged nothing under its epoch
+        have = set(inst.ck.holders)
+        if v in host.pushes:
+            have.update([host.me] + host.pushes[v][1])
+        live = [h for h in host.plan.keepers(v) if h not in host.lost]
+        some = len([h for h in have if h in live])
+        level = host.plan.level_of(v)
+        if not level or not (inst.ck.pos or inst.unsettled):
+            some = len(host.plan.hosts)
+        if some >= min(level + 1, len(live)):
+            found.append(v)
+        else:
+            every = False
+    return found, every
+
+
+# A host was declared lost: what it held is to be stored elsewhere, at once.
+def replace(host: "Host", number: int) -> None:
+    for v in list(host.instances):
+        inst = host.instances[v]
+        if inst.status == STOPPED or inst.recalling:
+            continue
+        if v in host.pushes or number in inst.ck.holders:
+            host.pushes.pop(v, None)
+            if inst.ck.pos and inst.status != FETCHING:
+                inst.ck.store_at_level()
+
+
+# One has left: fewer holders may be enough now.
+def recount(host: "Host") -> None:
+    for v in list(host.pushes):
+        confirmed(host, host.instances[v])
 
 
 # ---- at a holder
 
 
 def _on_piece(host: "Host", sender: int, m: "Message") -> None:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     _, v, epoch, pos, size, offset, piece = m
     if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
         host.count(CHECKPOINT)
@@ -204,6 +278,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
 
 # (epoch, position) of a checkpoint that is stored here, or None.
 def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
+    from ..storage import checkpoint_file
+
     return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
 
 
@@ -222,6 +298,8 @@ def newest(
 
 
 def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
+    from . import lifecycle
+
     _, v, pos, offset = m
     if offset >= RECALL:
         host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
@@ -254,15 +332,20 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
 
 # All keepers are to be asked.
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
+    from . import lifecycle
+
     v = inst.vertex.index
     unheard = []
     if host.plan.level_of(v) and unsettled:
-        unheard = [h for h in host.plan.keepers(v) if h != host.me and h in host.exchange.links]
+        unheard = [h for h in keepers(host, v) if h != host.me and h in host.exchange.links]
     inst.recall(unsettled, recalling, unheard, int(lifecycle.lost(host, v)))
 
 
 # Ask those that have not answered; or do what is left to do after the answers.
 def recall(host: "Host", inst: "Instance") -> None:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     if inst.status == STOPPED:
         return
     v = inst.vertex.index
@@ -274,11 +357,13 @@ def recall(host: "Host", inst: "Instance") -> None:
             routing.seek(host, inst, have[1], [], have[0])
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
-        if (
-            inst.status != FETCHING
-            and not inst.blind
-            and (not silent or silent + inst.erased <= host.plan.level_of(v))
-        ):
+        rest = [h for h in inst.unheard if h not in host.lost]
+        if _back(host) and host.lost[host.me][1] != LEFT:
+            silent += 1
+        # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
+        erased = 0 if host.taking and host.taking.assured(inst) else inst.erased
+        enough = not rest or silent + erased <= needed(host, v)
+        if inst.status != FETCHING and not inst.blind and enough:
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)
@@ -321,11 +406,13 @@ def _on_recalled(host: "Host", inst: "Instance", sender: int, epoch: "Epoch", po
 # asked again: what others had named was forgotten in its favour. What a producer names was acknowledged, and
 # the operator waits for it.
 def fetch(host: "Host", inst: "Instance") -> None:
+    from . import lifecycle
+
     v = inst.vertex.index
     if _jump(host, inst):
         return
     asked = inst.fetch_from or list(inst.vertex.hosts)
-    others = [h for h in asked if h != host.me and h in host.exchange.links]
+    others = [h for h in asked if h != host.me and h in host.exchange.links and h not in host.lost]
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
@@ -339,6 +426,9 @@ def fetch(host: "Host", inst: "Instance") -> None:
 
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
 def _jump(host: "Host", inst: "Instance") -> bool:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     v = inst.vertex.index
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:

@@ -95,6 +95,23 @@ def config(host: "Host", v: int, content: "list[Any]") -> int:
     return number
 
 
+# The host of an operator asks for a change: an input that may be absent is to be closed, or opened. It asks
+# until that is so, and a change that waits is not made again.
+def _on_request(host: "Host", v: int, content: "list[Any]") -> None:
+    if host.outbox is None or content[0] == "set" or v in host.unlearned:
+        return
+    edge = host.plan.ins(v)[content[1]]
+    if not edge.absent_ms or edge.local or made(host, v) - taken(host, v) >= OPEN_MAX:
+        return
+    for n in range(made(host, v), taken(host, v), -1):
+        what = change(host, v, n)
+        if what and what[0] != "set" and what[1] == content[1]:
+            if what[0] == content[0]:
+                return
+            break
+    config(host, v, content)
+
+
 # Number of the last change of operator v that was made, and of the last that it has taken.
 def made(host: "Host", v: int) -> int:
     return _number(host, F_NEXT + v)
@@ -262,6 +279,9 @@ def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any] |
 def _on_config(host: "Host", sender: int, m: "Message") -> None:
     _, v, log, number, data = m
     content = _content(host, v, data)
+    if content and not number:
+        _on_request(host, v, content)
+        return
     inst = host.instances.get(v)
     if not content or not inst:
         return
@@ -270,9 +290,23 @@ def _on_config(host: "Host", sender: int, m: "Message") -> None:
         stand(host, inst)
         return
     if content[0] == "close":
-        inst.inputs[content[1]].close_soon()
+        content = _closing(host, inst.inputs[content[1]], content)
     if number == last + 1:
         take(host, inst, content, (log, number))
+
+
+# An input is to be closed: not where that was asked for because of a silence that is over.
+def _closing(host: "Host", e: "InEdge", content: "list[Any]") -> "list[Any]":
+    if host.absence and host.absence.stays(e):
+        e.stay()
+        return ["set", {}]
+    e.close_soon()
+    return content
+
+
+# Ask the gateway for a change of operator v, which runs here.
+def request(host: "Host", v: int, content: "list[Any]") -> None:
+    _say(host, 0, frames.CONFIG, v, v, 0, 0, msgpack.dumps(content))
 
 
 # The producer of input e began another incarnation: go on with that one, where it may be decided.

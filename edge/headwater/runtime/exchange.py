@@ -17,7 +17,7 @@ from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import OUTSIDE
 from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
-from ..protocol.refusals import CONTENT, FRAME, RANGE, ROLE, SEAL, SITE, STRANGER
+from ..protocol.refusals import CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
 from .instance import EXPOSED, FETCHING, STOPPED
 from .outputs import OutPort
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message, Readable
     from ..plan.model import Plan
     from ..protocol.sessions import Peer
+    from .battery import Energy
     from .host import Host
     from .outputs import Reader
 
@@ -42,6 +43,7 @@ _CONSUMER = const(2)
 _GATEWAY = const(3)
 _JUDGED = const(4)
 _NOBODY = const(5)  # it belongs to the site link
+_ALARM = const(6)  # see signals.py
 
 
 # What is said to one other host.
@@ -72,11 +74,20 @@ class Exchange:
         self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
+        self.counts: "Energy | None" = None
+
+    # Have frames counted from now on.
+    def count_by(self, counts: "Energy") -> None:
+        self.counts = counts
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
     def meet(self, number: int, peer: "Peer") -> None:
         self.links[number] = Link(number, peer)
         self.asked_us = self.host.now - 1
+
+    # This host speaks to no other any more.
+    def leave(self) -> None:
+        self.links.clear()
 
     # Say this to a host, in the next frame. False where there is no link to it.
     def say(self, number: int, kind: int, subject: "Any", *values: "Any") -> bool:
@@ -91,6 +102,10 @@ class Exchange:
             self.say(0, frames.CLOCK, 0, self.host.now)
 
     def say_state(self) -> None:
+        if self.host.lost and not self.host.me:
+            from . import losses
+
+            losses.press(self.host)
         for number in self.links:
             self.say(number, frames.BEAT, 0, self.host.state(), self.host.boot_number)
 
@@ -99,6 +114,8 @@ class Exchange:
     # A frame arrived from somewhere. True where its messages were looked at.
     def receive(self, frame: "Readable") -> bool:
         host = self.host
+        if self.counts:
+            self.counts.got(len(frame))
         try:
             head = frames.header(frame)
             sender = head[0]
@@ -113,6 +130,10 @@ class Exchange:
             if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
+            if host.lost and sender in host.lost and host.lost[sender][0] == peer.log:
+                host.count(REVOKED)
+                self._revoked(link)
+                return False
             if host.words:
                 host.words.hear(sender)
             if peer.live and link.life != (peer.log, peer.boot):
@@ -125,7 +146,7 @@ class Exchange:
             host.count(FRAME)
             return False
         for m in messages:
-            if self.may_say(sender, m):
+            if not host.revoked and self.may_say(sender, m):
                 self.hear(sender, m)
         return True
 
@@ -168,9 +189,20 @@ class Exchange:
         for p in host.ports.values():
             p.lose(link.number)
         link.want(frames.BEAT, 0, host.state(), host.boot_number)
+        if host.lost and not host.me:
+            from . import losses
+
+            losses.tell(host, link.number)
         host.late.pop(link.number, None)
         if host.words:
             host.words.begins(link.number)
+
+    # A host that was declared lost speaks under its former log number: the gateway tells it what it is.
+    def _revoked(self, link: Link) -> None:
+        if not self.host.me:
+            from . import losses
+
+            losses.tell(self.host, link.number, link.number)
 
     # Whether this sender may say this message, and whether its numbers can be.
     def may_say(self, sender: int, m: "Message") -> bool:
@@ -190,6 +222,9 @@ class Exchange:
                 ok = ok and m[3][1] == sender and m[3][0] <= EPOCH_MAX
         elif role == _GATEWAY:
             ok = sender == 0
+        elif role == _ALARM:
+            signals = self.host.signals
+            ok = signals is not None and signals.may_say(sender, m)
         elif role == _JUDGED:
             if m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
                 self.host.count(RANGE)
@@ -247,17 +282,31 @@ class Exchange:
             from . import receiver
 
             handlers = self.arriving = receiver.HANDLERS
+        elif kind >= frames.LOST:
+            from . import losses
+
+            handlers = losses.HANDLERS
         elif kind <= frames.FETCH:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
+        elif kind == frames.ALARM:
+            from . import signals
+
+            handlers = signals.HANDLERS
         elif kind >= frames.WORD:
             if not self.host.words:
                 return  # no operator of this process has a backup that concerns this host
             from . import words
 
             handlers = words.HANDLERS
-            if kind > frames.HAND:
+            if kind == frames.ROOM and not self.host.giving:
+                if not self.host.energy or not self.host.energy.round:
+                    return  # it comes too late
+                from . import bids
+
+                handlers = bids.HANDLERS
+            elif kind > frames.HAND:
                 from . import moving
 
                 handlers = moving.HANDLERS
@@ -274,12 +323,18 @@ class Exchange:
 
             handlers = decisions.HANDLERS
         handlers[kind](self.host, sender, m)
+        if self.host.moving:
+            self.host.rest()  # each step of a move needs other modules
 
     def _on_beat(self, sender: int, m: "Message") -> None:
         if m[1] != self.host.state():
             from . import relocation
 
             relocation.tell(self.host, sender)
+            if self.host.lost and 0 in (self.host.me, sender):
+                from . import losses
+
+                losses.tell(self.host, sender)
 
     def _on_clock(self, sender: int, m: "Message") -> None:
         host = self.host
@@ -352,6 +407,11 @@ class Exchange:
 
     def _flush(self, link: Link) -> None:
         self._open = False
+        gone = self.host.lost.get(link.number) if self.host.lost else None
+        if gone and self.host.me and (not link.peer.live or gone[0] == link.peer.log):
+            link.order.clear()  # no host hears it
+            link.wants.clear()
+            return
         for key in link.order:
             self._put(link, key[0], *link.wants[key])
         link.order.clear()
@@ -378,12 +438,17 @@ class Exchange:
         link.peer.begin(self.writer)
 
     def _seal(self, link: Link) -> None:
-        self.send(link.number, link.peer.seal(self.writer))
+        frame = link.peer.seal(self.writer)
+        if self.counts:
+            self.counts.sent(len(frame))
+        self.send(link.number, frame)
         self._reply(link)
 
     def _reply(self, link: Link) -> None:
         reply = link.peer.take_reply()
         if reply:
+            if self.counts:
+                self.counts.sent(len(reply))
             self.send(link.number, reply)
 
     def _put(self, link: Link, kind: int, *values: "Any") -> None:
@@ -451,7 +516,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

@@ -17,7 +17,7 @@ from ..protocol.clock import Floor
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import WAITING
+from .instance import RUNNING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
+    from .battery import Energy
     from .inputs import InEdge
     from .instance import Instance
     from .lake_sink import LakeSink
@@ -99,9 +100,16 @@ class Host:
         # Vertex -> [number, host, outcome] of the last move that this host was asked for, or asked for.
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
-        self.energy: "Any" = None  # what it knows of its battery; None: it never ends
+        self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
+        self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
+        self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
         self.words: "Any" = None  # a Words, where an operator with a backup concerns this host
+        # Number of a host that was declared lost -> [its log number, state]: see losses.py.
+        self.lost: "dict[int, list[int]]" = {}
+        self.without: dict[int, dict[int, list[int]]] = {}  # at the gateway: lost host -> answers of others
+        self.revoked = False  # this host was, under its present log number
         self.dropped: dict[int, int] = {}  # reason (protocol/refusals.py) -> how often
         self.keys = keys
         self.nonce = nonce
@@ -126,19 +134,19 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
-        if any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+        if not self.revoked and any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
             self._listen()
+        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
+            from . import absence
+
+            self.absence = absence.Absence(self)
+        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
+            from . import signals
+
+            self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
-        unload(
-            "runtime.startup",
-            "runtime.hosting",
-            "runtime.restore",
-            "runtime.lifecycle",
-            "runtime.routing",
-            "storage.reserve",
-            "storage.checkpoint_file",
-            "data.msgpack_reader",
-        )
+        unload("runtime.startup")
+        self.rest()
         self.pump()
 
     # Hosts may take over from each other here.
@@ -188,6 +196,20 @@ class Host:
 
         checkpoint_transfer.fetch(self, inst)
 
+    # It knows what it draws and what its battery has left, from now on.
+    def knows(self, energy: "Energy") -> None:
+        self.energy = energy
+        self.exchange.count_by(energy)
+
+    # Have `changed` called whenever an operator here changes its status.
+    def shows(self, changed: "Callable[[Instance], None]") -> None:
+        self.changed = changed
+
+    # How often this host reports: no more often than its batches leave.
+    @property
+    def period_us(self) -> int:
+        return max(self.pace[0], 1000 * self.plan.batch_ms)
+
     # The site's time.
     def site(self) -> int:
         return self.clock.site(self.now)
@@ -207,6 +229,8 @@ class Host:
             self.promise(self.clock.at(wake))
         if self.words:
             self.words.sleep(wake - now)
+        if self.energy:
+            self.energy.sleep(wake - now)
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
@@ -236,6 +260,8 @@ class Host:
     def sample(self, v: int, batch: Batch, mono: int, now: int = 0) -> int:
         if now:
             self.now = now
+        if self.revoked:
+            return 0
         source = self.sources[v]
         n = source.take(batch, mono)
         self.pump()
@@ -270,14 +296,41 @@ class Host:
             self.exchange.retry()
             if self.words:
                 self.words.tick()
+            if self.absence:
+                self.absence.tick()
+            if self.signals:
+                self.signals.tick()
             self.store.idle()
-        if now - self.beat_us >= self.pace[0]:
+        if now - self.beat_us >= self.period_us:
             self.beat_us = now
+            self.rest()
             self.exchange.say_state()
             self.exchange.ask_time()
             if self.words:
                 self.words.say()
+            if self.energy:
+                self.energy.tick()
+        if self.moving:
+            self.rest()  # each step of a move needs other modules
         self.pump()
+
+    # Unload what is needed now and then only.
+    def rest(self) -> None:
+        unload(
+            "runtime.lifecycle",
+            "runtime.routing",
+            "runtime.relocation",
+            "runtime.hosting",
+            "runtime.restore",
+            "runtime.gaps",
+            "runtime.decisions",
+            "runtime.losses",
+            "storage.checkpoint_file",
+            "storage.reserve",
+            "data.msgpack_reader",
+        )
+        if self.words:
+            self.words.rests()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
     def acknowledged(self) -> None:
@@ -309,9 +362,23 @@ class Host:
         else:
             self.moves[v] = (why, self.site() // 1000000 - age)
 
+    # Operators here that do not run, or are being handed over: see standing.py.
+    def waits(self) -> "list[list[Any]]":
+        if not self.giving and all([i.status == RUNNING for i in self.instances.values()]):
+            return []
+        from . import standing
+
+        found = standing.rows(self)
+        unload("runtime.standing")
+        return found
+
     # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
         total = 0
+        if self.lost:
+            for h in range(len(self.plan.hosts)):
+                if h in self.lost:
+                    total = total * 31 + h * 7 + self.lost[h][1] + self.lost[h][0] % 999983 & 0xFFFFFFF
         for v in range(len(self.where)):
             w = self.where[v]
             why = self.moves[v][0] if v in self.moves else 0
@@ -349,6 +416,28 @@ class Host:
     @property
     def handing(self) -> bool:
         return self.giving is not None or self.taking is not None
+
+    # An operator is about to end here, or has begun here and is not as far as it was elsewhere.
+    @property
+    def moving(self) -> bool:
+        return self.handing or (self.words is not None and len(self.words.recovering) > 0)
+
+    # ---- hosts that are lost
+
+    # At the gateway: a person says that this host is lost, with all that it stored under that log number.
+    def lose(self, number: int, log: int) -> None:
+        from . import losses
+
+        losses.declare(self, number, log)
+
+    # This host was declared lost: it does nothing any more. What it has in its flash stays there.
+    def revoke(self) -> None:
+        self.revoked = True
+        for found in (self.instances, self.inputs, self.ports, self.sources, self.pushes, self.incoming):
+            found.clear()
+        self.words = self.giving = self.taking = None
+        self.exchange.leave()
+        self.scheduler.arrange([])
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

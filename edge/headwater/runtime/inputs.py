@@ -14,6 +14,7 @@
 #   any            FENCED   meet: from now on the producer refuses older epochs of the sink (`fenced`)
 #
 #   OPEN           CLOSING  close_soon: a decision to close it is on its way (`closing`)
+#   CLOSING        OPEN     stay: its stream has spoken before that decision had its place
 #   OPEN CLOSING   CLOSED   close: that decision is applied; the merge goes on without it (`closed`)
 #   any            OPEN     reopen: by decision, perhaps in another incarnation (`since`, `from_ts`)
 #
@@ -150,6 +151,10 @@ class InEdge:
     def close_soon(self) -> None:
         if self.closing < 0:
             self.closing = self.cur.xi
+
+    # No decision to close it is on its way any more.
+    def stay(self) -> None:
+        self.closing = -1
 
     # By decision: from now on the sink goes on without it.
     def close(self) -> None:

@@ -115,6 +115,8 @@ class Instance:
         assert self.status != STOPPED, "an epoch that was stopped goes on"
         self.status = status
         self.wait_us = wait_us
+        if self.host.changed:
+            self.host.changed(self)
 
     # It looks for a checkpoint: this one, or a later one.
     def want(self, name: "Position", epoch: "Epoch", holders: "Sequence[int]") -> None:
@@ -265,12 +267,15 @@ class Instance:
                 self.refused = [self.given[1], str(error)[:100]]
         elif kind == "close":
             self.inputs[content[1]].close()
+            self.op.closed(content[1])
         elif kind == "open":
             e = self.inputs[content[1]]
-            if (e.closed or content[2] != e.inc) and e.reopen(content[2], content[3], self.decided):
-                # What was lost with the former incarnation is a hole: it may have stopped a timer, below
-                # a boundary that was sent.
-                self.op.hole(content[1])
+            if e.closed or content[2] != e.inc:
+                if e.reopen(content[2], content[3], self.decided):
+                    # What was lost with the former incarnation is a hole: it may have stopped a timer, below
+                    # a boundary that was sent.
+                    self.op.hole(content[1])
+                self.op.opened(content[1], content[3])
 
     # ---- one input: the short way
 

@@ -31,6 +31,8 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = m[2][0] <= EPOCH_MAX and plan.may_run(m[1], m[2][1]) and m[3] < 3
     elif kind in (frames.CONFIG, frames.STANDS, frames.MOVE):
         ok = sender == 0
+        if kind == frames.CONFIG and not m[3]:
+            ok = host.outbox is not None and plan.may_run(m[1], sender)  # a request
     elif frames.BID <= kind <= frames.KEEP:
         ok = plan.may_run(m[1], sender) and plan.may_run(m[1], host.me)
         if kind in (frames.OFFER, frames.HAND):
@@ -54,7 +56,7 @@ def sane(plan: "Plan", m: "Message") -> bool:
     if kind >= frames.BID:
         return _of_move(plan, m)
     if kind == frames.CONFIG:
-        return 0 < m[3] <= EPOCH_MAX
+        return m[3] <= EPOCH_MAX
     if kind == frames.STAND:
         return m[4] <= EPOCH_MAX
     return True

@@ -33,6 +33,8 @@
 #              A feedback port's elements change state only: no output, no timer.
 #   hole(port) one hole on that port, in order, as one step: change state (reset, hold, count);
 #              return True to pass the hole on to every output port (the default), else False.
+#   closed(port), opened(port, ts)  a decision closed an input, or opened it again: what is older than ts
+#              does not come any more. Change state only.
 #   timer      0, or the ts at which `fire` is due. It belongs in STATE ("timer:i64"). A type that
 #              arms timers says TIMED = True: it is given only elements below its timer, and one
 #              element at a time while the timer is 0, so that no batch runs past a timer that
@@ -172,6 +174,12 @@ class Operator:
 
     def hole(self, port: int) -> bool:
         return True
+
+    def closed(self, port: int) -> None:
+        pass
+
+    def opened(self, port: int, ts: int) -> None:
+        pass
 
     def fire(self) -> int:
         self.timer = 0

@@ -660,7 +660,7 @@ class OutPort:
         e = r.edge
         if e.dst == OUTSIDE and e.durable == FLASH:
             return self.sealed >= xi
-        return self.spills and self.kept_here and self.sealed >= xi and self.first() <= self.trim_to
+        return self.spills and self.kept_here and self.sealed >= xi and self.first() <= r.safe
 
 
 # The id of the Check-Request at entry xi of a stream: the same in every boot.

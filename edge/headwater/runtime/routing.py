@@ -50,7 +50,8 @@ def arrange(host: "Host") -> None:
     order: "list[Any]" = list(running)
     host.scheduler.arrange(order + host.ends)
     for inst in running[::-1]:
-        needed = False
+        # An alarm counts a boundary as a sign of life.
+        needed = host.signals is not None and host.signals.watches(inst.vertex.index)
         for p in inst.ports:
             for r in p.readers:
                 e = r.edge

@@ -11,6 +11,7 @@ from .instance import FETCHING, RUNNING
 if TYPE_CHECKING:
     from typing import Any
 
+    from .battery import Energy
     from .host import Host
 
 
@@ -19,6 +20,11 @@ class Scheduler:
         self.host = host
         self.order: "list[Any]" = []  # Instances and LakeSinks, producers first
         self.acknowledged: set[int] = set()  # vertices whose pending checkpoints may be permanent now
+        self.meter: "Energy | None" = None
+
+    # Have operators take what they have by `meter`, until it has timed one.
+    def time(self, meter: "Energy") -> None:
+        self.meter = meter
 
     # What runs here from now on.
     def arrange(self, order: "list[Any]") -> None:
@@ -30,11 +36,14 @@ class Scheduler:
 
     def run(self) -> None:
         busy = True
+        meter = self.meter
         while busy:
             busy = False
             for s in self.order:
-                if s.step():
+                if meter.step(s) if meter else s.step():
                     busy = True
+            if meter and meter.timed:
+                meter = self.meter = None
             if self.acknowledged:
                 busy = True
                 for v in sorted(self.acknowledged):

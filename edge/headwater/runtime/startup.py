@@ -16,6 +16,7 @@ from ..storage.keyspace import (
     F_BOOT,
     F_FLOOR,
     F_INC,
+    F_LOST,
     F_WHERE,
     LEARN,
     LOST,
@@ -41,6 +42,9 @@ def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> N
     number = _boot(host, now)
     _meet(host, number)
     _remember(host, number, again)
+    if host.me in host.lost and host.lost[host.me][0] == host.store.log_number:
+        host.revoke()
+        return
     _begin(host, made)
     unload("runtime.hosting", "runtime.restore", "storage.checkpoint_file", "data.msgpack_reader")
     from . import routing
@@ -90,6 +94,10 @@ def _remember(host: "Host", boot: int, again: bool) -> None:
             store.put(F_AGAIN, data)
     known = bytearray(data or b"")
     host.booted(boot, known, [i for i in range(len(known)) if known[i] & LEARN])
+    for h in range(len(plan.hosts)):
+        data = store.get(F_LOST + h)
+        if data:
+            host.lost[h] = msgpack.loads(data)
     for v in plan.vertices:
         data = store.get(F_WHERE + v.index)
         if data:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from .inputs import InEdge
     from .instance import Instance
 
-_HEAP = const(4096)  # bytes that an operator takes beside its checkpoint, at least
+_PIECES = const(4)  # of heap that an operator takes beside its checkpoint, at least,
+_PIECE_BYTES = const(1024)  # ... each as large as this: a heap that was used for long has few larger ones
 _SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
 
 
@@ -161,6 +162,11 @@ class Offer:
             self.again_us = 0
         return True
 
+    # Whether, in addition, every producer had told that it knows no newer epoch than the giver's. Then no
+    # other one has acknowledged anything, and what keepers have lost was of the giver's course, or before it.
+    def assured(self, inst: "Instance") -> bool:
+        return not self.asked and self.continues(inst)
+
     # ---- when it has begun
 
     # Whether an instance goes on where the giver paused. Then it need not wait for its epoch to be stored at
@@ -195,7 +201,9 @@ class Offer:
         inst = self.host.instances.get(v)
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
-            if len(self.others) >= inst.ck.need():
+            from . import checkpoint_transfer
+
+            if len(self.others) >= checkpoint_transfer.needed(self.host, v):
                 inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
@@ -228,15 +236,20 @@ class Offer:
             from . import checkpoint_transfer
 
             for h in host.plan.keepers(self.v):
-                if h not in (host.me, self.giver) and h not in self.others and h not in host.late:
+                if (
+                    h not in (host.me, self.giver)
+                    and h not in host.lost
+                    and h not in self.others
+                    and h not in host.late
+                ):
                     checkpoint_transfer.send(host, self.v, h)
 
 
 # ---- what is asked
 
 
-# Why this host cannot take operator v now, or OK.
-def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -> int:
+# Why this host cannot take operator v now, or OK. left: how long the host lasts that gives it.
+def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, left: int) -> int:
     vertex = host.plan.vertices[v]
     if v in host.instances:
         return offers.HERE
@@ -255,14 +268,14 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int) -
     try:
         operators.find(vertex.kind)
         # It is in RAM once as it arrives, and three times as it is read to go on from it.
-        bytearray(3 * size + _HEAP)
+        room = [bytearray(size) for _ in range(3)] + [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
+        room.clear()
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
         return offers.TYPE
     if host.energy:
-        refused: int = host.energy.refuses(v, rates, why)
-        return refused
+        return host.energy.refuses(v, rates, why, left)
     return offers.OK
 
 
@@ -275,7 +288,7 @@ def _hears(host: "Host", v: int) -> bool:
 
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
-    refused = _cannot(host, v, 0, rates, moves.COMMAND)
+    refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
     without = beside = offers.FOREVER
     if host.energy:
         without = host.energy.left_s()
@@ -301,7 +314,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not offer.begun:
             offer.accept()
         return
-    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why)
+    refused = offers.NEWER if host.where[v][:2] > tuple(epoch) else _cannot(host, v, size, rates, why, left)
     if refused:
         host.exchange.say(sender, frames.REFUSE, v, v, number, refused)
         if refused == offers.NEWER:

@@ -23,12 +23,13 @@ from array import array
 from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.model import OUTSIDE
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
 from ..protocol.position import EPOCH_MAX
 from ..protocol.refusals import CONTENT
 from ..storage.keyspace import F_SILENT
-from .instance import STOPPED
+from .instance import FETCHING, RUNNING, STOPPED
 
 if TYPE_CHECKING:
     from typing import Any
@@ -49,6 +50,8 @@ _MET = const(2)  # ... it was in touch under that epoch
 _KEPT_MAX = const(
     8
 )  # suspected operators of which a host that sleeps keeps what it counted; twice as many hosts
+_RECOVERIES = const(8)  # the last ones say how long one takes,
+_RECOVERY_MS = const(60000)  # and this is long enough to look at one
 _TENTH = const(10)  # of the time in which no host is heard counts
 
 
@@ -70,10 +73,18 @@ class Words:
         self.host = host
         self.operators = bytes(operators)
         plan = host.plan
-        beat, dead, step = host.pace
-        self.beat = beat // 1000
-        self.least = dead // 1000  # a host is not taken for dead sooner
+        _, dead, step = host.pace
+        self.beat = host.period_us // 1000
         self.step = step // 1000
+        # The delays that the process file asks for, and the patience where it asks for none.
+        asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
+        self.within = min(asked) if asked else 0
+        self.usual = dead // 1000
+        self.all_asked = len(asked) == len([e for e in plan.edges if e.dst == OUTSIDE])
+        self.recoveries: list[int] = []  # how long the last ones took, in milliseconds
+        self.recovering: dict[int, int] = {}  # operator that begins here -> how long it takes so far
+        self.least = 0  # a host is not taken for dead sooner
+        self._limit()
         # Host number -> its place in the arrays; place 0 is of all hosts that do not matter.
         self.at = bytearray(len(plan.hosts))
         self.hosts = bytes(self._related(operators))
@@ -83,7 +94,8 @@ class Words:
         self.silent = array("I", bytes(4 * n))  # since a sign of life, of the host itself or at one hop;
         self.mute = array("I", bytes(4 * n))  # ... of the host itself
         self.counts = array("I", bytes(4 * n))  # number of the newest word of the present boot, 0: none
-        self.period = array("H", bytes(2 * n))  # seconds between two reports
+        # Seconds between two reports: until it has told, those of this host.
+        self.period = array("H", [min(65535, (self.beat + 999) // 1000)] * n)
         self.heard = bytearray(n)  # directly, since the last word of this host
         # Of each operator: the host that names it, or was to name it, number of the epoch there, _NAMED and
         # _MET, and for how long it has not been in touch there.
@@ -102,7 +114,6 @@ class Words:
         self.sleeps = 0  # seconds of its own period, where this host sleeps
         self.slept = 0  # to be counted when it hears any host
         self.suspects: "dict[int, Suspect]" = {}
-        self.watched = -1  # `listened` when watching.py was needed last, or -1
         self._woken()
 
     def _related(self, operators: list[int]) -> list[int]:
@@ -139,6 +150,12 @@ class Words:
             self.begun.clear()
             self.apart.clear()
 
+    # It was declared lost: nothing is waited for.
+    def bury(self, number: int) -> None:
+        k = self.at[number]
+        if k:
+            self.silent[k] = self.mute[k] = _FAR
+
     # It began a new boot: its words are counted from 1 again.
     def begins(self, sender: int) -> None:
         self.counts[self.at[sender]] = 0
@@ -152,6 +169,8 @@ class Words:
         if self.near > self.beat + self.step:
             gone //= _TENTH
         self._pass(gone)
+        if self.recovering:
+            self._recover(gone)
         for i in range(len(self.operators)):
             v = self.operators[i]
             inst = host.instances.get(v)
@@ -176,9 +195,7 @@ class Words:
                 from . import moving
 
                 moving.apart(host, v)
-        if self.watched >= 0 and not self.suspects and self.listened - self.watched > self.least:
-            self.watched = -1
-            unload("runtime.watching")
+        self.rests()
 
     # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
     # only after as long.
@@ -190,9 +207,10 @@ class Words:
             return True
         return False
 
-    # watching.py was loaded, and stays for a while.
-    def watches(self) -> None:
-        self.watched = self.listened
+    # What only suspicion needs is unloaded.
+    def rests(self) -> None:
+        if not self.suspects:
+            unload("runtime.watching")
 
     def _pass(self, ms: int) -> None:
         for times in (self.silent, self.mute, self.away):
@@ -202,9 +220,36 @@ class Words:
         for s in self.suspects.values():
             s.wait(ms)
 
-    # For how long a host is silent before it is taken for dead.
+    # For how long a host is silent before it is taken for dead: so long that the delay that is asked for is
+    # kept, if a recovery begins then; not so soon that three reports, or a message that is on its way, may be
+    # missing.
     def patience(self, k: int) -> int:
-        return max(self.least, 3000 * self.period[k], 2 * self.step)
+        return max(self.least, 3 * max(self.beat, 1000 * self.period[k]), 2 * self.step)
+
+    # What the delays and the recoveries so far leave of it.
+    def _limit(self) -> None:
+        self.least = self.usual
+        if self.within:
+            took = sorted(self.recoveries)
+            left = max(0, self.within - (took[len(took) // 2] if took else 0))
+            self.least = left if self.all_asked else min(left, self.usual)
+
+    # How long operators take that began here: until they run and have caught up. Waiting for links or holders
+    # does not count.
+    def _recover(self, gone: int) -> None:
+        host = self.host
+        for v in list(self.recovering):
+            inst = host.instances.get(v)
+            if inst is None:
+                self.recovering.pop(v)
+            elif inst.recalling or inst.status == FETCHING or not self.touching(inst):
+                continue
+            else:
+                self.recovering[v] += gone
+                late = inst.status != RUNNING or any([e.waiting() > host.plan.batch for e in inst.inputs])
+                if not late or self.recovering[v] > _RECOVERY_MS:
+                    self.recoveries = (self.recoveries + [self.recovering.pop(v)])[-_RECOVERIES:]
+                    self._limit()
 
     # Whether that host is silent for longer.
     def dead(self, number: int) -> bool:
@@ -216,6 +261,7 @@ class Words:
     # Operator v begins on this host: whoever waits for it hears of that before it is asked.
     def begin(self, v: int, why: int) -> None:
         self.begun[v] = self.listened
+        self.recovering[v] = 0
         self.why[v] = why
         self.say()
 
@@ -288,7 +334,7 @@ class Words:
                 hosts = plan.keepers(v) + [e.producer for e in inst.inputs if e.port is None and not e.closed]
             for h in hosts:
                 to[h] = 1
-        told = 4 * max(self.beat // 1000, (plan.batch_ms + 999) // 1000, self.sleeps)
+        told = 4 * max((self.beat + 999) // 1000, self.sleeps)
         if self.sleeps:
             told += _SLEEPS
         if len(named) > 2 * _NAMED_MAX:
@@ -314,7 +360,7 @@ class Words:
         self.period[k] = min(told >> 2, 65535)
         if not told & _SLEEPS:
             for h in self.hosts:  # one hop: what it heard directly counts as heard here
-                if heard >> h & 1:
+                if heard >> h & 1 and h not in self.host.lost:
                     self.silent[self.at[h]] = 0
         for i in range(len(self.operators)):
             v = self.operators[i]

@@ -18,6 +18,7 @@ from ..plan.model import (
     SPILL,
     UNSAFE,
 )
+from .keyspace import LOST_MAX
 from .log import sectors_for
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _NUMBER = 9  # bytes of a number in msgpack, at most
 _SPLITS = 4  # places where a run of entries is cut into more blocks than its batches
 _GAPS = 3 + GAPS_MAX * (2 + 2 * _NUMBER)
-_SMALL = 640  # the board's own: a switch under way, the last crash
+_SMALL = 640  # the board's own: a switch under way, the last crash, what it knows of its battery
 
 
 # Bytes of the head and the state of a checkpoint: a pending one is no larger.
@@ -101,7 +102,10 @@ def blobs(plan: "Plan", me: int, deployment: int = 0) -> list[int]:
 def table(plan: "Plan", me: int) -> tuple[int, int]:
     streams = 0
     # Notes; boot, floor, switch, drained, that it came again; the board's own blobs.
-    size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 4 * 20
+    size = 26 + 24 + 8 + 12 + 13 + 12 + 5 + len(plan.vertices) + 5 * 20
+    if any([a.host == me for a in plan.alarms]):
+        size += 4 + len(plan.alarms)
+    size += 20 * min(LOST_MAX, len(plan.hosts) - 1)
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

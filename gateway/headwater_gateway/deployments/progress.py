@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 GOOD_S = 60  # a board that ran this long since its crash is well again
 
 # What a board does with its wanted deployment.
-RUNNING, STARTS, CRASHES, REFUSES, SILENT, DRAINS, IS_DRAINED, WAITS = (
-    "runs", "starts", "crashes", "refuses", "silent", "drains", "drained", "waits",
+RUNNING, STARTS, CRASHES, REFUSES, SILENT, DRAINS, IS_DRAINED, WAITS, IS_LOST = (
+    "runs", "starts", "crashes", "refuses", "silent", "drains", "drained", "waits", "lost",
 )  # fmt: skip
 
 
@@ -31,6 +31,8 @@ class Standing(NamedTuple):
 def of_board(board: Board, link: str, silent_s: float) -> Standing:
     """How far a board is with its wanted deployment. `link`: up, silent, lost, gone or never seen."""
     name = board.name
+    if board.is_lost:
+        return Standing(IS_LOST, "%s is declared lost" % name)
     if link == "never seen":
         return Standing(SILENT, "%s was never seen" % name)
     if board.learn or not board.heard:
@@ -76,7 +78,7 @@ def of_process(process: Process, standings: dict[str, Standing]) -> tuple[str, l
     """What a process does, in one word, and what it waits for, in sentences."""
     from .switching import is_nothing
 
-    fine = (RUNNING, IS_DRAINED) if process.step == DRAIN else (RUNNING,)
+    fine = (RUNNING, IS_DRAINED, IS_LOST) if process.step == DRAIN else (RUNNING, IS_LOST)
     waits = [standing.text for standing in standings.values() if standing.word not in fine]
     if process.step == DRAIN:
         hosted = process.hosted

@@ -75,6 +75,10 @@ class Switching:
         """It was undeployed: delete what only the service knows about it."""
         raise NotImplementedError
 
+    def _unplaced(self, process: Process) -> list[str]:
+        """Operators of lost boards that no living host has taken over yet, although one may."""
+        return []
+
     def _seat(self, process: Process) -> None:
         """Run the present plan of a process here, and want it on its boards."""
         raise NotImplementedError
@@ -109,6 +113,8 @@ class Switching:
         for name in plans.loads(process.plan).hosts[1:]:
             board = self.boards.all[name]
             refuses = board.state == REFUSED or board.status.get("state") == LEFT_OUT
+            if board.is_lost:
+                continue
             if board.status.get("deployment") is None and not refuses and not self._stopped(process, board):
                 found.append(name)
         return found
@@ -135,6 +141,7 @@ class Switching:
                 return {**named(process.coming), "state": "draining"}
             raise UserError(being_changed(process))
         left = [name for name in present.hosts if name not in plan.hosts]
+        left = [name for name in left if name not in self.boards.all or not self.boards.all[name].is_lost]
         if left:
             raise UserError(
                 "the new version of %s leaves out %s, and a board cannot be taken out of a process that "
@@ -236,6 +243,7 @@ class Switching:
                     self._want(process)
             return
         boards = [self.boards.all[name] for name in plan.hosts[1:]]
+        boards = [board for board in boards if not board.is_lost]
         if process.step == DRAIN:
             if process.without and process.without != self._without(process):
                 self._want(process)
@@ -254,6 +262,9 @@ class Switching:
         assert hosted is not None
         if hosted.unsafe():
             hosted.press()
+        if self._unplaced(process):
+            process.made = None
+            return False
         if hosted.unsafe() or not all(b.step == DRAIN and b.state in (DRAINED, RUNS) for b in boards):
             process.made = None
             return False
@@ -283,6 +294,8 @@ class Switching:
         process.since_us = now
         self._save(process)
         self.db.drop_space(former.name, former.hash)
+        for name in former.hosts[1:]:
+            self.by_board.pop(name, None)  # a lost board may be left out
         self._seat(process)
         self.event("switch", "process %s: the new version is in force" % process.name)
 
@@ -291,7 +304,8 @@ class Switching:
         assert process.coming is not None
         for name in former.hosts[1:]:
             del self.by_board[name]
-            self.boards.leave(self.boards.all[name], process.coming)
+            if not self.boards.all[name].is_lost:
+                self.boards.leave(self.boards.all[name], process.coming)
         del self.processes[process.name]
         self.db.drop_space(former.name, former.hash)
         process.hosted = None

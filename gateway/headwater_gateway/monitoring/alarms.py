@@ -21,6 +21,7 @@ CRITICAL = "critical"
 WARNING = "warning"
 
 KINDS = (
+    "board.alarm",
     "board.backlog",
     "board.battery",
     "board.clock",
@@ -34,6 +35,7 @@ KINDS = (
     "database.failed",
     "database.filling",
     "database.full",
+    "operator.nowhere",
     "process.adopt",
     "process.learn",
     "receiver.failing",
@@ -119,6 +121,36 @@ class StreamFacts:
 
 
 @dataclass(frozen=True)
+class SoundFacts:
+    """An alarm that a board raises itself: `p.alarm(...)` of a process."""
+
+    board: str
+    name: str
+    stream: str
+    driver: str
+    silent_s: float = 0.0  # of silence, after which it sounds; 0: silence does not raise it
+    by_level: bool = False  # it is on because of its field,
+    by_silence: bool = False  # or because the board has heard nothing of the stream
+    audible: bool = True  # the board has what it sounds with
+    known: bool = True  # the board's report is current
+
+    @property
+    def id(self) -> str:
+        return "board.alarm/%s.%s" % (self.board, self.name)
+
+
+@dataclass(frozen=True)
+class OperatorFacts:
+    """An operator of which no candidate is there."""
+
+    process: str
+    name: str
+    candidates: tuple[tuple[str, str], ...]  # host, and why it cannot run it
+    since_s: float  # since the last of them was heard
+    known: bool = True  # the gateway has listened for long enough
+
+
+@dataclass(frozen=True)
 class SinkFacts:
     """What is known about the sink: see sink_watch.py."""
 
@@ -166,6 +198,8 @@ class Facts:
     boards: tuple[BoardFacts, ...] = ()
     streams: tuple[StreamFacts, ...] = ()
     sink: SinkFacts = field(default_factory=SinkFacts)
+    sounds: tuple[SoundFacts, ...] = ()
+    nowhere: tuple[OperatorFacts, ...] = ()
     receivers: tuple[ReceiverFacts, ...] = ()
     on: Mapping[str, str] = field(default_factory=dict)  # id -> severity of the alarms that are on
 
@@ -205,6 +239,10 @@ def judge(facts: Facts, limits: Limits) -> Verdict:
     for stream in facts.streams:
         _backlog(stream, facts, limits, verdict)
         _silent(stream, facts, verdict)
+    for sound in facts.sounds:
+        _sound(sound, facts, verdict)
+    for operator in facts.nowhere:
+        _nowhere(operator, facts, verdict)
     for receiver in facts.receivers:
         _receiver(receiver, facts, verdict)
     verdict.alarms.sort(key=lambda alarm: (alarm.severity != CRITICAL, alarm.id))
@@ -505,6 +543,44 @@ def _silent(stream: StreamFacts, facts: Facts, verdict: Verdict) -> None:
             "`hw gateway state %s` shows what process %s waits for."
             % (stream.host or "its board", facts.folder, stream.process),
         )
+
+
+def _sound(sound: SoundFacts, facts: Facts, verdict: Verdict) -> None:
+    """What a person near the board hears already, for those who are elsewhere."""
+    if not sound.known:
+        verdict.unsure.add(sound.id)
+    elif sound.by_level or sound.by_silence:
+        why = "of what %s says" % sound.stream
+        if not sound.by_level:
+            why = "it hears nothing of %s for %s" % (sound.stream, precise(sound.silent_s))
+        text = "Board %s sounds its alarm %s (%s), because %s." % (sound.board, sound.name, sound.driver, why)
+        if not sound.audible:
+            text = "Board %s should sound its alarm %s, and has no %s: because %s."
+            text %= (sound.board, sound.name, sound.driver, why)
+        verdict.add(
+            sound.id,
+            CRITICAL,
+            text,
+            "Look after the cause. Muting this alarm silences the board, as `hw gateway alarms %s --mute %s "
+            "--for 10m` does." % (facts.folder, sound.id),
+        )
+
+
+def _nowhere(operator: OperatorFacts, facts: Facts, verdict: Verdict) -> None:
+    ident = "operator.nowhere/%s.%s" % (operator.process, operator.name)
+    if not operator.known:
+        verdict.unsure.add(ident)
+        return
+    verdict.add(
+        ident,
+        CRITICAL,
+        "Operator %s of process %s runs nowhere for %s: %s."
+        % (operator.name, operator.process, span(operator.since_s),
+           "; ".join("%s %s" % candidate for candidate in operator.candidates)),
+        "Switch on one of these boards, or charge its battery: the operator goes on where it stood. Of one "
+        "that never comes back say `hw board lost NAME %s`; `hw give-up %s` begins the operator again "
+        "without what they had." % (facts.folder, operator.name),
+    )  # fmt: skip
 
 
 def _receiver(receiver: ReceiverFacts, facts: Facts, verdict: Verdict) -> None:

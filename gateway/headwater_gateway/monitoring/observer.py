@@ -21,10 +21,11 @@ from .. import UserError
 from ..boards import Board
 from ..segments.planner import beyond
 from ..site_clock import mono_us
-from . import alarms
+from . import alarms, stranded
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
 from .journal import Journal
 from .lags import Lag, Lags
+from .moves import Moves
 from .silence import Silence
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Observer:
         self.journal = Journal(service.db)
         self.lags = Lags(service.db, service.ends)
         self.silence = Silence()
+        self.moves = Moves(service.db, service.event)
         self._recent: dict[str, Recent] = {}
         self._broker_since: float | None = None  # the broker has been connected since then
         self._due = 0.0
@@ -136,6 +138,9 @@ class Observer:
         now_us = self.service.site_us()
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
+        stranded.quieten(self.service)
+        hosted = [process.hosted for process in self.service.processes.values()]
+        self.moves.look([one.host for one in hosted if one is not None], now_us)
         self.journal.save()
         self.service.notifier.look(self.watch, now_us)
 
@@ -208,6 +213,8 @@ class Observer:
             boards=tuple(self._board(board, now, up_s) for board in service.boards.all.values()),
             streams=tuple(self.streams()),
             sink=self.sink(),
+            sounds=tuple(stranded.sounds(service)),
+            nowhere=tuple(stranded.nowhere(service, self._deaf(now))),
             receivers=service.notifier.facts(),
             on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )

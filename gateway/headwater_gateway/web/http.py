@@ -127,6 +127,8 @@ class Web:
                 web.post("/boards", self._told(self._boards)),
                 web.post("/boards/rename", self._told(self._rename)),
                 web.post("/boards/remove", self._told(self._remove)),
+                web.post("/boards/lost", self._told(self._lose)),
+                web.post("/close", self._told(self._close)),
                 web.post("/alarms", self._told(self._alarms)),
             ]
         )
@@ -345,6 +347,15 @@ class Web:
     async def _remove(self, body: dict[str, Any]) -> dict[str, Any]:
         await self.service.db.flushed()
         return self.service.remove_board(str(body["name"]))
+
+    async def _lose(self, body: dict[str, Any]) -> dict[str, Any]:
+        await self.service.db.flushed()
+        return self.service.losses.declare(str(body["name"]), bool(body.get("sure")))
+
+    async def _close(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self.service.losses.close(
+            body.get("process"), str(body["operator"]), str(body["input"]), bool(body.get("reopen"))
+        )
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
         """Acknowledge or mute alarms, or send refused notices again; without any, the present ones."""

@@ -941,7 +941,9 @@ def warned(process):
 def test_a_local_level_is_warned_of():
     p, s = start(level="local")
     p.lake("out", s >> Pass().on("b"))
-    assert warned(p) == [("process", 'level="local": the permanent death of a host loses its operators')]
+    assert warned(p) == [
+        ("process", 'level="local": the permanent death of a host loses its operators that have no backup')
+    ]
 
 
 def test_unsafe_checkpoints_are_warned_of():

@@ -17,7 +17,7 @@ from headwater.protocol.sessions import hmac, pair_key
 from headwater.storage import reserve
 from headwater.storage.keyspace import (
     B_COMING,
-    B_DECISIONS,
+    B_DECIDED,
     B_DEPLOYMENT,
     F_AGAIN,
     F_BOOT,
@@ -164,7 +164,7 @@ def running() -> Log:
 
 def test_a_process_that_was_left_out_leaves_its_successor_nothing_but_its_sources() -> None:
     log = running()
-    log.put_blob(B_DECISIONS + 0x41, b"a decision that it crashed on")
+    log.put_blob(B_DECIDED + 0x41, b"a decision that it crashed on")
     node = Node(log, sha256(OLD).digest()[:8])
     same = msgpack.dumps([1, plan("ecg", "gone"), []])  # ecg stays vertex 0, its smooth operator goes
     ident = sha256(same).digest()[:8]

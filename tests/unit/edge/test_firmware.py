@@ -52,7 +52,10 @@ def test_example_configurations_are_complete_and_without_a_typo() -> None:
 def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for text, words in (
-        ('{"name": "a", "brokr": {}}', "unknown key 'brokr': there are awake_s, battery, broker, "),
+        (
+            '{"name": "a", "brokr": {}}',
+            "unknown key 'brokr': there are actuators, awake_s, battery, ",
+        ),
         ('{"name": "a"}', "'broker' is missing"),
         ('{"name": "a", "broker": {"port": 1}}', "broker: 'host' is missing"),
         ('{"name": "a", "broker": {"host": 7}}', "'host' is 7: give a str"),
@@ -60,6 +63,7 @@ def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> 
         ('{"name": "a", "broker": {"host": "h"}, "mtu": 10}', "mtu 10: give 512 to 16384"),
         ('{"name": "a", "broker": {"host": "h"}, "status_s": -1}', "'status_s' is -1: give a int"),
         ('{"name": "a", "broker": {"host": "h"}, "sensors": {"ecg": {}}}', "'ecg' names no driver"),
+        ('{"name": "a", "broker": {"host": "h"}, "actuators": {"led": 2}}', "'led' has no settings"),
         ("[]", "give an object with keys"),
         ("{", "cannot be read as JSON"),
     ):

@@ -43,7 +43,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "the giver counts as a holder for long",
         "a checkpoint that ends with the battery of the giver",
-        [(Offer, "stored", "if len(self.others) >= inst.ck.need():", "if 0:")],
+        [(Offer, "stored", "if len(self.others) >= checkpoint_transfer.needed(self.host, v):", "if 0:")],
         "giver is no holder",
     ),
     (
@@ -95,8 +95,14 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "what the log holds is left behind",
         "entries that no host serves",
-        [(Move, "_ready_to_offer", "if _unsent(self.inst):", "if 0:")],
+        [(Move, "_ready_to_offer", "if self.unsent:", "if 0:")],
         "spilled before a move, local",
+    ),
+    (
+        "keepers that lost their flash count after a move",
+        "an operator that runs on before a move, and never after it",
+        [(Offer, "assured", "return not self.asked and self.continues(inst)", "return False")],
+        "keepers gone",
     ),
     (
         "the first HELLO says nothing of room",

@@ -5,22 +5,24 @@ from __future__ import annotations
 import ast
 import re
 
-from headwater.plan.reader import EDGES_MAX, OUT_PORTS_MAX, VERTICES_MAX
+from headwater.plan.reader import EDGES_MAX, HOSTS_MAX, OUT_PORTS_MAX, VERTICES_MAX
 from headwater.storage import keyspace
 from headwater_tools import environment
 
-FACTS_OF_VERTICES = "F_INC F_OP F_WHERE F_NEXT F_GRANTED F_SETTLED".split()
+FACTS_OF_VERTICES = "F_INC F_OP F_WHERE F_NEXT F_TAKEN F_SETTLED".split()
+FACTS_OF_HOSTS = ["F_LOST"]
 FACTS_OF_EDGES = "F_MET F_READER F_GAPS".split()
-BLOBS_OF_VERTICES = "B_DECISIONS B_VALUES".split()
+BLOBS_OF_VERTICES = "B_DECIDED B_VALUES".split()
 
 
 def ranges(prefix: str) -> list[tuple[int, int]]:
     """First and last key of everything whose name begins so, as large a plan as there may be."""
     found = []
     for name, key in vars(keyspace).items():
-        if name.startswith(prefix) and name != "B_GRANTED":
+        if name.startswith(prefix) and name != "B_CHANGES":
             of_vertex = name in FACTS_OF_VERTICES + BLOBS_OF_VERTICES
             count = VERTICES_MAX if of_vertex else EDGES_MAX if name in FACTS_OF_EDGES else 1
+            count = HOSTS_MAX if name in FACTS_OF_HOSTS else count
             found.append((key, key + count - 1))
     return found
 
@@ -38,7 +40,7 @@ def test_no_two_facts_share_a_key() -> None:
 def test_no_two_blobs_share_a_key() -> None:
     slots = (keyspace.PERMANENT, keyspace.PENDING, keyspace.PENDING + 1, keyspace.HELD)
     checkpoints = [keyspace.checkpoint_key(v, slot) for v in range(VERTICES_MAX) for slot in slots]
-    grants = [keyspace.grant_key(v, number) for v in range(VERTICES_MAX) for number in range(1, 65)]
+    grants = [keyspace.change_key(v, number) for v in range(VERTICES_MAX) for number in range(1, 65)]
     assert len({*checkpoints, *grants}) == len(checkpoints) + len(grants)
     assert apart([*ranges("B_"), (min(checkpoints), max(checkpoints)), (min(grants), max(grants))])
     assert all(keyspace.checkpoint_of(key) is None for key, _ in ranges("B_"))

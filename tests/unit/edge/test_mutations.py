@@ -80,13 +80,11 @@ def _tight(process: Process) -> Plan:
 
 PLANS: dict[str, Callable[[], Plan]] = {
     "sp2": lambda: sp2.build(every=60, batch=36).plan(),
-    "sp2 local": lambda: sp2.build(every=60, batch=36, level="local").plan(),
     "sp2 extended": lambda: sp2.build("extended", every=36, batch=12).plan(),
     "sp2 uncoordinated": lambda: sp2.build("uncoordinated", every=60, batch=36).plan(),
     "sp2 spare": lambda: sp2.build(every=36, batch=12, hosts=("left", "right", "spare", "spare")).plan(),
     "sp3": lambda: sp3.build(every=60, batch=36, threshold=0).plan(),
     "sp3 tight": lambda: _tight(sp3.build(every=60, batch=36, threshold=0)),
-    "sp4": lambda: sp4.build(every=36, batch=12, threshold=100).plan(),
     "sp4 spare": lambda: sp4.build(
         every=36, batch=12, threshold=100, hosts=("left", "right", "spare", "spare")
     ).plan(),
@@ -269,7 +267,7 @@ DEFECTS = [
             (receiver, "on_data", "if not skip and e.sink.is_lake", "if skip < n and e.sink.is_lake"),
             (LakeSink, "pass_on", _NEXT, ""),
         ],
-        ["spoiled", "buttons", "sp2 local"],
+        ["cut elsewhere"],
     ),
     Defect(
         "a block passes through to the lake though another is missing before it",
@@ -339,7 +337,7 @@ DEFECTS = [
         "names are forgotten in a restart",
         "a restart that knows an older name than it has trimmed for",
         [(Reader, "adopt", "if further(name, self.name):", "if False:")],
-        ["checkpoint left"],
+        ["unreadable"],
     ),
     Defect(
         "a pending checkpoint is restored that nobody acknowledged",
@@ -473,7 +471,7 @@ DEFECTS = [
                 "ts",
             ),
         ],
-        ["buttons", "sp4", "sp2 local", "sp3"],
+        ["cut while sealing"],
     ),
     Defect(
         "a source goes on at its rate from where it began after a restart",
@@ -516,7 +514,7 @@ DEFECTS = [
                 "if False:",
             )
         ],
-        ["checkpoint left"],
+        ["unreadable"],
     ),
     Defect(
         "the unsynchronised bit differs in a retransmission",
@@ -617,6 +615,12 @@ DEFECTS = [
         "a loop that waits for a checkpoint of itself, which cannot be",
         [(OutPort, "_evict", "if self.loops:", "if False:")],
         ["logged loop"],
+    ),
+    Defect(
+        "a log counts by what this boot has trimmed",
+        "a checkpoint that carries neither what a consumer lacks nor knows that the log has it",
+        [(OutPort, "covered", "self.first() <= r.safe", "self.first() <= self.trim_to")],
+        ["spilled before"],
     ),
     Defect(
         "a producer holds on to a consumer that has ended",
@@ -737,7 +741,7 @@ DEFECTS = [
     Defect(
         "an epoch puts something out before a checkpoint of it is stored at the level",
         "a decision of an earlier epoch that a later one finds, when others have seen the course without it",
-        [(lifecycle, "go_on", "EXPOSED if inst.unsettled or inst.deciding else", "")],
+        [(lifecycle, "go_on", "EXPOSED if inst.unsettled and not handed or inst.deciding else", "")],
         ["decided by few"],
     ),
     Defect(
@@ -763,6 +767,12 @@ DEFECTS = [
         "changes that are never offered",
         [(decisions, "_on_stand", "if log != host.store.log_number:", "if False:")],
         ["gateway erased after changes"],
+    ),
+    Defect(
+        "a keeper forgets the checkpoint of a decision",
+        "an operator that goes on without a change whose results others have seen",
+        [(checkpoint_transfer, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
+        ["gateway erased with an operator"],
     ),
 ]
 

@@ -61,6 +61,7 @@ CASES: list[tuple[str, tuple[Any, ...], dict[str, Any], tuple[str, ...]]] = [
     ("HeartRate", (), {"seconds": 10, "quiet_ms": 9}, ("rr_us:u32",)),
     ("Variability", (4,), {}, ("rr_us:u32",)),
     ("HealthAnalyzer", (), {"a": (-500, 500), "b": (0, 9000), "need": "all"}, ("a:i16", "b:u16")),
+    ("Otherwise", (), {}, ("a:i16 b:u8", "a:i16 b:u8")),
 ]
 NAMES = ["%d-%s" % (i, case[0]) for i, case in enumerate(CASES)]
 Entry = tuple[int, int, tuple[int, ...] | None]

@@ -107,7 +107,7 @@ def test_every_special_kind_of_fault_belongs_to_a_share_of_the_histories():
         made_of["small log"] += bool(boards.sectors)
         made_of["short frames"] += boards.mtu < 1400
         made_of["bad clocks"] += boards.drift_ppm > 60
-    assert len(applies) == 16
+    assert len(applies) == 24
     assert min(chosen[kind] / applies[kind] for kind in applies) > 3 * SHARE_MIN
     assert min(chosen[kind] for kind in applies) > SHARE_MIN * len(seeds)
     assert min(made_of.values()) > SHARE_MIN * len(seeds)
@@ -304,7 +304,8 @@ def test_a_file_of_results_has_a_header_and_one_line_a_history(results, capsys):
     header, *lines = map(json.loads, results.read_text().splitlines())
     assert len(header.pop("code")) == 16
     assert header == {
-        "headwater sim": 1, "process": "sp2", "file": "", "seeds": [1, 7], "seconds": 2, "faults": True
+        "headwater sim": 1, "process": "sp2", "file": "", "seeds": [1, 7], "seconds": 2, "faults": True,
+        "scenario": "",
     }  # fmt: skip
     assert [line["seed"] for line in lines] == [1, 2, 3, 4, 5, 6]
 

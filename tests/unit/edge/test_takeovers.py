@@ -28,7 +28,14 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "hosts are taken for dead too early",
         "takeovers of healthy operators between two words",
-        [(Words, "patience", "max(self.least, 3000 * self.period[k], 2 * self.step)", "self.step // 4")],
+        [
+            (
+                Words,
+                "patience",
+                "max(self.least, 3 * max(self.beat, 1000 * self.period[k]), 2 * self.step)",
+                "self.step // 4",
+            )
+        ],
         "host dies",
     ),
     (

@@ -28,7 +28,9 @@ from headwater_gateway.monitoring.alarms import (  # noqa: E402
     BoardFacts,
     Facts,
     Limits,
+    OperatorFacts,
     SinkFacts,
+    SoundFacts,
     StreamFacts,
     Verdict,
     Watch,
@@ -512,6 +514,7 @@ def test_every_word_of_a_board_is_known_here() -> None:
     source = (environment.ROOT / "edge" / "headwater" / "board" / "program.py").read_text()
     text = source.partition('        status: "Any" = {\n')[2].partition("        }\n")[0]
     said = set(re.findall(r'^            "(\w+)":', text, re.MULTILINE))
+    said |= set(re.findall(r'status\["(\w+)"\] =', source))  # of some boards only
     assert said == set(status.KEYS)
 
 
@@ -540,3 +543,35 @@ def test_state_counts_an_alarm_until_it_is_muted() -> None:
     assert site_alarms.exit_code(answer) == 0
     text = "\n".join(site_alarms.page(answer))
     assert "acknowledged, muted until" in text and "segments is not on, and muted until" in text
+
+
+# ---- alarms that boards raise themselves, and operators that run nowhere
+
+
+def test_what_a_board_sounds_is_an_alarm_for_those_who_are_elsewhere() -> None:
+    quiet = SoundFacts("wrist", "heart", "analyzer", "buzzer", silent_s=30)
+    assert ids(Facts(sounds=(quiet,))) == []
+    silent = only(Facts(sounds=(replace(quiet, by_silence=True),)))
+    assert silent.id == "board.alarm/wrist.heart" and silent.severity == alarms.CRITICAL
+    assert "it hears nothing of analyzer for 30.0 s" in silent.text
+    assert "--mute board.alarm/wrist.heart" in silent.do
+    level = only(Facts(sounds=(replace(quiet, by_level=True, by_silence=True),)))
+    assert "because of what analyzer says" in level.text
+    mute = only(Facts(sounds=(replace(quiet, by_level=True, audible=False),)))
+    assert "has no buzzer" in mute.text
+
+
+def test_a_board_that_is_away_neither_begins_nor_ends_its_alarm() -> None:
+    away = SoundFacts("wrist", "heart", "analyzer", "buzzer", known=False)
+    verdict = judge(Facts(sounds=(away,)), Limits())
+    assert verdict.alarms == [] and verdict.unsure == {"board.alarm/wrist.heart"}
+
+
+def test_an_operator_that_runs_nowhere_is_named_with_its_candidates_and_what_to_do() -> None:
+    lost = OperatorFacts("ward", "rate", (("chest", "is silent for 10 min"), ("hip", "was never seen")), 600)
+    alarm = only(Facts(nowhere=(lost,)))
+    assert alarm.id == "operator.nowhere/ward.rate" and alarm.severity == alarms.CRITICAL
+    assert "runs nowhere for 10 min: chest is silent for 10 min; hip was never seen" in alarm.text
+    assert "charge its battery" in alarm.do and "hw give-up rate" in alarm.do and "hw board lost" in alarm.do
+    verdict = judge(Facts(nowhere=(replace(lost, known=False),)), Limits())
+    assert verdict.alarms == [] and verdict.unsure == {"operator.nowhere/ward.rate"}

@@ -17,7 +17,7 @@ from headwater.runtime.lake_sink import LakeSink
 from headwater_gateway.boards import Boards
 from headwater_gateway.deployments.numbers import Numbers
 from headwater_gateway.deployments.switching import Switching
-from headwater_gateway.service import permanent
+from headwater_gateway.monitoring.operators import permanent
 from headwater_tools.simulator import jobs
 from headwater_tools.simulator.changes import Changes
 

@@ -25,7 +25,8 @@ ID = b"deployed"
 
 def board(**more: Any) -> Any:
     found = {
-        "name": "vent", "learn": False, "heard": 1.0, "leaving": None, "state": RUNS, "why": "", "unsafe": 7,
+        "name": "vent", "is_lost": False, "learn": False, "heard": 1.0, "leaving": None,
+        "state": RUNS, "why": "", "unsafe": 7,
         "offset": 400, "wanted": SimpleNamespace(id=ID, data=bytes(1200)),
         "status": {"plan": ID, "boot": 9, "up": 100, "crash": None},
     }  # fmt: skip
@@ -66,6 +67,13 @@ def test_a_board_is_told_as_what_it_does(case: Any, link: str, word: str, text: 
     step, waits = of_process(process, {"vent": of_board(case, link, 45.3)})  # type: ignore[arg-type]
     assert (step == "runs") == (word == "runs")
     assert waits == ([text] if text else [])
+
+
+def test_a_process_waits_for_no_board_that_was_declared_lost() -> None:
+    lost = of_board(board(is_lost=True), "declared lost", 45.3)
+    assert lost == ("lost", "vent is declared lost")
+    process: Any = SimpleNamespace(step=0, coming=None, hosted=None)
+    assert of_process(process, {"vent": lost}) == ("runs", [])
 
 
 def test_a_change_that_drains_waits_for_what_is_not_drained() -> None:

@@ -349,9 +349,7 @@ def test_what_never_enters_an_image_is_known_by_its_folder() -> None:
     known = sources.texts()
     off_board = {name for name in known if sources.place(name).partition("/")[0] in sources.OFF_BOARD}
     assert {"process", "check", "compat", "cut_flash"} <= off_board
-    # Made for boards and run on MicroPython by its tests; none imports it until a board decides on moves.
-    not_yet = {"placement"}
-    assert sources.of_board(known) == set(known) - off_board - not_yet
+    assert sources.of_board(known) == set(known) - off_board
 
 
 def test_an_image_is_flat() -> None:

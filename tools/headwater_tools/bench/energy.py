@@ -2,6 +2,11 @@
 
 placement: random cases with batteries 40 to 100 % full, searched with few trials, against every placement.
 Two kinds of boards: one whose battery the radio empties, one where computation does.
+moves: the time until the first battery is empty when hosts move operators by themselves, against the best
+placement that stays, found by looking at all of them. Two kinds of processes on the same boards: one whose
+radio empties the batteries, one where computing does. What this leaves out: bench/support/lifetimes.py.
+words: what the words of hosts cost a board that sends once a minute, from the frames of a simulated run.
+heap: what a board holds for all this, on 32-bit MicroPython.
 work: the time of each operator type beside a bare loop that copies, on MicroPython; these ratios are the
 numbers of firmware/profiles/work.toml.
 """
@@ -18,14 +23,19 @@ from pathlib import Path
 
 from headwater.plan import placement
 from headwater.plan.placement import MAINS, OUTSIDE, Case, Edge, Host, Vertex
+from headwater.process import Fir, Process, Qrs
+from headwater.process.check import check
 
+from ..boards import energy as profiles
 from ..boards import micropython
 from ..environment import ROOT
 from ..errors import UserError
-from . import Measure, at_least
+from . import Measure, at_least, at_most
+from .support import words
+from .support.lifetimes import Lives, longest
 
 SUMMARY = "how close placement comes to the longest battery life; what operator types cost"
-SECTIONS = ("placement", "work")
+SECTIONS = ("placement", "moves", "words", "heap", "work")
 SEEDS = 200
 TRIALS = 400  # fewer than a case has placements, so that it is searched
 NEAR, NEAR_BAR = 0.9, 99  # of the longest life; percent of the cases that must come so near
@@ -38,6 +48,25 @@ PROFILES = {
     "computation": (1_000_000, 2_000_000, 5_000, 2_000, 20_000),
 }
 LEFT_MC = 400 * 3600
+# An ESP32-C3 in automatic light sleep between batches (the program of a board does not switch that on yet).
+# 0.62 mA with its link, DTIM 3 (ESP-IDF programming guide, "Low Power Mode in Wi-Fi Scenarios"); 23 mA while
+# it computes at 160 MHz, 84 mA receiving and 276 mA sending (ESP32-C3 data sheet 2.4, tables 5-8 and 5-7);
+# 0.4 us a byte, 50 ms of receiving after a frame, and the time of a unit of work as in
+# firmware/profiles/esp32c3.
+SLEEPY = Host(
+    MAINS,
+    620_000,
+    (23_000 - 620) * 3430 // 1000,
+    {"wifi": ((276_000 - 620) * 2 // 5, (84_000 - 620) * 2 // 5, (84_000 - 620) * 50)},
+    (84_000 - 620) * 1000,
+)
+PROCESSOR_MHZ = 1_000_000_000 // 3430 * 1000  # units of work that keep its processor busy
+BOARDS = {"radio": (3, 3), "computation": (5, 5)}  # fewest and most boards of a case
+OPERATORS = {"radio": (4, 6), "computation": (2, 3)}
+LONGER_BAR = 1.5  # median, where computing empties batteries
+BIDS_BAR = 1.0  # percent of what a board draws, its answers to the bids of others included
+REST_BYTES, ROUND_BYTES = 3584, 8192  # of the 6 and 12 KiB that all that moves operators may hold
+SMALL = 60  # small cases of each kind: two boards, one or two operators
 RADIO_NA = 70_000_000
 
 
@@ -54,6 +83,13 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
     if "placement" in sections:
         for kind in PROFILES:
             measures += _placement(kind, args.cases, say)
+    if "moves" in sections:
+        for kind in BOARDS:
+            measures += _moves(kind, args.cases, say)
+    if "words" in sections:
+        measures += words.measures({"awake": _as_shipped(), "light sleep": SLEEPY}, say)
+    if "heap" in sections:
+        measures += _heap()
     if "work" in sections:
         measures += _work(say)
     return measures
@@ -136,6 +172,117 @@ def _placement(kind: str, cases: int, say: Callable[[str], None]) -> list[Measur
         Measure("%s: ... worst" % kind, round(max(times), 1), "ms"),
         Measure("%s: time of looking at all, median" % kind, round(statistics.median(all_times), 1), "ms"),
     ]
+
+
+def _as_shipped() -> Host:
+    """An ESP32 as the program of a board runs it: its processor waits, and does not sleep."""
+    board = profiles.board("esp32")
+    assert board is not None
+    unit_pc = board.compute_ua * board.copy_ns // 1000
+    return Host(LEFT_MC, board.awake_ua * 1000, unit_pc, board.links, board.radio_ua * 1000)
+
+
+def moving_case(
+    rng: random.Random, kind: str, boards: tuple[int, int], operators: tuple[int, int]
+) -> tuple[Case, list[int]]:
+    """A gateway, boards whose batteries are 40 to 100 % full, a source on each, and operators above them.
+    Where the radio decides, streams are sent every second and operators do little; where computing does, they
+    are sent every ten seconds, and an operator takes 10 to 30 % of a processor. Heap is ample."""
+    hosts = 1 + rng.randint(*boards)
+    found = [Host(MAINS, 0, 0, {"wifi": (0, 0, 0)}, 0)]
+    for _ in range(hosts - 1):
+        left = LEFT_MC * rng.randint(40, 100) // 100
+        found.append(Host(left, SLEEPY.base_na, SLEEPY.unit_pc, SLEEPY.links, SLEEPY.radio_na))
+    sent_mhz = 1000 if kind == "radio" else 100
+    vertices = [Vertex((h,), 0) for h in range(1, hosts)]
+    first = list(range(1, hosts))
+    rates = [rng.choice((1_000, 10_000, 50_000, 360_000)) for _ in vertices]
+    edges = []
+    for v in range(hosts - 1, hosts - 1 + rng.randint(*operators)):
+        feeders = rng.sample(range(v), 1 if rng.random() < 0.7 else 2)
+        rate = sum(rates[u] for u in feeders)
+        edges += [Edge(u, v, rates[u] * rng.randint(1, 6), min(rates[u], sent_mhz)) for u in feeders]
+        here = first[feeders[0]]
+        others = [h for h in range(1, hosts) if h != here]
+        rng.shuffle(others)
+        if kind == "radio" and rng.random() < 0.3:
+            others.append(0)
+        units = rate * rng.randint(1, 30) if kind == "radio" else PROCESSOR_MHZ * rng.randint(10, 30) // 100
+        vertices.append(Vertex((here, *others), units, moved_bytes=rng.randint(200, 2_000)))
+        first.append(here)
+        rates.append(max(100, rate // rng.choice((1, 1, 10, 60))))
+    last = len(vertices) - 1
+    edges.append(Edge(last, OUTSIDE, rates[last] * 2, min(rates[last], sent_mhz)))
+    return Case(found, vertices, edges), first
+
+
+def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
+    from_best, from_first, moves, bid_shares = [], [], [], []
+    for seed in range(cases):
+        case, first = moving_case(random.Random(seed), kind, BOARDS[kind], OPERATORS[kind])
+        best = every(case, first)
+        assert best is not None, "every placement keeps the limits"
+        still = case.worth(best)[0]
+        lives = Lives(case, best)
+        from_best.append(lives.run() / still)
+        moves.append(lives.moves)
+        bid_shares.append(lives.bid_share())
+        from_first.append(Lives(case, first).run() / still)
+    say("%s: %d cases, %d moves" % (kind, cases, sum(moves)))
+    near = []
+    for seed in range(min(cases, SMALL)):
+        case, first = moving_case(random.Random(seed), kind, (2, 2), (1, 2))
+        best = every(case, first)
+        assert best is not None
+        near.append(Lives(case, best).run() / longest(case))
+    median = round(statistics.median(from_best), 3)
+    what = "%s: life with moves of the best that stays, median" % kind
+    bar = at_least(what, median, "times", LONGER_BAR)
+    within = 100 * sum(share >= NEAR for share in near) / len(near)
+    return [
+        bar if kind == "computation" else Measure(what, median, "times"),
+        Measure("%s: ... worst" % kind, round(min(from_best), 3), "times"),
+        Measure(
+            "%s: ... begun as declared at random, median" % kind,
+            round(statistics.median(from_first), 3),
+            "times",
+        ),
+        Measure("%s: ... worst of these" % kind, round(min(from_first), 3), "times"),
+        at_least(
+            "%s: small cases, life of what hindsight finds, median" % kind,
+            round(statistics.median(near), 3),
+            "",
+            NEAR,
+        ),
+        Measure("%s: ... worst" % kind, round(min(near), 3)),
+        Measure("%s: ... within a tenth" % kind, round(within, 1), "%"),
+        Measure("%s: moves in a life, median" % kind, statistics.median(moves)),
+        at_most("%s: charge that bids cost, worst" % kind, round(100 * max(bid_shares), 3), "%", BIDS_BAR),
+    ]
+
+
+def _heap() -> list[Measure]:
+    """On 32-bit MicroPython: what a board holds for its energy, with SP1 and three boards."""
+    script = Path(__file__).parent / "on_board" / "board_bench_energy.py"
+    text = script.read_text().replace("PLAN", _sp1().hex())
+    done = micropython.run(text, heap="256k", tests=False)
+    if done.returncode:
+        raise UserError("the bench failed on MicroPython:\n" + (done.stdout + done.stderr).strip())
+    rest, first, _, again, left = [int(n) for n in done.stdout.split()]
+    return [
+        at_most("heap at rest", rest, "bytes", REST_BYTES),
+        at_most("heap for a round of bids, beside that", max(first, again), "bytes", ROUND_BYTES),
+        Measure("heap that stays after a round", left, "bytes"),
+    ]
+
+
+def _sp1() -> bytes:
+    """A plan of SP1 whose operators three boards may run."""
+    p = Process("sp1", checkpoints="ecoc", level="peer", every=500)
+    ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+    fir = (ecg >> Fir([1, 2, 1])).named("fir").on("chest", backup=["wrist", "hip"])
+    p.lake("sp1/qrs", (fir >> Qrs()).named("qrs").on("chest", backup=["wrist", "hip"]))
+    return bytes(check(p).plan or b"")
 
 
 def _work(say: Callable[[str], None]) -> list[Measure]:

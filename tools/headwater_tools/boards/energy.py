@@ -8,7 +8,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from headwater.process.energy import OTHER, Board
+from headwater.plan.profile import KEYS
+from headwater.process.energy import MC_PER_MAH, OTHER, Board
 
 from ..errors import UserError
 from ..image import profiles
@@ -43,6 +44,18 @@ def board(name: str) -> Board | None:
     if not links:
         raise UserError("%s: give [links.%s] with %s" % (path, SPOKEN[0], ", ".join(_LINK)))
     return Board(name=name, discharge=_discharge(path, curve), links=links, **numbers)
+
+
+def given(board: Board, capacity_mc: int | None = None) -> dict[str, Any]:
+    """What a board is told of its energy, in its configuration: `headwater.plan.profile` reads it."""
+    found: dict[str, Any] = {
+        "capacity_mc": board.battery_mah * MC_PER_MAH if capacity_mc is None else capacity_mc,
+        "discharge": [list(point) for point in board.discharge],
+        "links": {name: list(costs) for name, costs in board.links.items()},
+    }
+    for key in KEYS[1:]:
+        found[key] = getattr(board, key)
+    return found
 
 
 def work() -> dict[str, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,17 @@ from .on_board import board_sensors
 from .virtual import Accepted, read_ledger
 
 
+class Shown:
+    """A buzzer or an LED: whether it is on."""
+
+    def __init__(self, sounding: dict[str, bool], name: str, settings: dict[str, Any]) -> None:
+        self.sounding = sounding
+        self.name = name
+
+    def set(self, on: bool) -> None:
+        self.sounding[self.name] = on
+
+
 class LightBoard:
     """`config` is the path of a board's configuration; on CPython certificates are PEM files. Paths in it
     are relative to the working directory."""
@@ -31,6 +43,8 @@ class LightBoard:
         self.failed: Exception | None = None  # the exception that ended the program of the board
         self.flash = CutFlash(sectors)
         self.drivers = {name: self._maker(kind) for name, kind in board_sensors.DRIVERS.items()}
+        self.sounding: dict[str, bool] = {}  # its buzzer and its LED
+        self.actuators = {name: partial(Shown, self.sounding, name) for name in ("buzzer", "led")}
         self.mv: int | None = None
         self.starts = 0
         self.node: Any = None

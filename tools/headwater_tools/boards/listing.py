@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headwater_gateway.status import ENERGY
+
 from ..errors import UserError
+from ..explain import life
 from ..site.place import NotRunning, Place
 
 HEAD = ("board", "link", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
@@ -49,6 +52,7 @@ def _row(place: Place, name: str, board: dict[str, Any], state: dict[str, Any]) 
         "leaving": board["leaving"],
         "plan": board["plan"],
         "battery_mv": status.get("battery"),
+        "energy": dict(zip(ENERGY, status["energy"], strict=True)) if status.get("energy") else None,
         "version": status.get("version"),
         "boot": status.get("boot"),
         "up_s": status.get("up"),
@@ -70,11 +74,16 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
         NONE if row["heard_s"] is None else ago(row["heard_s"]),
         process,
         row["plan"] or NONE,
-        NONE if mv is None else "%.2f V" % (mv / 1000),
+        NONE if mv is None else "%.2f V%s" % (mv / 1000, _charge(row["energy"])),
         row["version"] or NONE,
         NONE if row["boot"] is None else str(row["boot"]),
         "process %d" % row["virtual"] if row["virtual"] else NONE,
     )
+
+
+def _charge(energy: dict[str, int] | None) -> str:
+    """What a battery has left, and for how long."""
+    return "" if energy is None else ", %d %%, %s" % (energy["percent"], life(energy["left_s"]))
 
 
 def ago(seconds: float) -> str:

@@ -20,6 +20,7 @@ from .. import environment
 from ..errors import UserError
 from ..image import profiles
 from ..image.sources import FIRMWARE
+from . import energy
 from .serial_board import SerialBoard
 
 START = ("boot.py", "main.py")
@@ -27,8 +28,9 @@ CONFIG = "config.json"
 
 
 def complete(home: Path, board: str | None) -> None:
-    """Add to a board's configuration what only a real board needs: sensors and battery as in the example of
-    this kind of board, where it has none, and the Wi-Fi, asked for on the terminal."""
+    """Add to a board's configuration what only a real board needs: sensors, battery and actuators as in the
+    example of this kind of board and what that draws, where it has none, and the Wi-Fi, asked for on the
+    terminal."""
     path = home / CONFIG
     config = json.loads(path.read_text())
     before = json.dumps(config)
@@ -36,9 +38,12 @@ def complete(home: Path, board: str | None) -> None:
         example = profiles.FOLDER / profiles.profile(board).name / CONFIG
         if not example.exists():
             raise UserError("board '%s' has no sensors: name a kind of board that can be flashed" % board)
-        for key in ("sensors", "battery"):
+        for key in ("sensors", "battery", "actuators"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
+        draws = energy.board(board)
+        if draws is not None and config["battery"] and not config.get("energy"):
+            config["energy"] = energy.given(draws)
     if not config.get("wifi"):
         config["wifi"] = _wifi(path)
     if json.dumps(config) != before:

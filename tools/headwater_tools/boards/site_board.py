@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from headwater.data.alphabet import Alphabet
 
 from ..errors import UserError
 from ..site.place import Place, answers
-from . import recording
+from . import energy, recording
 from .virtual import VirtualBoard
 
 HEAP = "128k"
@@ -47,6 +48,7 @@ def make(
     config["sensors"] = _sensors(place, name, folder, recordings, once)
     if battery_s is not None:
         config["status_s"] = max(1, min(config.get("status_s", 5), int(battery_s / 20)))
+        config["energy"] = _draws(battery_s)
     began = folder / "began"
     if not began.exists():
         began.write_text(str(time.time_ns() // 1000))
@@ -182,6 +184,14 @@ def seconds(text: str) -> float:
     if not 0 < value <= 1e7:
         raise UserError("--battery %s: give a time like 60s, 5m or 2h" % text)
     return value
+
+
+def _draws(battery_s: float) -> dict[str, Any]:
+    """What the board is told of a battery that is empty after this time: an ESP32, its capacity scaled."""
+    board = energy.board(energy.ASSUMED)
+    assert board is not None
+    linear = replace(board, discharge=((EMPTY_MV, 0), (FULL_MV, 100)))
+    return energy.given(linear, max(1, int(board.awake_ua * battery_s / 1000)))
 
 
 def voltage(passed_s: float, whole_s: float) -> int:

@@ -1,7 +1,8 @@
 """A board without hardware: the program of a board in a 32-bit MicroPython with a bounded heap.
 
 Its flash is a file that behaves like NOR flash, its sensors are pure functions of the number of the
-sample (`boards/on_board/board_sensors.py`), its battery is a file that can be written. SIGKILL at any moment
+sample (`boards/on_board/board_sensors.py`), its battery is a file that can be written, its buzzer and its LED
+are files that can be read. SIGKILL at any moment
 is a power cut, and so is one in the middle of a program of the flash; `start` brings the board back as power
 does.
 Everything is in one folder: config.json, keys, flash.bin, console.log.
@@ -98,7 +99,8 @@ class VirtualBoard:
             source: {"source": source, "ledger": self.ledger.name, **settings}
             for source, settings in config.get("sensors", {}).items()
         }
-        whole = {**config, "name": name, "sensors": sensors}
+        actuators = {"buzzer": {}, "led": {}, **config.get("actuators", {})}
+        whole = {**config, "name": name, "sensors": sensors, "actuators": actuators}
         self._private("config.json", json.dumps(whole, indent=1).encode())
         self._private(config.get("key", "board.key"), key)
 
@@ -152,6 +154,11 @@ class VirtualBoard:
         assert self._reader is not None
         self._reader.join()
 
+    def sounds(self, actuator: str = "buzzer") -> bool:
+        """Whether its buzzer, or its LED, is on."""
+        path = self.folder / actuator
+        return path.exists() and path.read_text() == "1"
+
     def battery(self, mv: int | None) -> None:
         """What the board reads when it measures its battery; None: it cannot."""
         path = self.folder / "battery"
@@ -161,6 +168,18 @@ class VirtualBoard:
             new = self.folder / "battery.new"
             new.write_text(str(mv))
             new.rename(path)
+
+    def charge(self, left_mc: int) -> None:
+        """Its battery has so much left, in millicoulombs, and what the board spends by its own count goes off
+        that: when nothing is left, power is gone. The board knows its battery by `energy` in its
+        configuration."""
+        (self.folder / "charge").write_text(str(left_mc))
+
+    def stop_sensors(self) -> None:
+        """Its sensors give nothing from now on. Where it has no power: not when that returns either."""
+        new = self.folder / "until.new"
+        new.write_text(str(time.time_ns() // 1000))
+        new.rename(self.folder / "until")
 
     @property
     def powered(self) -> bool:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "the boards of a site: list shows them, run starts a virtual one, logs shows what one reported, rename, "
-    "remove; scan looks for boards at USB"
+    "remove; lost says that one will not come back; scan looks for boards at USB"
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    which = parser.add_subparsers(dest="do", metavar="list|run|rename|remove|logs|scan", required=True)
+    which = parser.add_subparsers(dest="do", metavar="list|run|rename|remove|lost|logs|scan", required=True)
     about = "state, versions, link, battery and last word of each board, as the gateway knows them"
     found = [_verb(which, "list", about)]
     run_about = (
@@ -55,6 +55,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     about = "remove a board: its key and its access to the broker end; refused while a process names it"
     found.append(_verb(which, "remove", about))
     found[-1].add_argument("name", metavar="NAME", help="its name")
+    about = (
+        "a board is lost for good, with all that its flash holds: what it says is refused, other hosts store "
+        "what it kept, its operators start elsewhere at once, its streams end. It comes back only with an "
+        "erased flash, provisioned again"
+    )
+    found.append(_verb(which, "lost", about))
+    found[-1].add_argument("name", metavar="NAME", help="its name")
+    found[-1].add_argument("--yes", action="store_true", help="do not ask")
     found.append(
         _verb(which, "logs", "what a board reported: crash, state, events, and a virtual board's console")
     )
@@ -91,6 +99,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         return listing.show(place)
     if args.do == "logs":
         return listing.logs(place, args.name, args.lines)
+    if args.do == "lost":
+        from ..boards import lost
+
+        return lost.declare(place, args.name, args.yes, bool(args.json))
     if args.do == "rename":
         return listing.rename(place, args.name, args.new)
     return listing.remove(place, args.name)

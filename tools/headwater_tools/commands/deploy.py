@@ -27,7 +27,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="change a parameter",
         dest="values",
     )
-    parser.add_argument("--process", metavar="NAME", help="--set: of this process, where there are several")
+    parser.add_argument(
+        "--close",
+        metavar="OPERATOR.INPUT",
+        help="let an operator go on without an input whose source is dead; INPUT: the name of what it comes "
+        "from, or its number",
+    )
+    parser.add_argument("--reopen", metavar="OPERATOR.INPUT", help="take an input again that was closed")
+    parser.add_argument(
+        "--process", metavar="NAME", help="--set, --close, --reopen: of this process, where there are several"
+    )
     parser.add_argument(
         "--cancel", metavar="PROCESS", help="cancel a change of this process that is still draining"
     )
@@ -48,14 +57,16 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     environment.ensure("gateway")
     import headwater_gateway
 
-    asked = args.file is not None, bool(args.values), args.cancel is not None, args.rollback is not None
-    if sum(asked) != 1:
-        raise UserError("give one of: a process file, --set, --rollback, --cancel")
+    named = (args.file, args.values or None, args.cancel, args.rollback, args.close, args.reopen)
+    if sum(each is not None for each in named) != 1:
+        raise UserError("give one of: a process file, --set, --rollback, --cancel, --close, --reopen")
     if args.to is not None and args.rollback is None:
         raise UserError("--to N belongs to --rollback: `hw deploy --rollback PROCESS --to N`")
     try:
         if args.values:
             return _set(args)
+        if args.close or args.reopen:
+            return _close(args)
         if args.cancel:
             answer = ask(args.gateway, "/cancel", {"process": args.cancel})
             print("the change of %s is cancelled" % args.cancel)
@@ -149,6 +160,23 @@ def _hopeless(name: str, process: dict[str, Any], wanted: str) -> str:
 
 def _waits(process: dict[str, Any]) -> str:
     return "; ".join(process["waits"]) or "the gateway is switching"
+
+
+def _close(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    text = args.close or args.reopen
+    operator, dot, which = text.rpartition(".")
+    if not dot or not operator or not which:
+        raise UserError("%s: give OPERATOR.INPUT, as in both.ecg" % text)
+    body = {
+        "process": args.process,
+        "operator": operator,
+        "input": which,
+        "reopen": args.reopen is not None,
+    }
+    answer = ask(args.gateway, "/close", body)
+    told = "takes its input from %s again" if args.reopen else "goes on without its input from %s"
+    print("%s %s (change %d)" % (operator, told % answer["input"], answer["number"]))
+    return 0, answer
 
 
 def _set(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:

@@ -11,13 +11,26 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
 from ..errors import UserError
-from ..simulator.jobs import CAME_OF_IT, PROCESSES, SECONDS, Job, Outcome, drawn, plan_of_file, play, total
+from ..simulator.jobs import (
+    CAME_OF_IT,
+    CHANGES,
+    PROCESSES,
+    SECONDS,
+    Job,
+    Outcome,
+    drawn,
+    plan_of_file,
+    play,
+    total,
+)
 from ..simulator.record import Record, Sweep, recorded
+from ..simulator.scenario_file import Script, found, read
 
 SUMMARY = "deterministic simulation from a seed: hosts, links, flash, faults; `--seed N` replays"
 
@@ -58,6 +71,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="write the result of each history to this file as it ends; if the file exists, continue the "
         "sweep that it records: play only what is missing, and summarise all of it. FILE, --seeds and the "
         "like may then be left out; if given, they must be those of the recorded sweep",
+    )
+    parser.add_argument(
+        "--scenario",
+        metavar="FILE",
+        help="what happens, and what must come of it, from a file instead of from chance; or the name of one "
+        "of tools/headwater_tools/examples/scenarios",
+    )
+    parser.add_argument(
+        "--timeline",
+        metavar="FILE.svg",
+        help="draw one history: hosts, batteries, operators and their moves, faults",
     )
     parser.add_argument("--trace", action="store_true", help="print every event")
     parser.add_argument("--jobs", type=int, metavar="J", help="processes to run on (default: the cores)")
@@ -107,11 +131,14 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if record and record.outcomes:
         took += " without the {:,} histories recorded before".format(len(record.outcomes))
     _summarise(outcomes, failed, counts, took)
+    if args.timeline:
+        print("  timeline: %s" % args.timeline)
     return 1 if failed else 0, {
         **counts,
         "seed": sweep.seeds[0],
         "seeds": len(sweep.seeds),
         "process": sweep.file or sweep.process,
+        **({"scenario": sweep.scenario} if sweep.scenario else {}),
         "drawn": drawn(outcomes),
         "failed": [
             {"seed": o.job.seed, "process": o.title, "errors": o.errors, "replay": o.job.replay()}
@@ -128,7 +155,7 @@ def _play_all(sweep: Sweep, record: Record | None, args: argparse.Namespace) -> 
     workers = min(args.jobs or os.cpu_count() or 1, len(jobs))
     progress = _Progress(len(sweep.seeds), outcomes)
     try:
-        with _played(jobs, workers) as played:
+        with _played(jobs, workers, args.timeline or "") as played:
             for outcome in played:
                 if not args.trace:
                     outcome.shorten()
@@ -160,13 +187,17 @@ def _sweep(args: argparse.Namespace) -> Sweep:
         raise UserError("--jobs %d: give 1 to 256" % args.jobs)
     if args.seed is not None and args.seed < 0:
         raise UserError("--seed %d: give 0 or more" % args.seed)
+    _one_history(args)
     if args.resume and args.trace:
         raise UserError("--resume with --trace: the results hold no traces; trace one history with --seed N")
     seeds = args.seeds if args.seed is None else range(args.seed, args.seed + 1)
     before = recorded(args.resume) if args.resume else None
+    script = read(args.scenario) if args.scenario else None
     if before:
         _must_agree(args, seeds, before)
         sweep = before
+    elif script:
+        sweep = _scripted(args, script, seeds)
     else:
         sweep = Sweep(
             "" if args.file else args.process or "mix",
@@ -182,6 +213,38 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     return sweep
 
 
+def _one_history(args: argparse.Namespace) -> None:
+    """What a scenario and a timeline exclude."""
+    if args.scenario:
+        for name, given in (("--seconds", args.seconds), ("--no-faults", args.no_faults)):
+            if given:
+                raise UserError("%s with --scenario: the scenario says what happens, and for how long" % name)
+    if args.timeline:
+        if args.seed is None and not (args.scenario and args.seeds is None):
+            raise UserError("--timeline draws one history: give --seed N, or a scenario")
+        if args.resume:
+            raise UserError("--timeline with --resume: a recorded history is not played again")
+        if not Path(args.timeline).resolve().parent.is_dir():
+            folder = Path(args.timeline).parent
+            raise UserError("--timeline %s: the folder %s does not exist" % (args.timeline, folder))
+
+
+def _scripted(args: argparse.Namespace, script: Script, seeds: range | None) -> Sweep:
+    """The histories of a scenario: of the process that it names, unless the command line names another."""
+    process, file = args.process or "", args.file or ""
+    if not process and not file:
+        if script.process in PROCESSES:
+            process = script.process
+        elif script.process:
+            file = str(Path(script.path).parent / script.process)
+        else:
+            raise UserError("%s names no process: give one, like --process sp2" % args.scenario)
+    if process in ("mix", CHANGES):
+        raise UserError("--scenario with --process %s: name one process, such as sp2" % process)
+    seeds = seeds or range(script.seed, script.seed + 1)
+    return Sweep(process, file, seeds, script.seconds, False, script.path)
+
+
 def _must_agree(args: argparse.Namespace, seeds: range | None, before: Sweep) -> None:
     """Refuse arguments that are not those of the recorded sweep."""
     span = "--seeds {0.start}:{0.stop}".format
@@ -195,6 +258,8 @@ def _must_agree(args: argparse.Namespace, seeds: range | None, before: Sweep) ->
         wrong.append((span(before.seeds), span(seeds)))
     if args.seconds is not None and args.seconds != before.seconds:
         wrong.append(("--seconds %d" % before.seconds, "--seconds %d" % args.seconds))
+    if args.scenario and str(found(args.scenario)) != before.scenario:
+        wrong.append((before.scenario or "no scenario", "--scenario %s" % args.scenario))
     if args.no_faults and before.faults:
         wrong.append(("a sweep with faults", "--no-faults"))
     if wrong:
@@ -205,9 +270,9 @@ def _must_agree(args: argparse.Namespace, seeds: range | None, before: Sweep) ->
 
 
 @contextmanager
-def _played(jobs: list[Job], workers: int) -> Iterator[Iterator[Outcome]]:
+def _played(jobs: list[Job], workers: int, drawing: str) -> Iterator[Iterator[Outcome]]:
     if workers <= 1:
-        yield map(play, jobs)
+        yield map(partial(play, drawing=drawing) if drawing else play, jobs)
         return
     # spawn: a worker is the same wherever the command is called from.
     with multiprocessing.get_context("spawn").Pool(workers, _quiet) as pool:
@@ -282,6 +347,11 @@ def _summarise(outcomes: list[Outcome], failed: list[Outcome], counts: dict[str,
         "%(frames)d frames; %(replayed)d entries taken again" % counts
     )
     print("%s; %s" % (text, took))
+    if counts["nowhere_ms"]:
+        text = (
+            "  after faults stopped an operator ran nowhere for %.1f s at most, %d %% of what the rules allow"
+        )
+        print(text % (counts["nowhere_ms"] / 1000, counts["nowhere_percent"]))
     if lines := drawn_lines(outcomes):
         print("\n".join(lines))
 

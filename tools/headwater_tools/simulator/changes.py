@@ -47,7 +47,9 @@ from headwater_gateway.hosted import HostedProcess
 from headwater_gateway.keys import Keys
 
 from .checkers import at_the_end
+from .disasters import BATTERIES
 from .outbox import Stream
+from .recorder import Recorder
 from .scenario import CALM_US, Result, Scenario
 from .storm import Storm
 from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World, received
@@ -62,14 +64,18 @@ CREATE TABLE boards(
     number INTEGER, name TEXT PRIMARY KEY, seen INTEGER, log INTEGER, status BLOB, learn INTEGER, ran BLOB
 );
 CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
+CREATE TABLE logs(board INTEGER PRIMARY KEY, log INTEGER);
+CREATE TABLE lost(board INTEGER, log INTEGER, at INTEGER);
 CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
 # Other histories draw these: a board that is lost permanently delays a change forever.
 LOSSES = (
     "source board lost",
+    "board declared lost",
     "flash of a source board erased",
     "flash of an operator's host erased",
     "gateway database lost",
+    BATTERIES,
 )
 
 
@@ -187,7 +193,7 @@ class Board(Program):
 
     def __init__(self, changes: Changes, machine: Machine, store: Log) -> None:
         sensors: dict[str, Any] = {name: {} for name in changes.sources}
-        super().__init__({"name": machine.name, "sensors": sensors}, SimpleNamespace(
+        super().__init__({"name": machine.name, "sensors": sensors, "sleep_s": 0}, SimpleNamespace(
             battery_mv=lambda: None, rssi=lambda: None
         ))  # fmt: skip
         self.changes = changes
@@ -350,6 +356,9 @@ class Version(World):
             super().crash(node)
             self.changes.down(machine)
 
+    def is_up(self, node: Node) -> bool:
+        return self.changes.machines[self.name(node.number)].up
+
     def awake(self, node: Node) -> bool:
         program = self.changes.machines[self.name(node.number)].program
         return super().awake(node) and program is not None and not program.draining
@@ -386,6 +395,9 @@ class Act(Scenario):
         if not self.changes.changing:
             super().clash(v)
 
+    def can_lose(self, node: Node) -> bool:
+        return False
+
 
 class Changes:
     """A history. `versions` are processes of one name, with the same boards and sources, to choose from."""
@@ -415,6 +427,8 @@ class Changes:
         self.were: set[bytes] = set()  # versions that have counted
         self.streams: dict[tuple[str, int], Stream] = {}  # what the gateway has of sources, of all versions
         self.act: Act | None = None
+        self.recording = False
+        self.recorder: Recorder | None = None
         self.stopped = False  # the process was undeployed
         self.service: Gateway | None = None
         loaded = [plans.loads(version) for version in versions]
@@ -446,6 +460,10 @@ class Changes:
         return [machine for machine in self.machines.values() if machine is not self.gateway]
 
     # ---- a history
+
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        self.recording = True
 
     def run(self) -> Result:
         for machine in self.machines.values():
@@ -584,6 +602,12 @@ class Changes:
                 self.draw("process changed back")
         self.were.add(plan.process_hash)
         self.act = version.act
+        if self.recorder:
+            self.recorder.follow(version)
+        elif self.recording:
+            self.recorder = Recorder(version)
+        if self.recorder:
+            self.recorder.switched("deployment %d" % plan.deployment)
         if self.faults and not self.calm:
             Weather(self.act).start()
         return version
@@ -749,6 +773,8 @@ class Changes:
 
     def draw(self, kind: str) -> None:
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, kind)
         self.note(kind)
 
     def nonce(self) -> int:

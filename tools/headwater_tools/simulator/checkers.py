@@ -12,6 +12,7 @@ from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
+from headwater.runtime import checkpoint_transfer
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
@@ -74,7 +75,7 @@ class Sameness:
                 self.restarted(v, inst.epoch, node.number)
         for v in self.epochs:
             at = self.world.nodes[self.place[v]]
-            if at.dead or (at is node and v not in host.instances):
+            if at.lost or (at is node and v not in host.instances):
                 self.ended(v)
         for (v, k), port in host.ports.items():
             key = (node.number, v, k)
@@ -115,7 +116,7 @@ class Sameness:
 
     def ended(self, v: int) -> None:
         """The newest instance has ended, or never began: the one before it counts again, if it lives."""
-        hosts = [node.host for node in self.world.nodes if node.host]
+        hosts = [node.host for node in self.world.nodes if node.host and not node.lost]
         living = [host.instances[v].epoch for host in hosts if v in host.instances]
         if living and max(living)[1] != self.place[v]:
             self.epochs[v], self.place[v] = max(living)
@@ -245,7 +246,7 @@ class Clocks:
     def at_the_end(self) -> None:
         world = self.world
         for node in world.nodes:
-            if node.host is not None:
+            if node.host is not None and not node.lost:
                 behind = SITE_US + world.now - node.host.clock.site(node.mono())
                 if behind > STEP_US + CLOCK_SLACK_US:
                     text = "the clock of %s is %.3f s behind the true time"
@@ -333,8 +334,11 @@ class Held:
             best = world.held(h, v)
             if best and not further(r.name, best):
                 holding.append(h.number)
-        living = [n for n in holding if not world.nodes[n].dead]
-        need = 1 + world.plan.level_of(v)
+        # One that was declared lost counts for nothing, under its next log number too.
+        living = [n for n in holding if not (world.nodes[n].dead or world.nodes[n].revoked)]
+        # A level counts hosts, and no more of them than there are keepers that have not left.
+        keepers = [h for h in world.plan.keepers(v) if h not in world.left]
+        need = min(1 + world.plan.level_of(v), len(keepers))
         if len(living) < need - world.losses:
             world.error(
                 "%s: edge to %s names %r, held only by %r of %r"
@@ -381,7 +385,8 @@ class Takeovers:
 
     def newest(self, v: int) -> tuple[Node, Any] | None:
         """The instance of the newest epoch that others may know of, where it lives."""
-        found = [(n.host.instances[v].epoch, n) for n in self.world.nodes if n.host and v in n.host.instances]
+        living = [n for n in self.world.nodes if n.host and not n.lost]
+        found = [(n.host.instances[v].epoch, n) for n in living if n.host and v in n.host.instances]
         found = [(epoch, n) for epoch, n in found if n.host and not n.host.instances[v].blind]
         if not found:
             return None
@@ -389,6 +394,8 @@ class Takeovers:
         return node, node.host.instances[v]
 
     def in_touch(self, node: Node, inst: Any) -> bool:
+        """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is
+        cut off with a chain of operators feeds nothing to others, and no other host can know of it."""
         cut = self.world.cut
         for e in inst.inputs:
             if e.closed:
@@ -399,7 +406,10 @@ class Takeovers:
             if self.place.get(e.edge.src, there) != there:
                 return False  # that producer has been replaced
             ways = {(node.number, there), (there, node.number)}
-            if there != node.number and (ways & cut or self.world.nodes[there].dead):
+            if there != node.number and (ways & cut or self.world.nodes[there].lost):
+                return False
+            beside = node.host.instances.get(e.edge.src) if node.host and there == node.number else None
+            if beside is not None and not e.edge.delay_us and not self.in_touch(node, beside):
                 return False
         return True
 
@@ -423,9 +433,9 @@ class Takeovers:
         for v in self.movable:
             above = [u for u in self.movable if v in reach(self.world.plan.edges, u)]
             sources = [self.world.plan.vertices[e.src] for u in above for e in self.world.plan.ins(u)]
-            blind = 24 * dead if any(self.world.nodes[s.hosts[0]].dead for s in sources if not s.kind) else 0
+            blind = 24 * dead if any(self.world.nodes[s.hosts[0]].lost for s in sources if not s.kind) else 0
             hosts = len(self.world.plan.vertices[v].hosts)
-            if any(n.dead for n in self.world.nodes) or self.count:
+            if any(n.lost for n in self.world.nodes) or self.count:
                 worst = max(worst, 2 * dead * len(above) + blind + hosts * step + 15 * SECOND)
         return worst
 
@@ -433,7 +443,7 @@ class Takeovers:
         world = self.world
         for v in self.movable:
             vertex = world.plan.vertices[v]
-            at = [n.number for n in world.nodes if n.host and v in n.host.instances]
+            at = [n.number for n in world.nodes if n.host and not n.lost and v in n.host.instances]
             if len(at) != 1 or at[0] not in vertex.hosts:
                 told = ", ".join(world.name(n) for n in at) or "nowhere"
                 world.error("%s runs at: %s" % (vertex.name, told))
@@ -469,12 +479,15 @@ def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
 
 
 def _starved(world: World, place: dict[int, int]) -> set[int]:
-    """Operators that lack entries which were lost with a source, at an input or above."""
+    """Operators that lack entries which were lost with a source, at an input or above. An instance that began
+    after its source died knows none of its incarnations."""
     found: set[int] = set()
     for v in place:
         inst = instance(world, place, v)
         for i in inst.inputs if inst else ():
-            if i.inc and not i.closed and world.past(i.edge.src, i.inc):
+            source = world.plan.vertices[i.edge.src]
+            never = not i.inc and not source.kind and world.nodes[source.hosts[0]].lost
+            if not i.closed and (never or i.inc and world.past(i.edge.src, i.inc)):
                 found.update(reach(world.plan.edges, v))
     return found
 
@@ -493,11 +506,20 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
-    if any(_spilled(p, waits) for p in inst.ports):
+    if any(_spilled(p, waits) for p in inst.ports) or not _storable(world, inst):
         return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
+
+
+def _storable(world: World, inst: Any) -> bool:
+    """Whether enough hosts live that may store its checkpoint: one that died and was not declared lost still
+    counts for the level."""
+    host = inst.host
+    v = inst.vertex.index
+    keepers = [h for h in checkpoint_transfer.keepers(host, v) if h != host.me]
+    return len([h for h in keepers if not world.nodes[h].dead]) >= checkpoint_transfer.needed(host, v)
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:
@@ -553,14 +575,25 @@ def _spilled(port: Any, waits: set[int]) -> bool:
 
 
 def blocked(world: World, place: dict[int, int]) -> set[int]:
-    """Sources for which an operator waits forever, and those whose log holds what a consumer does not
-    take."""
+    """Sources for which an operator waits forever, and those whose log holds what a consumer does not take.
+    Where such a log is full, also the others that share it, and those of a join that gets nothing more from
+    it."""
     waits, full = waiting(world, place)
     waits |= set(full)
     ports = [(n.number, p) for n in world.nodes if n.host for p in n.host.ports.values() if p.spills]
     pinned = {h for h, p in ports for r in p.readers if r.edge.dst in waits and r.safe < p.ring.last}
-    found = {v.index for v in world.plan.vertices if not v.kind and v.hosts[0] in pinned}
-    return found | {e.src for e in world.plan.edges if e.dst in waits} - set(place)
+    edges = world.plan.edges
+    sources = [v for v in world.plan.vertices if not v.kind]
+    found = {v.index for v in sources if v.hosts[0] in pinned}
+    found |= {e.src for e in edges if e.dst in waits} - set(place)
+    while True:
+        refusing = found & set(world.refusing)
+        logs = {world.plan.vertices[v].hosts[0] for v in refusing}
+        joins = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
+        more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
+        if not more:
+            return found
+        found |= more
 
 
 def ends(world: World, place: dict[int, int]) -> Ends:
@@ -576,7 +609,7 @@ def ends(world: World, place: dict[int, int]) -> Ends:
             continue
         inst = instance(world, place, e.dst)
         i = next((i for i in inst.inputs if i.edge is e), None) if inst else None
-        if i is None or (world.nodes[v.hosts[0]].dead and not i.inc):
+        if i is None or (world.nodes[v.hosts[0]].lost and not i.inc):
             found[e.index] = (0, 0)
         elif i.inc and world.past(e.src, i.inc):
             found[e.index] = (i.inc, i.cur.xi)

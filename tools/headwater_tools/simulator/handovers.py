@@ -102,15 +102,10 @@ class Handovers:
         if offer and old and old.epoch == offer.epoch and old.status == RUNNING:
             text = "%s begins %s after its offer has ended"
             self.world.error(text % (self.world.name(node.number), self.world.plan.vertices[v].name))
-        found = [
-            (self.world.nodes[h], at) for (h, w), at in self.paused.items() if w == v and h != node.number
-        ]
-        for giver, (boots, since, stood) in found:
-            if giver.boots == boots and node.host and v in node.host.instances:
-                epoch = node.host.instances[v].epoch
-                made = Handover(v, giver, node, (boots, node.boots), since, stood, epoch)
-                made.sends_us = self.world.now
-                self.open.append(made)
+        at = self.paused.get((giver.number, v))
+        if at and at[0] == giver.boots and node.host and v in node.host.instances and giver is not node:
+            epoch = node.host.instances[v].epoch
+            self.open.append(Handover(v, giver, node, (giver.boots, node.boots), at[1], at[2], epoch))
 
     def look(self, each: Handover) -> None:
         host = each.taker.host

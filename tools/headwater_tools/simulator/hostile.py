@@ -124,6 +124,7 @@ class Hostile:
             self.decided,
             self.asked,
             self.watched,
+            self.alarm,
             self.handed,
         ]
         return r.choice(draws)(r, sender, to)
@@ -289,6 +290,15 @@ class Hostile:
         values = self.any_fields(r, frames.STAND)
         values[:2] = [v, r.choice(((0, sender.number), self.epoch(v)))]
         return (frames.STAND, *values)
+
+    def alarm(self, r: random.Random, sender: Node, to: Node) -> Message | None:
+        """News for an alarm that is not the receiver's, or with numbers that cannot be."""
+        alarms = self.plan.alarms
+        others = [a.index for a in alarms if a.host != to.number] or [len(alarms)]
+        own = [a.index for a in alarms if a.host == to.number]
+        if own and r.random() < 0.5:
+            return (frames.ALARM, own[0], *r.choice(((0, 3), (1, 1 << 32), (2, 0), (_number(r) + 2, 1))))
+        return (frames.ALARM, r.choice([*others, len(alarms) + _number(r) % (1 << 32)]), r.randrange(2), 1)
 
     def handed(self, r: random.Random, sender: Node, to: Node) -> Message | None:
         """An offer, or what belongs to one: of what the sender cannot run, under the epoch of another host,

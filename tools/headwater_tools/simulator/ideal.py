@@ -184,6 +184,7 @@ class Machine:
             self.configure(content[1])
         elif content[0] == "close":
             self.closed[content[1]] = True
+            self.op.closed(content[1])
         elif content[0] == "open":
             p = content[1]
             if self.closed[p] or self.incs[p] != content[2]:
@@ -193,6 +194,7 @@ class Machine:
                     self.incs[p] = content[2]
                     self.taken[p] = 0
                     self.op.hole(p)
+                self.op.opened(p, content[3])
 
     def configure(self, params: Any) -> None:
         """Values that the type refuses change nothing."""

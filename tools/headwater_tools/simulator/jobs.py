@@ -16,20 +16,24 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headwater.plan.model import Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
-from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Union
+from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Threshold, Union
 from headwater.process.builder import Spec
 from headwater.process.check import Needs, check
 
 from ..errors import UserError
-from ..examples import diamond, sp1, sp2, sp3, sp4
+from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
+from . import scenario_file, timeline
 from .changes import Changes
+from .closings import CLOSED, OPENED
 from .random_process import random_process
 from .scenario import Scenario, hardware
+from .scenario_file import Scripted
 from .storm import GAP_OPEN, SOURCE_LOST
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
@@ -58,11 +62,16 @@ COUNTS = (
     "frames",
     "checkpoints",
 )
+# Of a sweep, the most that a history has: how long an operator ran nowhere after faults stopped, and which
+# part that is of what the rules allow.
+MOST = ("nowhere_ms", "nowhere_percent")
 
 # These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
     "change refused by the gateway",
     "input of a dead source closed",
+    CLOSED,
+    OPENED,
     "input reopened",
     "logs that filled up",
     "operator that waits for samples that are lost",
@@ -98,6 +107,15 @@ def _sp4(r: random.Random) -> Process:
 
 def _diamond(r: random.Random) -> Process:
     return diamond.build(*_draw(r, _ACYCLIC), batch=_batch(r))
+
+
+# Each operator has three or four candidates of the eight hosts; those of different operators overlap.
+def _ten(r: random.Random) -> Process:
+    hosts = [*ten.BOARDS, "gateway"]
+    places = dict(ten.PLACES)
+    if r.random() < 0.7:
+        places = {name: r.sample(hosts, r.randint(3, 4)) for name in places}
+    return ten.build(*_draw(r, _CYCLIC), places=places, batch=_batch(r), threshold=r.choice((0, 100)))
 
 
 # Intervals and batches so short that seconds hold many checkpoints.
@@ -160,6 +178,46 @@ def _seldom(r: random.Random) -> Process:
     return p
 
 
+# Operators that go on without a silent input, and alternatives for it: of a source, of an operator, of an
+# irregular source.
+def _absent(r: random.Random) -> Process:
+    every = r.choice((20, 36, 60))
+    p = Process(
+        "absent",
+        r.choice(_ACYCLIC),
+        every,
+        r.choice(LEVELS),
+        batch=r.choice((4, 12)),
+        batch_ms=500,
+        link_ms=100,
+    )
+    for board in ("left", "right", "spare"):
+        p.host(board, heap_kb=1024)
+    a = p.source("a", "v:i16", rate_hz=r.choice((5, 20)), on="left")
+    b = p.source("b", "v:i16", rate_hz=20, on="right")
+    c = p.source("c", "v:i16", most_hz=10, on="spare")
+    ms = r.choice((5_000, 6_000, 8_000))
+    hosts = r.sample(("left", "right", "spare", "gateway"), 3)
+    local = r.random() < 0.4
+    step = r.choice((a, c)) >> r.choice(_STEPS)(r).named("step").on(hosts[0])
+    step = step.absent_after(ms, local and r.random() < 0.5)
+    both = Union() if r.random() < 0.5 else SumJoin(us=r.choice((300_000, 900_000)), keep=16)
+    p.lake("absent/both", both.named("both").on(hosts[1])(b, step))
+    other = r.choice((b, c)) >> Affine(num=2).named("other").on(r.choice(hosts))
+    first = a if r.random() < 0.5 else a >> Affine(offset=1).named("first").on("left")
+    best = first.otherwise(other, after_ms=ms, local=local)
+    best = best.named("best").on(hosts[2])
+    p.lake("absent/best", best, durable=r.choice(("gateway", "lake")))
+    p.lake("absent/c", c)
+    p.alarm(best, silent_ms=r.choice((12_000, 15_000)), on="spare")
+    p.alarm(c, silent_ms=12_000, on="spare", driver="led")
+    high = best >> Threshold(high=10, low=-10).named("high")
+    p.alarm(high, field="on", on="right", driver="led")
+    p.lake("absent/high", high)
+    p.lake("absent/rate", best >> Rate(ms=1000).named("rate"))
+    return p
+
+
 _STEPS: tuple[Callable[[random.Random], Spec], ...] = (
     lambda r: Affine(num=r.randint(1, 4)),
     lambda r: Average(count=r.randint(2, 5)),
@@ -172,23 +230,28 @@ VARIANTS: dict[str, Callable[[random.Random], Process]] = {
     "sp3": _sp3,
     "sp4": _sp4,
     "diamond": _diamond,
+    "ten": _ten,
 }
 SELDOM = "seldom"
 # Shares of the faults that a kind of process is made for.
 LIKELY = {SELDOM: {GAP_OPEN: 1.0, SOURCE_LOST: 0.6}}
+ABSENT = "absent"
 CHANGES = "changes"
-PROCESSES = (*VARIANTS, "random", SELDOM, CHANGES, "mix")
+PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, CHANGES, "mix")
 VERSIONS = 3
 
 
 def kind_of(seed: int) -> str:
     """What the mix simulates under a seed: in every sixth history the process changes, every sixth has one
-    made for the faults that apply to few; the rest are random processes and named ones."""
+    made for the faults that apply to few, every twelfth one whose sources fall silent;
+    the rest are random processes and named ones."""
     if seed % 6 == 5:
         return CHANGES
     if seed % 12 in (3, 8):
         return SELDOM
-    return ("random", list(VARIANTS)[seed // 2 % len(VARIANTS)])[seed % 2]
+    if seed % 12 == 4:
+        return ABSENT
+    return ("random", list(VARIANTS)[(seed // 2 + seed // 12) % len(VARIANTS)])[seed % 2]
 
 
 def process(kind: str, seed: int) -> Process:
@@ -199,6 +262,8 @@ def process(kind: str, seed: int) -> Process:
         return versions(seed)[0]
     if kind == SELDOM:
         return _seldom(random.Random("headwater seldom %d" % seed))
+    if kind == ABSENT:
+        return _absent(random.Random("headwater absent %d" % seed))
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
 
 
@@ -253,13 +318,15 @@ def plan_of_file(path: str) -> Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """One history to play. `kind` is a name of PROCESSES, or "" if `file` names a process file."""
+    """One history to play. `kind` is a name of PROCESSES, or "" if `file` names a process file. `scenario`
+    names the file that tells what happens, if chance does not."""
 
     seed: int
     kind: str = "mix"
     file: str = ""
     seconds: int = SECONDS
     faults: bool = True
+    scenario: str = ""
 
     def concrete(self) -> str:
         return kind_of(self.seed) if self.kind == "mix" else self.kind
@@ -275,10 +342,12 @@ class Job:
 
     def replay(self) -> str:
         words = ["hw sim", shlex.quote(self.file) if self.file else "--process %s" % self.concrete()]
+        if self.scenario:
+            words.append("--scenario %s" % shlex.quote(self.scenario))
         words.append("--seed %d" % self.seed)
-        if self.seconds != SECONDS:
+        if self.seconds != SECONDS and not self.scenario:
             words.append("--seconds %d" % self.seconds)
-        if not self.faults:
+        if not self.faults and not self.scenario:
             words.append("--no-faults")
         return " ".join(words)
 
@@ -341,8 +410,8 @@ def _within(cpu_s: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before[1])
 
 
-def play(job: Job) -> Outcome:
-    """Play one history to its end, whatever happens in it."""
+def play(job: Job, drawing: str = "") -> Outcome:
+    """Play one history to its end, whatever happens in it. drawing: the file for its timeline, if any."""
     title = job.file or job.concrete()
     history: Scenario | Changes | None = None
     seconds = job.length()
@@ -357,14 +426,9 @@ def play(job: Job) -> Outcome:
                 LEVELS[plan.level],
                 plan.every,
             )
-            if job.concrete() == CHANGES:
-                history = Changes(
-                    [version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults
-                )
-            else:
-                made_of = hardware(plan, job.seed, made.declared_kb) if job.faults else None
-                history = Scenario(plan, job.seed, seconds, job.faults, made_of)
-                history.likely = LIKELY.get(job.concrete(), {})
+            history = _history(job, made, seconds)
+            if drawing:
+                history.record()
             result = history.run()
             counts = {**result.stats, **result.counts}
             return Outcome(job, title, result.errors, counts, result.drawn, result.trace)
@@ -374,8 +438,26 @@ def play(job: Job) -> Outcome:
         raise
     except Exception as error:
         errors = [_last_line(error)]
+    finally:
+        if history is not None and history.recorder is not None:
+            Path(drawing).write_text(timeline.draw(history.recorder, _heading(job, title)))
     drawn = dict(history.drawn) if history else {}
     return Outcome(job, title, errors, {}, drawn, history.trace if history else [])
+
+
+def _history(job: Job, made: Made, seconds: int) -> Scenario | Changes:
+    if job.scenario:
+        return Scripted(scenario_file.read(job.scenario), made.plan, job.seed)
+    if job.concrete() == CHANGES:
+        return Changes([version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults)
+    made_of = hardware(made.plan, job.seed, made.declared_kb) if job.faults else None
+    history = Scenario(made.plan, job.seed, seconds, job.faults, made_of)
+    history.likely = LIKELY.get(job.concrete(), {})
+    return history
+
+
+def _heading(job: Job, title: str) -> str:
+    return "%s%s, seed %d" % (Path(job.scenario).stem + ": " if job.scenario else "", title, job.seed)
 
 
 def _last_line(error: Exception) -> str:
@@ -386,7 +468,8 @@ def _last_line(error: Exception) -> str:
 
 def total(outcomes: list[Outcome]) -> dict[str, int]:
     """The counts of all histories together."""
-    return {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    found = {key: sum(outcome.counts.get(key, 0) for outcome in outcomes) for key in COUNTS}
+    return found | {key: max(outcome.counts.get(key, 0) for outcome in outcomes) for key in MOST}
 
 
 def drawn(outcomes: list[Outcome]) -> dict[str, dict[str, int]]:

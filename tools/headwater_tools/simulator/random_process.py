@@ -1,8 +1,8 @@
 """Random processes from a seed: valid ones, of every shape that the simulator should see.
 
-A process of one to three sources and one to eight operators, or many on one board: chains, diamonds,
-joins, unions, windows, feedback, several hosts, any strategy, level and durability, buffers near their
-minimum and intervals so short that a simulation of seconds sees many checkpoints.
+A process of one to three sources, or five on many boards, and one to ten operators, or many on one board:
+chains, diamonds, joins, unions, windows, feedback, one to eight hosts, any strategy, level and durability,
+buffers near their minimum and intervals so short that a simulation of seconds sees many checkpoints.
 """
 
 from __future__ import annotations
@@ -70,9 +70,11 @@ FIELDS_MAX = 4
 class _Graph:
     def __init__(self, seed: int, attempt: int) -> None:
         self.rng = rng = random.Random("headwater process %d%s" % (seed, " again" * attempt))
-        boards = rng.randint(1, 4)
+        boards = rng.choice((1, 2, 3, 3, 4, 4, 5, 7))
         self.cyclic = rng.random() < 0.3
-        self.crowded = random.Random("crowd %d" % seed).random() < 0.2  # most operators on one board
+        self.large = boards > 4
+        # most operators on one board
+        self.crowded = not self.large and random.Random("crowd %d" % seed).random() < 0.2
         every = rng.randint(20, 60)
         self.process = Process(
             "random%d" % seed,
@@ -89,6 +91,9 @@ class _Graph:
         self.streams: list[Stream] = []
         self.alphabets: list[Alphabet] = []
         self.used: set[int] = set()
+        # Drawn apart: without them a seed has the process that it always had.
+        self.whims = random.Random("absent %d" % seed)
+        self.absent = self.whims.random() < 0.25 and boards > 1 and not (self.cyclic or self.crowded)
         self.silent: list[int] = []  # Attenuates whose feedback port is still open
 
     def add(self, stream: Stream) -> None:
@@ -97,7 +102,7 @@ class _Graph:
 
     def sources(self) -> None:
         rng = self.rng
-        for i in range(rng.randint(1, 3)):
+        for i in range(rng.randint(1, 3) + 2 * self.large):
             texts = ["v:i16", "v:i16", "v:u8", "w:i16", "v:i16 x:u8"]
             if not (self.cyclic or self.crowded):
                 texts.append("a:i32 b:i32 c:u32 d:i32")  # fills a log; in a loop it would be too much
@@ -132,7 +137,7 @@ class _Graph:
 
     def operators(self, attempt: int) -> None:
         rng = self.rng
-        wanted = rng.randint(2 if self.cyclic else 1, 8)
+        wanted = rng.randint(2 if self.cyclic else 1, 10 if self.large else 8)
         if self.crowded:  # on one board, as many as the table of its log holds
             wanted = rng.randint(12, max(12, 24 - attempt))
         if self.cyclic:
@@ -157,13 +162,13 @@ class _Graph:
         rng = self.rng
         if self.crowded and rng.random() < 0.97:
             return spec.on(self.hosts[0])
-        if rng.random() < 0.5:
+        if rng.random() < (0.2 if self.large else 0.5):
             return spec
         host = rng.choice([*self.hosts, "gateway"])
         backups = [h for h in [*self.hosts, "gateway"] if h != host]
-        if self.process.level != "local" and rng.random() < 0.4:
+        if (self.process.level != "local" or self.large) and rng.random() < (0.8 if self.large else 0.4):
             rng.shuffle(backups)
-            return spec.on(host, backup=backups)
+            return spec.on(host, backup=backups[: rng.randint(1, len(backups))])
         return spec.on(host)
 
     def single(self) -> None:
@@ -228,6 +233,24 @@ class _Graph:
         self.streams.append(self.place(spec)(self.stream(i)))
         self.alphabets.append(self.alphabets[i])
 
+    def absences(self) -> None:
+        """Joins that go on without an input, an alternative for a stream, and an alarm of a board."""
+        if not self.absent:
+            return
+        whims = self.whims
+        joins = [w for w in self.process.wires if w.vertex is not None and w.port]
+        for wire in joins:
+            if whims.random() < 0.5:
+                wire.absent_ms = 0  # until it is known how long at least
+        first = whims.randrange(len(self.streams))
+        text = self.alphabets[first].text
+        others = [i for i, a in enumerate(self.alphabets) if a.text == text and i != first]
+        if others:
+            other = whims.choice(others)
+            self.add(self.streams[first].otherwise(self.streams[other], after_ms=0))
+            self.used |= {first, other}
+        self.process.alarm(self.streams[first], silent_ms=60_000, on=whims.choice(self.hosts))
+
     def feedback(self) -> None:
         """Close the loops, from as far down as allowed."""
         for i in self.silent:
@@ -270,6 +293,8 @@ class _Graph:
         for wire, least in needs.cap.items():
             if rng.random() < 0.7:
                 wire.cap = least + rng.choice((0, 0, 1, self.process.batch))
+        for wire, least in needs.absent_ms.items():
+            wire.absent_ms = least + self.whims.choice((0, 500, 3000))
         needs = Needs(self.process)
         for host in self.process.hosts:
             host.flash_kb = max(64, needs.flash_kb[host.name] + rng.choice((0, 16, 64)))
@@ -297,6 +322,7 @@ def random_process(seed: int) -> Process:
         graph = _Graph(seed, attempt)
         graph.sources()
         graph.operators(attempt)
+        graph.absences()
         graph.feedback()
         graph.lakes()
         graph.sizes()

@@ -40,16 +40,19 @@ GATEWAY = ("boards.py", "keys.py", "deployments/numbers.py", "hosted.py", "deplo
 
 @dataclass(frozen=True)
 class Sweep:
-    """What to play. `process` is a name of PROCESSES, or "" if `file` names a process file."""
+    """What to play. `process` is a name of PROCESSES, or "" if `file` names a process file; `scenario` names
+    the file that tells what happens, if chance does not."""
 
     process: str
     file: str
     seeds: range
     seconds: int
     faults: bool
+    scenario: str = ""
 
     def jobs(self) -> list[Job]:
-        return [Job(seed, self.process, self.file, self.seconds, self.faults) for seed in self.seeds]
+        rest = (self.process, self.file, self.seconds, self.faults, self.scenario)
+        return [Job(seed, *rest) for seed in self.seeds]
 
     def header(self) -> dict[str, Any]:
         return {
@@ -59,15 +62,19 @@ class Sweep:
             "seeds": [self.seeds.start, self.seeds.stop],
             "seconds": self.seconds,
             "faults": self.faults,
-            "code": digest(self.file),
+            "scenario": self.scenario,
+            "code": digest(self.file, self.scenario),
         }
 
 
-def digest(file: str) -> str:
-    """Of everything that determines what a seed plays: core, simulator, a user's file and its modules."""
+def digest(file: str, scenario: str = "") -> str:
+    """Of everything that determines what a seed plays: core, simulator, a user's file and its modules, and a
+    scenario."""
     paths = {path for root in headwater.__path__ for path in Path(root).resolve().rglob("*.py")}
     paths.update(path for pattern in PLAYED for path in TOOLS.glob(pattern))
     paths.update(Path(root).resolve() / name for root in headwater_gateway.__path__ for name in GATEWAY)
+    if scenario:
+        paths.add(Path(scenario).resolve())
     if file:
         plan_of_file(file)  # which imports the modules
         folder = Path(file).resolve().parent
@@ -95,7 +102,8 @@ def _read_header(path: str, line: bytes) -> tuple[Sweep, str]:
         if header[MARK] != FORMAT:
             raise ValueError
         seeds = range(*header["seeds"])
-        sweep = Sweep(header["process"], header["file"], seeds, header["seconds"], header["faults"])
+        played = header["process"], header["file"], seeds, header["seconds"], header["faults"]
+        sweep = Sweep(*played, header.get("scenario", ""))
         return sweep, header["code"]
     except (ValueError, KeyError, TypeError):
         raise UserError(

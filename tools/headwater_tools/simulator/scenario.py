@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from headwater import operators
-from headwater.plan.model import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
+from headwater.plan.model import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, SPILL, UNSAFE, Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
 from headwater.runtime import decisions
 from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 
+from .absence import Absence
 from .checkers import (
     Bounds,
     Clocks,
@@ -31,10 +32,14 @@ from .checkers import (
     undecided,
     wanted,
 )
+from .closings import Closings
+from .flights import Flights
 from .handovers import Handovers
 from .ideal import Ideal
-from .storm import SHARE, Storm
-from .world import SECOND, SITE_US, Hardware, Node, World
+from .recorder import Recorder
+from .soundings import Soundings
+from .storm import DECLARED_LOST, SHARE, Storm
+from .world import MISTAKEN, SECOND, SITE_US, Hardware, Node, World
 
 # Sensors go on for this long: every board has heard the site's time again before its last samples, or
 # a join would wait forever for a board whose ts lag behind.
@@ -112,6 +117,9 @@ class Scenario:
         self.faults = faults
         self.likely: dict[str, float] = {}  # kind of fault -> its share, if it is not the usual one
         self.kills = 0
+        self.declares = False  # a person declares boards lost
+        self.declared: set[int] = set()
+        self.saying = False
         self.wanted: tuple[int, dict[int, int], Ideal] | None = None
         self.unplanned = 0
         self.epochs = {v.index: 1 for v in plan.vertices if v.kind}
@@ -119,14 +127,23 @@ class Scenario:
         self.ran = {v: {host} for v, host in self.place.items()}  # every host that it ever ran on
         self.closed: set[tuple[int, int]] = set()  # inputs that a decision closed, to be reopened
         self.ended: set[tuple[int, int]] = set()  # inputs whose producer is lost
-        self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
+        self.kills_max = max([plan.level_of(v.index) for v in plan.vertices if v.kind], default=0)
         world = self.world
+        world.on_left.append(self.has_left)
         self.sameness = Sameness(world, self.epochs, self.place)
         self.clocks = Clocks(world)
         self.sameness.ran = self.ran
         self.takeovers = Takeovers(world, self.place)
         self.handovers = Handovers(world)
+        self.flights = Flights(world)
+        self.absence = Absence(world, self.place)
         world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        self.closings = Closings(world)
+        if any(e.absent_ms for e in plan.edges):
+            world.checks.append(self.closings)
+        self.soundings = Soundings(world)
+        if plan.alarms:
+            world.checks.append(self.soundings)
 
     @property
     def trace(self) -> list[str]:
@@ -136,6 +153,14 @@ class Scenario:
     def drawn(self) -> dict[str, int]:
         return self.world.drawn
 
+    def record(self) -> None:
+        """Keep what a timeline shows."""
+        Recorder(self.world)
+
+    @property
+    def recorder(self) -> Recorder | None:
+        return self.world.recorder
+
     def run(self) -> Result:
         world = self.world
         for node in world.nodes:
@@ -143,7 +168,9 @@ class Scenario:
         world.start_sensors()
         if self.faults:
             self.told_hardware()
-            Storm(self).start()
+            storm = Storm(self)
+            self.declares = DECLARED_LOST in storm.kinds
+            storm.start()
         world.run(self.storm_us)
         self.peace()
         return self.finish()
@@ -152,10 +179,13 @@ class Scenario:
         """Faults have stopped: everything must arrive now."""
         world = self.world
         end = self.storm_us + CALM_US
+        self.absence.begin()
         world.run(self.storm_us + AFTERWARDS_US)
         while world.now < end and not world.errors and world.refusing:
             world.run(world.now + SECOND)
         self.all_accept()
+        self.soundings.in_the_calm(self.place)
+        self.closings.in_the_calm(self.place)
         world.sampling = False
         gone = -1
         while not world.errors and not self.arrived():
@@ -184,6 +214,8 @@ class Scenario:
         return {
             "migrations_planned": self.handovers.count,
             "replayed_planned": self.handovers.replayed,
+            "flights": self.flights.count,
+            "balanced": self.flights.balanced,
             "migrations_unplanned": self.unplanned + self.takeovers.count,
             "takeovers": self.takeovers.count,
             "takeovers_needless": self.takeovers.needless,
@@ -193,6 +225,8 @@ class Scenario:
             "boots": sum(n.boots for n in self.world.nodes),
             "frames": self.world.frames,
             "checkpoints": sum(i.ck.committed for i in instances),
+            "nowhere_ms": self.absence.longest_us // 1000,
+            "nowhere_percent": self.absence.share,
         }
 
     def told_hardware(self) -> None:
@@ -218,16 +252,25 @@ class Scenario:
 
     def spare(self, node: Node | None = None) -> bool:
         """Whether a host may die: enough remain to hold checkpoints at the level, and to run operators."""
-        living = len([n for n in self.world.nodes if not n.dead])
+        living = len([n for n in self.world.nodes if not n.lost])
         if self.plan.level == LOCAL:
-            return living > 2 and node is not None
+            return living > 2 and node is not None and (self.kills < self.kills_max or not self.keeps(node))
+        if self.declares:
+            return self.kills < self.kills_max and living > 2
         return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
 
     def may_lose(self, node: Node) -> bool:
         """Whether the level covers the loss of its flash."""
         if self.plan.level == LOCAL:
-            return node.number not in self.place.values() and not self.has_only_copy(node)
+            may = self.kills < self.kills_max or not self.keeps(node)
+            return may and node.number not in self.place.values() and not self.has_only_copy(node)
         return self.kills < self.kills_max
+
+    def keeps(self, node: Node) -> bool:
+        """Whether it keeps checkpoints of an operator that several hosts may run."""
+        plan = self.plan
+        movable = [v.index for v in plan.vertices if v.kind and plan.level_of(v.index)]
+        return any(node.number in plan.keepers(v) for v in movable)
 
     def has_only_copy(self, node: Node) -> bool:
         """Whether an operator that ran on this host runs elsewhere by now, and may still need the checkpoint
@@ -239,15 +282,66 @@ class Scenario:
                 return True
         return False
 
+    def can_lose(self, node: Node) -> bool:
+        """Whether a board may be lost for good: its flash is covered, its operators have other candidates,
+        and another sensor remains."""
+        sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
+        living = {n.number for n in self.world.nodes if not n.lost}
+        if node.number in sensors and len(living & sensors) < 2:
+            return False
+        return self.may_lose(node) and self.spare(node) and not self.stranded(node)
+
     def lose(self, node: Node) -> None:
-        if self.plan.level != LOCAL:
+        if self.keeps(node):
             self.kills += 1
+
+    # ---- what a person says
+
+    def declare(self, node: Node) -> None:
+        """A person declares a board lost; from now on it is, whether it is dead or asleep."""
+        self.declared.add(node.number)
+        if not node.lost:
+            self.lose(node)
+        self.world.declare(node)
+        self.say_lost()
+
+    def say_lost(self) -> None:
+        """Tell the gateway, again until it knows: it may be away, or lose its database."""
+        world = self.world
+        gateway = world.nodes[0].host
+        told = gateway.lost if gateway else {}
+        for number in sorted(self.declared):
+            node = world.nodes[number]
+            if node.revoked and told.get(number, [0])[0] != node.revoked and world.nodes[0].up:
+                world.call(world.nodes[0], partial(self.say_one, node), "lose")
+        if not self.saying:
+            self.saying = True
+            world.after(2 * SECOND, self.say_again)
+
+    def say_one(self, node: Node, host: Any) -> None:
+        host.lose(node.number, node.revoked)
+
+    def say_again(self) -> None:
+        self.saying = False
+        self.say_lost()
+
+    def declare_dead(self) -> None:
+        """In peace a person declares every dead board lost."""
+        for node in self.world.nodes[1:]:
+            if node.dead and node.number not in self.declared:
+                self.world.draw(DECLARED_LOST)
+                self.declare(node)
+
+    def has_left(self, number: int) -> None:
+        """Every host knows that this one is lost, and stores elsewhere what it held: another may die."""
+        if self.keeps(self.world.nodes[number]):
+            self.kills -= 1
 
     # ---- operators that start elsewhere
 
     def stranded(self, node: Node) -> bool:
         """Whether an operator would have no candidate left without this host."""
-        lost = {n.number for n in self.world.nodes if n.dead} | {node.number}
+        lost = {n.number for n in self.world.nodes if n.lost} | {node.number}
         return any(v.kind and lost.issuperset(v.hosts) for v in self.plan.vertices)
 
     def activate(self, v: int, away: int, to: int = -1) -> None:
@@ -267,12 +361,14 @@ class Scenario:
         self.tell(v, target, number)
 
     def ready(self, v: int, away: int) -> list[int]:
-        up = [n.number for n in self.world.nodes if n.up and n.number != away]
+        up = [n.number for n in self.world.nodes if n.up and not n.lost and n.number != away]
         return [h for h in self.plan.vertices[v].hosts if h in up]
 
     def moved(self, v: int, to: int, number: int = 0) -> int:
         number = number or self.sameness.tops[v] + 1
         self.epochs[v] = self.sameness.tops[v] = number
+        if self.world.recorder:
+            self.world.recorder.moved(v, self.place[v], to, MISTAKEN)
         self.place[v] = to
         self.ran[v].add(to)
         name = self.plan.vertices[v].name
@@ -285,7 +381,7 @@ class Scenario:
     def clash(self, v: int) -> None:
         """Two hosts are activated under one number."""
         away = self.place[v]
-        up = {n.number for n in self.world.nodes if n.up and n.number != away}
+        up = {n.number for n in self.world.nodes if n.up and not n.lost and n.number != away}
         both = sorted(up & {*self.plan.vertices[v].hosts})[-2:]
         if len(both) < 2:
             return
@@ -303,11 +399,17 @@ class Scenario:
     def peace(self) -> None:
         world = self.world
         world.note("faults stop")
+        if world.recorder:
+            world.recorder.calm()
         world.loss = world.duplication = 0.0
         world.delay_us = (1_000, 10_000)
         world.cut.clear()
         world.broker_us = 0
         world.asleep.clear()
+        world.mute_until.clear()
+        world.dozing.clear()
+        for stop in world.on_peace:
+            stop()
         world.wall.right()
         world.outbox.lake_open = True
         world.outbox.full = False
@@ -320,6 +422,8 @@ class Scenario:
         if self.faults:
             world.after(2 * SECOND, self.close_ended)
             world.after(2 * SECOND, self.reopen_forgotten)
+        if self.declares:
+            self.declare_dead()
 
     def reopen(self, v: int, p: int) -> None:
         """Reopen a closed input, repeatedly until the gateway has recorded it."""
@@ -351,7 +455,7 @@ class Scenario:
         for v in sorted(self.place):
             inst = instance(world, self.place, v)
             for p, e in enumerate(inst.inputs if inst else ()):
-                if e.closed and (v, p) not in self.ended | self.closed:
+                if e.closed and not e.edge.absent_ms and (v, p) not in self.ended | self.closed:
                     self.closed.add((v, p))
                     self.reopen(v, p)
         if world.now < self.storm_us + CALM_US // 2:
@@ -364,14 +468,14 @@ class Scenario:
         it does not take its feedback, until all operators of the loop wait for free space.
         """
         world = self.world
-        dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].dead}
+        dead = {v.index for v in self.plan.vertices if not v.kind and world.nodes[v.hosts[0]].lost}
         for i in self.plan.order:
             ins = list(enumerate(self.plan.ins(i)))
             gone = [(p, e) for p, e in ins if e.src in dead and not e.delay_us]
             if gone and len(gone) == len([e for _, e in ins if not e.delay_us]):
                 dead.add(i)
             for p, _ in gone:
-                if (i, p) not in self.ended:
+                if (i, p) not in self.ended and not self.plan.ins(i)[p].absent_ms:
                     self.close_one(i, p)
         if world.now < self.storm_us + CALM_US // 2:
             world.after(2 * SECOND, self.close_ended)
@@ -403,7 +507,7 @@ class Scenario:
             vertex = self.plan.vertices[v]
             if v in waits:
                 world.draw("source that waits for samples that are lost", vertex.name)
-            elif not world.nodes[vertex.hosts[0]].dead and not world.errors:
+            elif not world.nodes[vertex.hosts[0]].lost and not world.errors:
                 age = (world.now - since) // SECOND
                 world.error("source %s refuses samples since %d s" % (vertex.name, age))
 

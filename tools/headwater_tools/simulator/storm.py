@@ -12,13 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Vertex
+from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Plan, Vertex
 from headwater.protocol.moves import COMMAND
 from headwater.runtime import decisions
 from headwater.runtime.host import Host
 from headwater.testing.cut_flash import KINDS
 
 from . import parameters
+from .disasters import Disasters
 from .hostile import Hostile
 from .world import SECOND, Node
 
@@ -28,12 +29,22 @@ if TYPE_CHECKING:
 SHARE = 0.3  # of the histories to which a special kind applies have it,
 GAP_OPEN = "operator moved with a gap open"
 SOURCE_LOST = "source board lost"
+SILENT = "source silent"
+DECLARED_LOST = "board declared lost"
 MOVED = "operator to be moved"
 HALF_MOVED = "fault in the middle of a move"
 SHARES = {
     MOVED: 0.7,
     GAP_OPEN: 0.9,
+    SILENT: 1.0,
 }  # ... or more, if it applies to few, and seldom occurs in one that has it
+
+
+def above(plan: Plan, vertex: int) -> set[int]:
+    """The sources from which a vertex gets entries, feedback aside; or itself."""
+    if not plan.vertices[vertex].kind:
+        return {vertex}
+    return set().union(*(above(plan, e.src) for e in plan.ins(vertex) if not e.delay_us))
 
 
 class Storm:
@@ -43,6 +54,7 @@ class Storm:
         self.plan = scenario.plan
         self.random = scenario.random
         self.hostile = Hostile(self.world, scenario.ran, scenario.epochs, scenario.place)
+        self.disasters = Disasters(self)
         chosen = random.Random("kinds %d" % scenario.seed)
         fits = self.special()
         shares = {**SHARES, **scenario.likely}
@@ -62,6 +74,7 @@ class Storm:
             found["board asleep"] = self.sleep
             found["hostile frame"] = self.be_hostile
             found[SOURCE_LOST] = self.lose_source
+            found[DECLARED_LOST] = self.declare
             found["flash of a source board erased"] = self.erase_source
             found["flash of an operator's host erased"] = self.erase_operator
             found["gateway database lost"] = self.lose_database
@@ -70,11 +83,14 @@ class Storm:
             found["two activations with one number"] = self.clash
             if any(e.policy == DROP_OLDEST and plan.vertices[e.src].kind for e in plan.edges):
                 found[GAP_OPEN] = self.move_dropping
+        if boards and any(e.absent_ms for e in plan.edges):
+            found[SILENT] = self.silence
         if any(len(plan.ins(v.index)) > 1 for v in plan.vertices):
             found["input closed"] = self.close
         if boards:
             found["broker restarted"] = self.restart_broker
             found["peers cut off from each other"] = self.part_peers
+        found.update(self.disasters.special())
         return found
 
     def start(self) -> None:
@@ -84,7 +100,7 @@ class Storm:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.outage)
         if GAP_OPEN in self.kinds:
             self.world.after(self.random.randrange(2 * SECOND, 6 * SECOND), self.move_dropping)
-
+        self.disasters.start(self.kinds)
         self.clocks()
         self.moves()
 
@@ -192,8 +208,9 @@ class Storm:
         self.world.after(us, lambda: self.world.cut.difference_update(ways))
 
     def restart_broker(self) -> None:
-        """No host reaches any other one: no operator may move because of it."""
-        us = self.random.randrange(2 * SECOND, 20 * SECOND)
+        """No host reaches any other one, for less than ten times the patience with a silent host: no operator
+        may move because of it (checkers.Takeovers)."""
+        us = self.random.randrange(2 * SECOND, 40 * SECOND)
         self.world.draw("broker restarted", "the broker is away for %.1f s" % (us / SECOND))
         self.world.broker_us = max(self.world.broker_us, self.world.now + us)
 
@@ -251,7 +268,7 @@ class Storm:
         """A board with a sensor is out of reach for most of the storm."""
         world = self.world
         boards = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
-        boards = [b for b in boards if not world.nodes[b].dead]
+        boards = [b for b in boards if not world.nodes[b].lost]
         if not boards:
             return
         node = world.nodes[self.random.choice(boards)]
@@ -264,7 +281,7 @@ class Storm:
     def kill(self) -> None:
         """A host that carries no sensor dies; others take over its operators."""
         sensors = {v.hosts[0] for v in self.plan.vertices if not v.kind}
-        nodes = [n for n in self.world.nodes[1:] if not n.dead and n.number not in sensors]
+        nodes = [n for n in self.world.nodes[1:] if not n.lost and n.number not in sensors]
         nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and self.scenario.spare():
             node = self.random.choice(nodes)
@@ -275,7 +292,7 @@ class Storm:
     def lose_source(self) -> None:
         """A board with a sensor dies; its stream ends with what it has sent."""
         sensors = sorted({v.hosts[0] for v in self.plan.vertices if not v.kind} - {0})
-        living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].dead]
+        living = [self.world.nodes[b] for b in sensors if not self.world.nodes[b].lost]
         nodes = [n for n in living if self.scenario.may_lose(n) and self.scenario.spare(n)]
         nodes = [n for n in nodes if not self.scenario.stranded(n)]
         if nodes and len(living) > 1:
@@ -284,10 +301,42 @@ class Storm:
             self.scenario.lose(node)
             self.world.kill(node)
 
+    def declare(self) -> None:
+        """A person declares a board lost: one that is dead, or one that is only out of reach."""
+        world, scenario = self.world, self.scenario
+        nodes = [n for n in world.nodes[1:] if n.dead and n.number not in scenario.declared]
+        told = "which is dead"
+        if not nodes:
+            nodes = [n for n in world.nodes[1:] if not n.lost and scenario.may_lose(n) and scenario.spare(n)]
+            nodes = [n for n in nodes if not scenario.stranded(n) and n.number not in scenario.declared]
+            nodes = [n for n in nodes if self.sources_without(n)]
+            told = "which is asleep"
+        if not nodes or not world.nodes[0].up:
+            return
+        node = self.random.choice(nodes)
+        world.draw(DECLARED_LOST, "%s is declared lost, %s" % (self.name(node), told))
+        if not node.dead:
+            self.cut(self.ways(node), self.random.randrange(SECOND, 14 * SECOND))
+        scenario.declare(node)
+        if self.random.random() < 0.5:
+            world.after(self.random.randrange(SECOND, 14 * SECOND), partial(self.replace, node))
+
+    def sources_without(self, node: Node) -> bool:
+        """Whether a source is left without this board."""
+        homes = {v.hosts[0] for v in self.plan.vertices if not v.kind} - {node.number}
+        return any(not self.world.nodes[h].lost for h in homes)
+
+    def replace(self, node: Node) -> None:
+        """The board is provisioned afresh, or another one is in its place."""
+        if not self.over():
+            self.world.draw("lost board replaced")
+            self.world.replace(node)
+            self.boot_after(node, SECOND // 10, 3 * SECOND)
+
     def isolate(self) -> None:
         """A host is cut off, perhaps until others take it for dead; then it returns."""
         world = self.world
-        nodes = [n for n in world.nodes[1:] if not n.dead]
+        nodes = [n for n in world.nodes[1:] if not n.lost]
         if not nodes:
             return
         node = self.random.choice(nodes)
@@ -307,7 +356,7 @@ class Storm:
 
     def erase(self, kind: str, hosts: list[int]) -> None:
         nodes = [self.world.nodes[h] for h in hosts]
-        nodes = [n for n in nodes if not n.dead and self.scenario.may_lose(n)]
+        nodes = [n for n in nodes if not n.lost and self.scenario.may_lose(n)]
         if nodes:
             self.world.draw(kind)
             self.forget(self.random.choice(nodes))
@@ -336,7 +385,8 @@ class Storm:
 
     def movable(self) -> list[int]:
         place = self.scenario.place
-        return [v for v in sorted(place) if self.world.nodes[place[v]].up]
+        nodes = self.world.nodes
+        return [v for v in sorted(place) if nodes[place[v]].up and not nodes[place[v]].lost]
 
     def move(self) -> None:
         """A candidate that is wrong begins a healthy operator without asking; often another one does, seconds
@@ -501,7 +551,10 @@ class Storm:
         world = self.world
         joins = []
         for v in self.plan.vertices:
-            direct = [p for p, e in enumerate(self.plan.ins(v.index)) if not e.delay_us]
+            ins = self.plan.ins(v.index)
+            if any(e.absent_ms for e in ins):
+                continue  # the hosts close and open inputs themselves there
+            direct = [p for p, e in enumerate(ins) if not e.delay_us]
             joins += [(v.index, p) for p in direct if len(direct) > 1]
         joins = [j for j in joins if not any(j[0] == other[0] for other in self.scenario.closed)]
         if not joins or not world.nodes[0].up:
@@ -515,6 +568,30 @@ class Storm:
             self.scenario.closed.add((vertex, port))
             pause = self.random.randrange(SECOND, 12 * SECOND)
             world.after(pause, lambda: self.scenario.reopen(vertex, port))
+
+    def silence(self) -> None:
+        """The board of a sensor without which others can go on is off, or reaches no other host, or its
+        sensor gives nothing: for a time that is too short, or long enough."""
+        world = self.world
+        edges = [e for e in self.plan.edges if e.absent_ms]
+        boards = sorted(
+            {self.plan.vertices[v].hosts[0] for e in edges for v in above(self.plan, e.src)} - {0}
+        )
+        nodes = [world.nodes[b] for b in boards if not world.nodes[b].dead]
+        if not nodes:
+            return
+        node = self.random.choice(nodes)
+        most_ms = max(e.absent_ms for e in edges)
+        us = int(most_ms * 1000 * self.random.uniform(0.5, 4))
+        how = self.random.choice(("off", "off", "out of reach", "without samples"))
+        world.draw(SILENT, "%s is %s for %.1f s" % (self.name(node), how, us / SECOND))
+        if how == "out of reach":
+            self.cut(self.ways(node), us)
+        elif how == "without samples":
+            world.mute_until[node.number] = world.now + us
+        elif node.up:
+            world.crash(node)
+            world.after(us, lambda: world.boot(node))
 
     # ---- sensors and neighbours
 

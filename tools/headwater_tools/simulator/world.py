@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
+from headwater.offboard.reasons import because
 from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
@@ -30,6 +31,7 @@ from headwater.storage.keyspace import (
     F_FLOOR,
     F_INC,
     HELD,
+    LEFT,
     PERMANENT,
     checkpoint_key,
     checkpoint_of,
@@ -40,14 +42,23 @@ from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash, PowerCut
 from headwater_gateway.site_clock import Reading, SiteClock
 
+from .batteries import Battery, known_to
 from .decided import Decided, WatchedInstances
 from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
+
+if TYPE_CHECKING:
+    from .recorder import Recorder
 
 SECOND = 1_000_000
 TICK_US = SECOND // 4
 SITE_US = 1_700_000_000 * SECOND  # the site's time when the simulation starts
 MASTER = b"\x5a" * 32
+
+# Why an operator moved without a plan.
+TAKEN_OVER = "taken over"
+TAKEN_BLIND = "taken over, no producer answered"
+MISTAKEN = "started elsewhere by mistake"
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -147,6 +158,12 @@ class Store(Log):
                 found[key] = place
         return found
 
+    def rename_blob(self, src: int, dst: int) -> None:
+        super().rename_blob(src, dst)
+        blobs = self.world.nodes[self.number].blobs
+        if src in blobs:
+            blobs[dst] = blobs.pop(src)
+
     def drop_blob(self, key: int) -> None:
         super().drop_blob(key)
         self.world.nodes[self.number].blobs.pop(key, None)
@@ -161,6 +178,8 @@ class Node:
         self.flash = flash
         self.host: Host | None = None
         self.dead = False  # permanently
+        self.log = 0  # log number of its present flash
+        self.revoked = 0  # ... with which a person declared it lost
         self.booted_us = 0
         self.drift_ppm = 0.0
         self.mono_base = 0
@@ -168,6 +187,7 @@ class Node:
         self.again = False  # its flash was erased: it returns to a process that it was part of
         self.erasures = 0  # how often
         self.blobs: dict[int, Place] = {}  # positions of the checkpoints in its flash
+        self.battery: Battery | None = None  # on mains; otherwise what a battery monitor of the host reads
 
     def mono(self) -> int:
         """The host's own clock: starts again at every boot, and drifts."""
@@ -177,6 +197,11 @@ class Node:
     @property
     def up(self) -> bool:
         return self.host is not None
+
+    @property
+    def lost(self) -> bool:
+        """It is dead, or counts as dead: what it does has no effect any more."""
+        return self.dead or (self.revoked == self.log and self.log != 0)
 
 
 class World:
@@ -191,6 +216,7 @@ class World:
         self.serial = itertools.count()
         self.trace: list[str] = []
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
+        self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
         self.losses = 0  # hosts whose flash is gone, or was at some time
         self.databases_lost = 0
@@ -213,11 +239,19 @@ class World:
         self.frames = 0
         self.bytes = 0
         self.sampling = True
+        self.heard_us: dict[int, int] = {}  # host -> when a frame reached it last
         self.asleep: set[int] = set()  # hosts whose sensors are not read
+        self.mute_until: dict[int, int] = {}  # host -> until when its sensors give nothing, unannounced
+        self.dozing: set[int] = set()  # hosts that sleep so deeply that they forget what is not in flash
         self.checks: list[Callable[[Node], None]] = []
+        self.left: set[int] = set()  # hosts that count as keepers of nothing any more
+        self.on_left: list[Callable[[int], None]] = []
         self.on_takeover: list[Callable[[Node, int, bool], None]] = []
         self.on_taken_over: list[Callable[[Node, int], None]] = []  # another host handed it over
+        self.on_empty: list[Callable[[Node], None]] = []  # the battery of a host is empty
+        self.on_peace: list[Callable[[], None]] = []  # called when faults stop
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
+        self.recorder: Recorder | None = None  # for a timeline
         self.errors: list[str] = []
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
@@ -262,8 +296,13 @@ class World:
     def draw(self, kind: str, text: str = "") -> None:
         """A fault of this kind happens now."""
         self.drawn[kind] += 1
+        if self.recorder:
+            self.recorder.mark(kind, text)
         if text:
             self.note(text)
+
+    def is_up(self, node: Node) -> bool:
+        return node.up
 
     def name(self, number: int) -> str:
         return str(self.plan.hosts[number])
@@ -299,6 +338,7 @@ class World:
         store.mount()
         self.recover(store, node)
         node.blobs = store.checkpoints()
+        node.log = store.log_number
         outbox = self.outbox if node.number == 0 else None
         host = Host(
             self.plan,
@@ -316,6 +356,7 @@ class World:
         host.pace = self.hardware.pace
         host.takeover = partial(self.takeover, node, host.takeover)  # type: ignore[method-assign]
         host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
+        host.knows(known_to(host, node.battery))
         node.host = host
         host.start(node.mono(), node.again)
         return host
@@ -325,6 +366,8 @@ class World:
         self.note(
             "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
         )
+        if self.recorder and node.host and node.host.taking:
+            self.recorder.moved(v, node.host.taking.giver, node.number, because(why))
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)
@@ -332,6 +375,8 @@ class World:
     def takeover(self, node: Node, begin: Callable[..., None], v: int, number: int, blind: bool) -> None:
         """A host has decided to take over an operator."""
         how = ", blind" if blind else ""
+        if self.recorder and node.host:
+            self.recorder.moved(v, node.host.where[v][2], node.number, TAKEN_BLIND if blind else TAKEN_OVER)
         self.note("%s takes over %s%s" % (self.name(node.number), self.plan.vertices[v].name, how))
         for look in self.on_takeover:
             look(node, v, blind)
@@ -384,6 +429,12 @@ class World:
         self.crash(node)
 
     def checked(self, node: Node) -> None:
+        if node.number == 0 and node.host is not None:
+            for number, (_, state) in node.host.lost.items():
+                if state == LEFT and number not in self.left:
+                    self.has_left(number)
+        if node.lost:
+            return
         if node.host is not None:
             self.taken.look(node.host)
         for check in self.checks:
@@ -391,6 +442,7 @@ class World:
 
     def power_cut(self, node: Node) -> None:
         self.note("%s loses power in a flash operation" % self.name(node.number))
+        self.cuts.add((node.number, node.boots))
         self.crash(node)
         self.after(self.random.randrange(SECOND // 10, 3 * SECOND), lambda: self.boot(node))
 
@@ -402,14 +454,15 @@ class World:
     def kill(self, node: Node) -> None:
         self.note("%s dies for good" % self.name(node.number))
         self.crash(node)
-        node.dead = True
         self.flash_gone(node)
+        node.dead = True
 
     def erase(self, node: Node) -> None:
         """Its flash is blank, and it has been provisioned again."""
         self.note("the flash of %s is erased" % self.name(node.number))
         self.crash(node)
         self.flash_gone(node)
+        node.log = 0
         node.flash.revive()
         Log.format(node.flash, self.random.getrandbits(64))
         self.provision(node)
@@ -420,8 +473,27 @@ class World:
             self.outbox.lost_database()
             self.wall.kept = None
 
+    def declare(self, node: Node) -> None:
+        """A person declares a board lost: what it has counts no more, whether it is dead or not."""
+        if not node.lost:
+            self.flash_gone(node)
+        node.revoked = node.log
+
+    def replace(self, node: Node) -> None:
+        """A board that was declared lost is provisioned afresh."""
+        self.erase(node)
+        node.dead = False
+
+    def has_left(self, number: int) -> None:
+        self.left.add(number)
+        self.note("%s has left the keepers" % self.name(number))
+        self.losses -= 1
+        for look in self.on_left:
+            look(number)
+
     def flash_gone(self, node: Node) -> None:
-        self.losses += 1
+        if not node.lost:
+            self.losses += 1
         node.blobs = {}
         for v in self.plan.vertices:
             if not v.kind and v.hosts[0] == node.number and self.order.get(v.index):
@@ -431,10 +503,13 @@ class World:
 
     def send(self, sender: int, to: int, frame: bytes) -> None:
         host = self.nodes[sender].host
-        if host is not None:
+        if host is not None and not self.nodes[sender].lost:
             self.taken.look(host)
         self.frames += 1
         self.bytes += len(frame)
+        battery = self.nodes[sender].battery
+        if battery:
+            battery.frame(len(frame), True)
         copies = 1 + (self.random.random() < self.duplication)
         for _ in range(copies):
             if self.random.random() < self.loss:
@@ -449,6 +524,9 @@ class World:
             and self.now >= self.broker_us
             and not self.nodes[sender].dead
         ):
+            self.heard_us[to] = self.now
+            if node.battery:
+                node.battery.frame(len(frame), False)
             self.call(node, lambda host: received(host, frame, node.mono()), "receive")
 
     # ---- sensors
@@ -473,7 +551,7 @@ class World:
         else:
             n, dt = 1, -1
             pause = int(self.random.expovariate(1.0) * SECOND * 0.7) + 1000
-        if node.up and self.awake(node):
+        if node.up and node.host and not node.host.revoked and self.awake(node):
             batch = Batch(v.outs[0], max(n, 1))
             batch.n = n
             batch.dt = dt
@@ -485,7 +563,7 @@ class World:
 
     def awake(self, node: Node) -> bool:
         """The sensors of a host are read."""
-        return node.number not in self.asleep
+        return node.number not in self.asleep and self.now >= self.mute_until.get(node.number, 0)
 
     def offered(self, v: Vertex, took: int | None) -> None:
         if took:
@@ -562,7 +640,7 @@ class World:
     def held(self, node: Node, v: int) -> list[int] | None:
         """Position of the furthest checkpoint of operator v in the flash of a host that is not lost."""
         best: list[int] | None = None
-        if not node.dead:
+        if not node.lost:
             for slot in (PERMANENT, HELD):
                 place = node.blobs.get(checkpoint_key(v, slot))
                 if place and (best is None or further(place[1], best)):
@@ -583,7 +661,7 @@ class World:
                 found.append((inst.epoch, inst.decided))
         for node in () if found or self.plan.strategy == UNSAFE else self.nodes:
             blobs = [node.blobs.get(checkpoint_key(v, slot)) for slot in (PERMANENT, HELD)]
-            found += [(place[0], place[1][-1]) for place in blobs if place and not node.dead]
+            found += [(place[0], place[1][-1]) for place in blobs if place and not node.lost]
         return max(found)[1] if found else 0
 
     def current(self, edge: int, src: int = -1) -> int:

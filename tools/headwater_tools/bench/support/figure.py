@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+
+from ...svg import sheet, stroke, text
 
 PANEL_W = 230
 PANEL_H = 300
@@ -41,20 +42,14 @@ def draw(
     high = max(low + 1, math.ceil(math.log10(max(values))))
     width = max(WIDTH_MIN, LEFT + len(panels) * (PANEL_W + GAP))
     height = TOP + PANEL_H + BOTTOM
-    out = [
-        '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" '
-        'font-family="DejaVu Sans, Helvetica, Arial, sans-serif" font-size="12" fill="#222">'
-        % (width, height, width, height),
-        '<rect width="%d" height="%d" fill="white"/>' % (width, height),
-        _text(LEFT, 24, title, "start", 15),
-    ]
+    out = [text(LEFT, 24, title, "start", 15)]
     for number, (name, lines) in enumerate(panels.items()):
         x0 = LEFT + number * (PANEL_W + GAP)
         out += _panel(x0, name, lines, xs, low, high, unit if number == 0 else "")
     middle = LEFT + (len(panels) * (PANEL_W + GAP) - GAP) / 2
-    out.append(_text(middle, TOP + PANEL_H + 42, x_title, "middle", 12))
+    out.append(text(middle, TOP + PANEL_H + 42, x_title, "middle", 12))
     out += _legend(TOP + PANEL_H + 74, dashed_is)
-    return "\n".join([*out, "</svg>"]) + "\n"
+    return sheet(width, height, out) + "\n"
 
 
 def _panel(
@@ -67,22 +62,22 @@ def _panel(
     def py(value: float) -> float:
         return TOP + PANEL_H * (high - math.log10(value)) / (high - low)
 
-    out = [_text(x0 + PANEL_W / 2, TOP - 10, name, "middle", 13)]
+    out = [text(x0 + PANEL_W / 2, TOP - 10, name, "middle", 13)]
     for decade in range(low, high + 1):
         y = py(10.0**decade)
-        out.append(_stroke(x0, y, x0 + PANEL_W, y, "#cccccc" if decade not in (low, high) else "#888888"))
+        out.append(stroke(x0, y, x0 + PANEL_W, y, "#cccccc" if decade not in (low, high) else "#888888"))
         if unit:
-            out.append(_text(x0 - 8, y + 4, "%g %s" % (10.0**decade, unit), "end", 12))
+            out.append(text(x0 - 8, y + 4, "%g %s" % (10.0**decade, unit), "end", 12))
         for step in range(2, 10):
             if decade < high:
                 y = py(step * 10.0**decade)
-                out.append(_stroke(x0, y, x0 + PANEL_W, y, "#f0f0f0"))
+                out.append(stroke(x0, y, x0 + PANEL_W, y, "#f0f0f0"))
     for x in (x0, x0 + PANEL_W):
-        out.append(_stroke(x, TOP, x, TOP + PANEL_H, "#888888"))
+        out.append(stroke(x, TOP, x, TOP + PANEL_H, "#888888"))
     for x in xs:
         bottom = TOP + PANEL_H
-        out.append(_stroke(px(x), bottom, px(x), bottom + 4, "#888888"))
-        out.append(_text(px(x), bottom + 18, str(x), "middle", 10))
+        out.append(stroke(px(x), bottom, px(x), bottom + 4, "#888888"))
+        out.append(text(px(x), bottom + 18, str(x), "middle", 10))
     for line in lines:
         colour, mark = STYLES[line.name]
         points = [(px(x), py(v)) for x, v in zip(xs, line.values, strict=True) if v > 0]
@@ -113,32 +108,10 @@ def _legend(y: float, dashed_is: str) -> list[str]:
     out = []
     x = float(LEFT)
     for name, (colour, mark) in STYLES.items():
-        out.append(_stroke(x, y, x + 34, y, colour, "2"))
+        out.append(stroke(x, y, x + 34, y, colour, "2"))
         out.append(_mark(x + 17, y, colour, mark, False))
-        out.append(_text(x + 42, y + 4, name, "start", 12))
+        out.append(text(x + 42, y + 4, name, "start", 12))
         x += 70 + 8 * len(name)
-    out.append(_stroke(x, y, x + 34, y, "#222222", "1.3", ' stroke-dasharray="5 4"'))
-    out.append(_text(x + 42, y + 4, dashed_is, "start", 12))
+    out.append(stroke(x, y, x + 34, y, "#222222", "1.3", ' stroke-dasharray="5 4"'))
+    out.append(text(x + 42, y + 4, dashed_is, "start", 12))
     return out
-
-
-def _stroke(x1: float, y1: float, x2: float, y2: float, colour: str, width: str = "1", more: str = "") -> str:
-    return '<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%s"%s/>' % (
-        x1,
-        y1,
-        x2,
-        y2,
-        colour,
-        width,
-        more,
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str, size: int) -> str:
-    return '<text x="%.1f" y="%.1f" text-anchor="%s" font-size="%d">%s</text>' % (
-        x,
-        y,
-        anchor,
-        size,
-        escape(text),
-    )

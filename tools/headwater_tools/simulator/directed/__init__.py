@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import handovers
+from . import flights, handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -16,6 +16,7 @@ from .checkpoints import (
     OnlyKeeps,
     RequestLost,
     StalePending,
+    Unreadable,
 )
 from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts
 from .decisions import (
@@ -66,6 +67,8 @@ from .joins import (
 )
 from .logs import (
     Behind,
+    CutElsewhere,
+    CutWhileSealing,
     DropMove,
     Dropping,
     Full,
@@ -78,7 +81,21 @@ from .logs import (
     SizedLarge,
     SizedSliding,
     SizedWide,
+    SpilledBefore,
     Spoiled,
+)
+from .losses import (
+    Apart,
+    AsleepNoGateway,
+    AsleepReturns,
+    AsleepUntold,
+    GatewayForgets,
+    HolderLost,
+    HolderLostUnheard,
+    LastKeeper,
+    Replaced,
+    SaidByAnother,
+    TwoOfThree,
 )
 from .moves import (
     ChangesWhileAway,
@@ -145,6 +162,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "passed over": PassedOver,
     "no input open": NoInputOpen,
     "asleep": Asleep,
+    "spilled before": SpilledBefore,
     "dropping": Dropping,
     "erased": Erased,
     "erased at rest": ErasedAtRest,
@@ -156,10 +174,13 @@ SCHEDULES: dict[str, type[Directed]] = {
     "behind": Behind,
     "full": Full,
     "spoiled": Spoiled,
+    "cut elsewhere": CutElsewhere,
+    "cut while sealing": CutWhileSealing,
     "short frames": ShortFrames,
     "full and dropping": FullAndDropping,
     "logged loop": LoggedLoop,
     "stale pending": StalePending,
+    "unreadable": Unreadable,
     "drop and move": DropMove,
     "many decisions": ManyDecisions,
     "many decisions of two": ManyDecisionsOfTwo,
@@ -213,5 +234,17 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its producer": DiesWithProducer,
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
+    **flights.SCHEDULES,
     **handovers.SCHEDULES,
+    "two of three": TwoOfThree,
+    "last keeper": LastKeeper,
+    "apart": Apart,
+    "holder lost": HolderLost,
+    "holder lost unheard": HolderLostUnheard,
+    "asleep returns": AsleepReturns,
+    "asleep, gateway away": AsleepNoGateway,
+    "asleep untold": AsleepUntold,
+    "replaced": Replaced,
+    "gateway forgets": GatewayForgets,
+    "said by another": SaidByAnother,
 }

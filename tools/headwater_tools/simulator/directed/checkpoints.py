@@ -8,6 +8,8 @@ from typing import Any
 from headwater.plan.model import Plan
 from headwater.process import Affine, Decimate, Process
 from headwater.runtime.host import Host
+from headwater.storage.keyspace import PERMANENT, checkpoint_key
+from headwater.storage.log import Log
 
 from ...examples import sp4
 from ..world import SECOND, Hardware, Node
@@ -202,6 +204,42 @@ class GotLost(Directed):
             self.world.after(SECOND // 3, lambda: self.world.cut.discard((GATEWAY, SPARE)))
         else:
             self.world.after(SECOND // 1000, self.cut_got)
+
+
+class Unreadable(Directed):
+    """An operator has taken a decision; then the flash of its board fails where its checkpoint is. Both its
+    board and that of its producer restart. No epoch is new, so no keeper is recalled, and the producer still
+    has every entry: only the name that it remembers tells that there is a checkpoint with a decision in it.
+    """
+
+    def process(self) -> Process:
+        p = boards("named", "left", "spare", checkpoints="uncoordinated")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("named/first", first, durable="lake", cap=600)
+        second = Affine().named("second").on("spare", backup=["gateway"])
+        p.lake("named/second", first.buffered(600) >> second)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        second = self.vertex("second")
+        return [
+            (0.1, lambda: self.open_lake(False)),
+            (4, lambda: self.configure(second, offset=7)),
+            (9, lambda: self.crash(LEFT, SPARE)),
+            (9.2, lambda: self.spoil(second)),
+            (9.4, lambda: self.boot(LEFT)),
+            (9.8, lambda: self.boot(SPARE)),
+            (14, lambda: self.open_lake(True)),
+        ]
+
+    def spoil(self, v: int) -> None:
+        spare = self.node(SPARE)
+        spare.flash.revive()
+        log = Log(spare.flash)
+        log.mount()
+        log.drop_blob(checkpoint_key(v, PERMANENT))
+        self.world.losses += 1
 
 
 class DeadHolder(Directed):

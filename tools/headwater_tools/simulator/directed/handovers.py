@@ -450,6 +450,20 @@ class NewerUnheard(Handed):
         ]
 
 
+class KeepersGone(Handed):
+    """One keeper has died, another has lost its flash. The operator ran on, and must not stand after a move:
+    what the erased one kept was older than what its giver has, as every producer tells."""
+
+    LEVEL = "local"
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", "fourth", "fifth", level=self.LEVEL)
+        return shifted(p, "home", "other", "fourth", "fifth", "gateway", cap=600)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(6, lambda: self.kill(4)), (6.5, lambda: self.erase(5)), (7, lambda: self.boot(5))]
+
+
 class TwoGivers(Handed):
     """Two hosts offer their operators to one at the same time: it takes one, and the other one goes on."""
 
@@ -534,6 +548,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "giver loses a write, local": GiverLosesWriteLocal,
     "newer elsewhere": NewerElsewhere,
     "newer unheard": NewerUnheard,
+    "keepers gone": KeepersGone,
     "two givers": TwoGivers,
     "spilled before a move": Spilled,
     "spilled before a move, local": SpilledLocal,

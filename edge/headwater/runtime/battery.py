@@ -1,0 +1,464 @@
+# What a host knows of its energy: what it has spent, what its battery has left, and how long that lasts.
+#
+# This stays loaded, so it is little more than counters. What a move would change is estimated by outlook.py,
+# and what follows is decided by leaving.py, in rounds of bids.py. These three are loaded for a round, when
+# another host asks, and once a minute for the reserve; they are unloaded again.
+#
+# A host counts what it does (elements taken, bytes and frames, bytes of flash, time awake and asleep) and
+# multiplies by the numbers of its profile: so it knows its draw. What is left follows from the voltage of
+# the battery, by its curve; between two readings it is counted down. The two are compared: once the battery
+# has lost a few percent, the ratio of what it lost and what was counted corrects the draw, slowly and
+# within bounds.
+#
+# A host without a battery, or without a way to measure its voltage, is taken to be on mains.
+#
+# Invariants.
+#   - Nothing here is allocated for an element or a frame.
+#   - The correction stays within a quarter and four times what the profile says.
+#   - A restart forgets no correction, no cost of a hand-over and no flight: they are in the flash (`keep`).
+
+from ..board.unload import unload
+from ..data import msgpack
+from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.profile import WHOLE, left
+from ..protocol.moves import FLEE
+from ..storage.keyspace import B_ENERGY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ..plan.profile import Profile
+    from .bids import Round
+    from .host import Host
+
+    Rates = Sequence[int]
+
+ONE = const(256)  # a correction that changes nothing (outlook.py has it too)
+_LEAST = const(64)
+_MOST = const(1024)
+_HEAD = const(91)  # bytes that carry a frame, without its own head and seal: of placement.FRAME_BYTES
+_ODD_MAX = const(2)
+_SETTLES = const(16)  # readings before the correction is looked at
+_RESERVE_BEATS = const(12)  # the reserve is computed this often
+_WINDOW_MS = const(600000)  # what was spent longer ago than this counts half
+_HOUR_MS = const(3600000)
+_FORM = const(1)
+FOREVER = const(0x3FFFFFFF)  # seconds, on mains: as in protocol/offers.py, which is not loaded for this
+UNITS = const(10)  # of work for an element of an operator that was not timed yet
+
+
+class Energy:
+    # profile: None on mains. battery_mv(): or None where it cannot be measured. ticks_us(): a counter of
+    # microseconds that wraps at a power of two, `mask` + 1; None: nothing is timed.
+    def __init__(
+        self,
+        host: "Host",
+        profile: "Profile | None" = None,
+        battery_mv: "Callable[[], int | None] | None" = None,
+        ticks_us: "Callable[[], int] | None" = None,
+        mask: int = (1 << 30) - 1,
+    ) -> None:
+        self.host = host
+        self.profile = profile
+        self.battery_mv = battery_mv
+        self.ticks_us = ticks_us
+        self.mask = mask
+        # Since the last look.
+        self.sent_bytes = self.got_bytes = self.frames = 0
+        self.timed = False
+        self.programmed = -1  # bytes of flash, in this boot
+        self.now = -1
+        self.slept_ms = 0  # to be counted with the next look
+        # Within the window: time, nanocoulombs by what spent them.
+        self.ms = 0
+        self.spent = [0, 0, 0, 0]  # waiting and sleeping, computing, radio, flash
+        # Stream of a port, or -1 - edge of an input -> [last entry, entries in the window].
+        self.flows: "dict[int, list[int]]" = {}
+        self.ran: list[int] = []  # operators that ran here all that time
+        self.costs: dict[int, int] = {}  # operator -> nanoseconds of an element
+        self.total_nc = 0  # in this boot
+        # The battery.
+        self.known = False  # its voltage was read
+        self.mv = 0
+        self.odd = 0  # readings in a row that do not fit at all
+        self.settled = 0  # readings since one that was taken as it was
+        self.left_mc = 0
+        self.rest_nc = 0  # spent, and less than what left_mc counts
+        self.error_mc = 0  # by which reading and counting differed, lately
+        self.factor = ONE
+        self.mark_mc = -1  # what it had when the correction was looked at last,
+        self.mark_nc = 0  # ... what was counted since,
+        self.mark_ms = 0  # ... in this time
+        # What a hand-over costs beside what the profile says, and the one that is under way.
+        self.handing = ONE
+        self.begun_nc = -1  # total_nc when it began
+        self.fled: dict[int, int] = {}  # operator -> what was left when it fled from here
+        # Decisions.
+        self.reserve_mc = 0  # with less this host flees
+        self.beats = 0
+        self.round: "Round | None" = None
+        # To balance, and to flee: when the next round begins, and how many since one led to a move.
+        self.due_us = [0, 0]
+        self.quiet = [0, 0]
+
+    # ---- counters
+
+    # A frame of so many bytes was sent, or received.
+    def sent(self, size: int) -> None:
+        self.sent_bytes += size + _HEAD
+        self.frames += 1
+
+    def got(self, size: int) -> None:
+        self.got_bytes += size + _HEAD
+        self.frames += 1
+
+    # Have a runner take what it has, and time that. Scheduler.run calls this while something is to be timed.
+    def step(self, runner: "Any") -> int:
+        ticks: "Any" = self.ticks_us
+        began = ticks()
+        n: int = runner.step()
+        if n and not runner.is_lake:
+            ns = ((ticks() - began) & self.mask) * 1000 // n
+            v = runner.vertex.index
+            was = self.costs.get(v)
+            self.costs[v] = ns if was is None else was + (ns - was) // 4
+            self.timed = True
+        return n
+
+    # ---- once per beat
+
+    def tick(self) -> None:
+        host = self.host
+        if self.now < 0:
+            self._begin()
+        self._look()
+        if self.ticks_us and host.instances:
+            self.timed = False
+            host.scheduler.time(self)
+        if self.round:
+            self.round.tick()
+        elif self.powered or host.now >= self.due_us[0]:
+            self._consider()
+
+    # Whether it is time for bids: the host flees, or the pause since the last round is over.
+    def _consider(self) -> None:
+        host = self.host
+        movable = [v for v in host.instances if len(host.plan.vertices[v].hosts) > 1]
+        if not movable or not host.words or host.quiet or host.giving:
+            return
+        self.beats += 1
+        if self.powered and self.beats % _RESERVE_BEATS == 2:
+            self._reserve()
+        if host.now >= self.due_us[int(self.must_flee())]:
+            from . import bids
+
+            bids.begin(self)
+
+    def _reserve(self) -> None:
+        from . import outlook
+
+        self.reserve_mc = outlook.reserve_mc(self.host, self)
+        outlook = None  # type: ignore[assignment]
+        self.rests()
+
+    # A round of bids has begun, or is over; the next one begins after `pause_s`.
+    def asks(
+        self, round_: "Round | None", flees: bool = False, moved: bool = False, pause_s: int = 0
+    ) -> None:
+        self.round = round_
+        if round_ is None:
+            self.due_us[int(flees)] = self.host.now + pause_s * 1000000
+            self.quiet[int(flees)] = 0 if moved else self.quiet[int(flees)] + 1
+            self.rests()
+
+    # What only decisions need is unloaded.
+    def rests(self) -> None:
+        unload("runtime.leaving", "runtime.outlook", "plan.placement")
+        if not self.round:
+            unload("runtime.bids")
+            if not self.host.taking and not self.host.giving:
+                unload("protocol.offers")
+            if not self.host.giving:
+                unload("runtime.moving")
+
+    def _begin(self) -> None:
+        host = self.host
+        self.now = host.now
+        self.programmed = self._flash()
+        self.due_us[0] = self.now + _RESERVE_BEATS * host.period_us  # until then too little was measured
+        stored = host.store.get_blob(B_ENERGY) if self.profile else None
+        if not stored:
+            return
+        kept = msgpack.loads(stored)
+        if kept[0] != _FORM:
+            return
+        _, self.factor, self.handing, self.left_mc, asleep_ms, mark, spent, fled = kept
+        self.known = True
+        self.slept_ms = asleep_ms
+        if mark:
+            self.mark_mc, self.mark_nc, self.mark_ms = mark
+        self.ms = spent[0]
+        self.spent = spent[1:]
+        if fled[0] == host.plan.deployment:
+            for i in range(1, len(fled), 2):
+                self.fled[fled[i]] = fled[i + 1]
+
+    def _flash(self) -> int:
+        return self.host.store.stats()["programmed"] if self.profile else 0
+
+    # Count what was done since the last look, and look at the battery.
+    def _look(self) -> None:
+        host = self.host
+        ms = (host.now - self.now) // 1000
+        self.now += ms * 1000
+        if self.ran != sorted(host.instances):
+            # What was measured with other operators says little.
+            self.ran = sorted(host.instances)
+            self.ms = 0
+            self.spent = [0, 0, 0, 0]
+            self.due_us[0] = max(self.due_us[0], host.now + _RESERVE_BEATS * host.period_us)
+            for f in self.flows.values():
+                f[1] = 0
+        taken = 0  # nanoseconds of computing
+        for v in host.instances:
+            inst = host.instances[v]
+            n = 0
+            for e in inst.inputs:
+                n += self._flow(-1 - e.edge.index, e.cur.xi)
+            taken += n * self.cost(v)
+        for p in host.ports.values():
+            self._flow(p.stream, p.ring.last)
+        profile = self.profile
+        if profile:
+            written = self._flash()
+            frames_nc = profile.radio_na * ms // 1000
+            send = receive = 0
+            for link in profile.links.values():
+                send, receive, frame = link
+                frames_nc = min(frames_nc, self.frames * frame)
+                break
+            parts = (
+                profile.awake_na * ms // 1000 + profile.asleep_na * (self.slept_ms // 1000),
+                taken * (profile.compute_na // 1000) // 1000000,
+                (self.sent_bytes * send + self.got_bytes * receive) // 1000 + frames_nc,
+                max(0, written - self.programmed) * profile.flash_byte_pc // 1000,
+            )
+            self.programmed = written
+            nc = 0
+            for i in range(4):
+                self.spent[i] += parts[i]
+                nc += parts[i]
+            ms += self.slept_ms
+            self.slept_ms = 0
+            self._battery(profile, nc, ms)
+        self.sent_bytes = self.got_bytes = self.frames = 0
+        self.ms += ms
+        if self.ms > 2 * _WINDOW_MS:
+            self.ms //= 2
+            self.spent = [nc // 2 for nc in self.spent]
+            for f in self.flows.values():
+                f[1] //= 2
+
+    # This stream, or input, is at entry `last`: how many are new.
+    def _flow(self, key: int, last: int) -> int:
+        f = self.flows.get(key)
+        if f is None:
+            self.flows[key] = [last, 0]
+            return 0
+        n = max(0, last - f[0])
+        f[0] = last
+        f[1] += n
+        return n
+
+    # Thousandths of an entry that a stream has in a second, as far as it passes here; None: it does not.
+    def rate_mhz(self, key: int) -> "int | None":
+        f = self.flows.get(key)
+        return None if f is None or not self.ms else f[1] * 1000000 // self.ms
+
+    # Nanoseconds that an element of operator v costs here.
+    def cost(self, v: int) -> int:
+        known = self.costs.get(v)
+        if known is None:
+            known = UNITS * self.profile.copy_ns if self.profile else 0
+        return known
+
+    # ---- the battery
+
+    def _battery(self, profile: "Profile", nc: int, ms: int) -> None:
+        self.total_nc += nc
+        self.rest_nc += nc * self.factor // ONE
+        self.left_mc = max(0, self.left_mc - self.rest_nc // 1000000)
+        self.rest_nc %= 1000000
+        mv = self.battery_mv() if self.battery_mv else None
+        if mv is None:
+            return
+        self.mv = mv
+        there = profile.capacity_mc * left(profile.curve, mv) // WHOLE
+        off = there - self.left_mc
+        # A reading while the radio sends is low, so one reading moves little. Three in a row that are far off
+        # show another battery.
+        self.odd = self.odd + 1 if abs(off) > profile.capacity_mc // 8 else 0
+        if not self.known or self.odd > _ODD_MAX:
+            self.known = True
+            self.odd = self.settled = 0
+            self.left_mc = there
+            self.mark_mc = -1
+            self.error_mc = 0
+        else:
+            self.left_mc = max(0, self.left_mc + off // 8)
+            self.error_mc += (abs(off) - self.error_mc) // 8
+        self.settled += 1
+        if self.settled > _SETTLES:
+            self._correct(profile, nc, ms)
+
+    # Compare what the battery lost with what was counted, once that is enough to be seen in its voltage:
+    # after an hour, or sooner where it lost much.
+    def _correct(self, profile: "Profile", nc: int, ms: int) -> None:
+        if self.mark_mc < 0:
+            self.mark_mc = self.left_mc
+            self.mark_nc = self.mark_ms = 0
+            return
+        self.mark_nc += nc
+        self.mark_ms += ms
+        lost = self.mark_mc - self.left_mc
+        counted = self.mark_nc // 1000000
+        step = profile.capacity_mc // 32
+        if max(lost, counted) < (step if self.mark_ms >= _HOUR_MS else 2 * step):
+            return
+        if lost > 0 and counted > 0:
+            seen = max(_LEAST, min(_MOST, ONE * lost // counted))
+            self.factor += (seen - self.factor) // 4
+        self.mark_mc = -1
+        self.keep()
+
+    # ---- how long it lasts
+
+    # Whether this host runs from a battery that it can measure.
+    @property
+    def powered(self) -> bool:
+        return self.profile is not None and self.known
+
+    # What it draws, in nanoamperes, over the window; 0 while nothing is known.
+    @property
+    def draw_na(self) -> int:
+        return self.drawn_na() * self.factor // ONE
+
+    # ... as it was counted, without the correction.
+    def drawn_na(self) -> int:
+        if not self.ms:
+            return self.profile.awake_na if self.profile else 0
+        return sum(self.spent) * 1000 // self.ms
+
+    # Seconds until the battery is empty: now; without operators, which move to `to`; with others, as
+    # (operator, rates that the host where it runs has measured).
+    def left_s(
+        self, without: "Sequence[int]" = (), with_: "Sequence[tuple[int, Rates]]" = (), to: int = 0
+    ) -> int:
+        if not self.powered:
+            return FOREVER
+        draw = self.draw_na
+        if without or with_:
+            from . import outlook
+
+            draw += outlook.View(self, with_).difference(without, to, [v for v, _ in with_])
+            self.rests()
+        return min(FOREVER - 1, self.left_mc * 1000000 // max(1, draw))
+
+    # Seconds that a full battery would last.
+    def whole_s(self) -> int:
+        if not self.powered or not self.profile:
+            return FOREVER
+        return min(FOREVER - 1, self.profile.capacity_mc * 1000000 // max(1, self.draw_na))
+
+    # Whether it has less than it needs to hand over what it runs.
+    def must_flee(self) -> bool:
+        return self.powered and self.left_mc < self.reserve_mc
+
+    # What operator v takes and puts out: see outlook.py.
+    def rates(self, v: int) -> list[int]:
+        from . import outlook
+
+        found: list[int] = outlook.rates(self, v)
+        self.rests()
+        return found
+
+    # Why this host does not take operator v, or OK (protocol/offers.py). left: the time left of the host that
+    # gives it.
+    def refuses(self, v: int, rates: "Rates", why: int, left: int = FOREVER) -> int:
+        if not self.powered:
+            return 0  # offers.OK
+        from . import leaving
+
+        self._reserve()
+        with_s = self.left_s(with_=((v, rates),))
+        reserve_s = self.reserve_mc * with_s // max(1, self.left_mc)
+        found: int = leaving.refusal(self, v, why, left, with_s, reserve_s)
+        self.rests()
+        return found
+
+    # For people: percent left, seconds left, microamperes that it draws, what percent of these are computing,
+    # radio and flash, and the correction in percent. None on mains.
+    def told(self) -> "list[int] | None":
+        if not self.powered or not self.profile:
+            return None
+        whole = max(1, sum(self.spent))
+        parts = [100 * nc // whole for nc in self.spent[1:]]
+        percent = 100 * self.left_mc // self.profile.capacity_mc
+        return [percent, self.left_s(), self.draw_na // 1000] + parts + [100 * self.factor // ONE]
+
+    # ---- hand-overs
+
+    # This host begins to hand an operator over.
+    def gives(self) -> None:
+        if self.powered:
+            self._look()
+            self.begun_nc = self.total_nc
+
+    # ... operator v, whose checkpoint has this size, and it is over: what that cost counts from now on,
+    # beside what the profile makes of the size. What has fled does not return before the battery is charged.
+    def gave(self, v: int, size: int, why: int, outcome: int) -> None:
+        if self.begun_nc < 0 or not self.powered:
+            return
+        self._look()
+        cost = self.total_nc - self.begun_nc
+        self.begun_nc = -1
+        if outcome:  # offers.OK is 0
+            return
+        from . import outlook
+
+        seen = ONE * cost // max(1, outlook.handover_nc(self.host, self, size))
+        self.handing += (max(_LEAST // 4, min(4 * _MOST, seen)) - self.handing) // 4
+        if why == FLEE:
+            self.fled[v] = self.left_mc
+        self.keep()
+        self.rests()
+
+    # Whether operator v may come (again): it did not flee from here, or a tenth of the battery was charged.
+    def takes_back(self, v: int) -> bool:
+        if v not in self.fled or not self.profile:
+            return True
+        if self.left_mc < self.fled[v] + self.profile.capacity_mc // 10:
+            return False
+        del self.fled[v]
+        return True
+
+    # ---- restarts
+
+    # This host sleeps from now on, for so long.
+    def sleep(self, us: int) -> None:
+        if self.profile and self.now >= 0:
+            self._look()
+            self.keep(us // 1000)
+
+    # Have the flash remember what a restart would forget.
+    def keep(self, asleep_ms: int = 0) -> None:
+        if not self.powered:
+            return
+        fled = [self.host.plan.deployment]
+        for v in sorted(self.fled):
+            fled += [v, self.fled[v]]
+        mark = [self.mark_mc, self.mark_nc, self.mark_ms] if self.mark_mc >= 0 else []
+        spent = [self.ms] + self.spent
+        kept = [_FORM, self.factor, self.handing, self.left_mc, asleep_ms, mark, spent, fled]
+        self.host.store.put_blob(B_ENERGY, msgpack.dumps(kept))

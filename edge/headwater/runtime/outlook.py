@@ -1,0 +1,191 @@
+# What a host would draw if an operator ran elsewhere, or here, and what handing over costs.
+#
+# Loaded while an operator may leave or come, and unloaded again. The arithmetic is that of placement.py: this
+# host makes a case of what it knows. Of the other boards it does not know what they draw, so they have its
+# own numbers in that case; what they draw they tell themselves, in answers to bids.
+#
+# Rates of an operator travel from the host where it runs to those that may take it: units of work a second,
+# then elements a second of each input and of each output port, all in thousandths. Bytes follow from the
+# alphabets and frames from the plan, so that both hosts make the same of them.
+
+from array import array
+
+from ..offboard.compat import TYPE_CHECKING, const
+from ..plan.placement import FRAME_BYTES, MAINS, Case, Edge, Host, Vertex
+from ..protocol.offers import RATES_MAX
+from ..storage.keyspace import PERMANENT, checkpoint_key, stream_key
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..plan.model import Plan
+    from . import host as hosts
+    from .battery import Energy
+
+    Taken = Sequence[tuple[int, Sequence[int]]]  # operators that run elsewhere, and their rates
+
+_ONE = const(256)  # battery.ONE
+_PIECE_BYTES = const(64)  # of a frame with a piece of a checkpoint that are no piece
+_PIECE_MS = const(100)  # from a piece to its answer, as long as no hand-over was measured
+_STEPS = const(
+    6
+)  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
+_COPIES = const(64)
+
+
+# What operator v takes and puts out here, as it was measured.
+def rates(energy: "Energy", v: int) -> list[int]:
+    plan = energy.host.plan
+    ins = [energy.rate_mhz(-1 - e.index) or 0 for e in plan.ins(v)]
+    outs = [energy.rate_mhz(stream_key(v, k)) or 0 for k in range(len(plan.vertices[v].outs))]
+    units = sum(ins) * energy.cost(v) // copy_ns(energy)
+    return ([units] + ins + outs)[:RATES_MAX]  # of more streams the rest counts nothing
+
+
+# Nanoseconds of copying an element in a bare loop: a unit of work on this host.
+def copy_ns(energy: "Energy") -> int:
+    ticks = energy.ticks_us
+    if ticks is None:
+        return energy.profile.copy_ns if energy.profile else 1
+    x = array("i", bytes(4 * _COPIES))
+    y = array("i", bytes(4 * _COPIES))
+    best = 1 << 29
+    for _ in range(3):
+        began = ticks()
+        for _ in range(4):
+            for i in range(_COPIES):
+                y[i] = x[i]
+        best = min(best, (ticks() - began) & energy.mask)
+    return max(1, best * 1000 // (4 * _COPIES))
+
+
+# What this host knows of the hosts, operators and streams of its process. taken: operators that run
+# elsewhere.
+class View:
+    def __init__(self, energy: "Energy", taken: "Taken" = ()) -> None:
+        host = energy.host
+        plan = host.plan
+        profile = energy.profile
+        self.energy = energy
+        self.me = host.me
+        links = profile.links if profile else {"wifi": (0, 0, 0)}
+        free = {name: (0, 0, 0) for name in links}
+        mains = Host(MAINS, 0, 0, free, 0)
+        board = mains
+        if profile:
+            unit_pc = profile.compute_na // 1000 * copy_ns(energy) // 1000
+            board = Host(1, 0, unit_pc, links, profile.radio_na)
+        vertices = []
+        given = {v: found for v, found in taken}
+        for u in plan.vertices:
+            units = 0
+            if u.index in host.instances:
+                units = rates(energy, u.index)[0]
+            elif given.get(u.index):
+                units = given[u.index][0]
+            vertices.append(Vertex(u.hosts, units))
+        edges = []
+        for e in plan.edges:
+            mhz = energy.rate_mhz(stream_key(e.src, e.sport))
+            if mhz is None:
+                mhz = energy.rate_mhz(-1 - e.index)
+            if mhz is None:
+                mhz = max([_given(plan, v, given[v], e.src, e.sport, e.index) for v in given] or [0])
+            frames = max(mhz // plan.batch, 1000000 // max(1, plan.batch_ms))
+            size = mhz * (plan.vertices[e.src].outs[e.sport].width + 1)
+            edges.append(Edge(e.src, e.dst, size, min(mhz, frames)))
+        boards = [mains] + [board] * (len(plan.hosts) - 1)
+        boards[self.me] = board
+        self.case = Case(boards, vertices, edges)
+        self.places = [w[2] for w in host.where]
+
+    def _draws(self, places: list[int]) -> list[int]:
+        draws = self.case.draws(places)
+        assert draws is not None, "hosts have no link in common"
+        return [na * self.energy.factor // _ONE for na in draws]
+
+    # Nanoamperes that this host would draw more if the operators `without` ran at `to`, and those of `with_`
+    # here.
+    def difference(self, without: "Sequence[int]", to: int, with_: "Sequence[int]") -> int:
+        after = list(self.places)
+        for v in without:
+            after[v] = to
+        for v in with_:
+            after[v] = self.me
+        return self._draws(after)[self.me] - self._draws(self.places)[self.me]
+
+    # What other boards would draw more if operator v ran at h, and what this host or h would draw less.
+    def burdens(self, v: int, h: int) -> tuple[int, int]:
+        after = list(self.places)
+        after[v] = h
+        now = self._draws(self.places)
+        then = self._draws(after)
+        more = 0
+        for k in range(len(now)):
+            if k != self.me and k != h:
+                more += max(0, then[k] - now[k])
+        return more, max(now[self.me] - then[self.me], now[h] - then[h])
+
+
+# What the rates of operator v say of this stream.
+def _given(plan: "Plan", v: int, given: "Sequence[int]", src: int, port: int, edge: int) -> int:
+    ins = [e.index for e in plan.ins(v)]
+    at = len(given)
+    if edge in ins:
+        at = 1 + ins.index(edge)
+    elif src == v:
+        at = 1 + len(ins) + port
+    return given[at] if at < len(given) else 0
+
+
+# ---- hand-overs
+
+
+# Bytes of operator v's checkpoint here, as a hand-over would send it.
+def checkpoint_bytes(host: "hosts.Host", v: int) -> int:
+    size = host.store.blob_size(checkpoint_key(v, PERMANENT))
+    for p in host.instances[v].ports:
+        size += p.ring.count * (p.alphabet.width + 1)
+    return 64 + size
+
+
+# What it costs to hand over a checkpoint of this size, in nanocoulombs, as the profile says: frames, bytes,
+# flash, and what this host draws in any case while it lasts.
+def handover_nc(host: "hosts.Host", energy: "Energy", size: int) -> int:
+    profile = energy.profile
+    if profile is None:
+        return 0
+    pieces = 1 + size // max(64, host.exchange.writer.mtu - _PIECE_BYTES)
+    frames = 2 * pieces + 8
+    ms = _STEPS * host.pace[2] // 1000 + pieces * _PIECE_MS
+    nc = 0
+    for send, _, frame in profile.links.values():
+        nc = (size + frames * FRAME_BYTES) * send // 1000 + min(frames * frame, profile.radio_na * ms // 1000)
+        break
+    return nc + size * profile.flash_byte_pc // 1000 + energy.drawn_na() * ms // 1000
+
+
+# ... as it was measured, in millicoulombs.
+def handover_mc(host: "hosts.Host", energy: "Energy", v: int) -> int:
+    nc = handover_nc(host, energy, checkpoint_bytes(host, v))
+    return nc * energy.handing // _ONE * energy.factor // _ONE // 1000000 + 1
+
+
+# Millicoulombs below which this host hands over what it runs: twice the measured cost of that, what its log
+# has still to send, and the error with which it knows its battery.
+def reserve_mc(host: "hosts.Host", energy: "Energy") -> int:
+    profile = energy.profile
+    if profile is None:
+        return 0
+    mc = energy.error_mc
+    for v in host.instances:
+        if [h for h in host.plan.vertices[v].hosts if h != host.me]:
+            mc += 2 * handover_mc(host, energy, v)
+    if host.sources:
+        waiting = max(0, host.store.usable_bytes() - host.store.free_bytes())
+        frames = -(-waiting // max(64, host.exchange.writer.mtu - _PIECE_BYTES))
+        for send, _, frame in profile.links.values():
+            nc = (waiting + frames * FRAME_BYTES) * send // 1000 + frames * frame
+            mc += nc * energy.factor // _ONE // 1000000
+            break
+    return mc

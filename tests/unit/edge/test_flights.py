@@ -1,0 +1,69 @@
+"""Batteries that run down: operators leave while they can, balance with care, and each rule is needed."""
+
+from __future__ import annotations
+
+import pytest
+from defects import Change, seeded
+from headwater.runtime import leaving, moving, outlook
+from headwater.runtime.battery import Energy
+from headwater_tools.simulator.directed.flights import SCHEDULES
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(3)
+
+# Name, what the rule prevents, the changes, and a schedule in which it shows.
+DEFECTS: list[tuple[str, str, list[Change], str]] = [
+    (
+        "a host does not flee",
+        "a battery that ends under an operator which another host could have taken",
+        [(Energy, "must_flee", "self.left_mc < self.reserve_mc", "False")],
+        "battery ends",
+    ),
+    (
+        "the reserve is a hundredth of what a hand-over costs",
+        "a flight that begins when it is too late",
+        [
+            (
+                outlook,
+                "reserve_mc",
+                "mc += 2 * handover_mc(host, energy, v)",
+                "mc += handover_mc(host, energy, v) // 100",
+            )
+        ],
+        "battery ends soon",
+    ),
+    (
+        "a host takes an operator though it lasts no longer itself",
+        "two dying boards that hand an operator to and fro",
+        [
+            (leaving, "refusal", "if energy.must_flee():", "if 0:"),
+            (leaving, "refusal", "if with_s <", "if 0 >"),
+        ],
+        "the other is weaker",
+    ),
+    (
+        "any gain is enough",
+        "moves that cost more than they bring",
+        [
+            (leaving, "choose", "if not gains(now, taker_now, then, taker_then):", "if 0:"),
+            (leaving, "refusal", "if why == BALANCE and", "if 0 and"),
+            (moving, "_gain", "then if 4 * then >= 5 * now else -1", "then"),
+        ],
+        "batteries alike",
+    ),
+]
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_schedule_of_batteries_holds(name: str, seed: int) -> None:
+    assert SCHEDULES[name](seed).run().errors == []
+
+
+@pytest.mark.parametrize("what, prevents, changes, schedule", DEFECTS, ids=[defect[0] for defect in DEFECTS])
+def test_with_one_rule_broken_a_schedule_does_not_hold(
+    what: str, prevents: str, changes: list[Change], schedule: str
+) -> None:
+    with seeded(changes):
+        assert any(SCHEDULES[schedule](seed).run().errors for seed in SEEDS), prevents

@@ -1,0 +1,120 @@
+"""Boards that are declared lost: the schedules hold, and with one rule broken they do not."""
+
+from __future__ import annotations
+
+import pytest
+from defects import Change, seeded
+from headwater.runtime import checkpoint_transfer, losses, startup
+from headwater.runtime.exchange import Exchange
+from headwater_tools.simulator.directed import SCHEDULES
+from headwater_tools.simulator.directed.losses import Declared
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(3)
+DECLARED = [name for name, schedule in SCHEDULES.items() if issubclass(schedule, Declared)]
+
+# Name, what the rule prevents, the changes, and a schedule in which it shows.
+DEFECTS: list[tuple[str, str, list[Change], str]] = [
+    (
+        "a revoked log number is accepted",
+        "a board that comes back without what was decided in its absence",
+        [(Exchange, "receive", "if host.lost and sender in host.lost and", "if 0 and")],
+        "asleep untold",
+    ),
+    (
+        "a lost board is not told that it is lost",
+        "a board that goes on for ever, and drains its battery for nothing",
+        [(Exchange, "_revoked", "if not self.host.me:", "if 0:")],
+        "asleep returns",
+    ),
+    (
+        "a host forgets in its next boot which boards are lost",
+        "a level that is lowered for some hosts alone",
+        [(startup, "_remember", "host.lost[h] = msgpack.loads(data)", "pass")],
+        "asleep, gateway away",
+    ),
+    (
+        "the level is counted by which hosts can be reached",
+        "a partition that leaves a checkpoint with too few hosts",
+        [
+            (
+                checkpoint_transfer,
+                "needed",
+                "return min(level, len(keepers(host, v)) - 1) if host.lost else level",
+                "return min(level, len([h for h in keepers(host, v) if h not in host.late]) - 1)",
+            )
+        ],
+        "apart",
+    ),
+    (
+        "a lost host is waited for",
+        "`peers=2` on three hosts that never trims again after one death",
+        [(checkpoint_transfer, "needed", "if host.lost else level", "if 0 else level")],
+        "two of three",
+    ),
+    (
+        "the last keeper waits for another to confirm",
+        "an operator that stands for ever when all that kept its checkpoints are lost",
+        [(checkpoint_transfer, "push", "if host.lost:", "if 0:")],
+        "last keeper",
+    ),
+    (
+        "a board leaves the keepers before the others have stored what it held",
+        "a checkpoint that only a lost board has",
+        [(losses, "_settle", "if every:", "if 1:")],
+        "holder lost unheard",
+    ),
+    (
+        "what a lost board held is stored nowhere else",
+        "an operator whose next loss is its last",
+        [
+            (losses, "_take", "checkpoint_transfer.replace(host, number)", "pass"),
+            (checkpoint_transfer, "covered", "            every = False", "            found.append(v)"),
+        ],
+        "holder lost",
+    ),
+    (
+        "a board that came back counts as a holder",
+        "a checkpoint that a recall does not find, because hosts disagree on who keeps it",
+        [
+            (checkpoint_transfer, "_push", " or h in host.lost:", ":"),
+            (checkpoint_transfer, "_on_stored", " and sender not in host.lost:", ":"),
+        ],
+        "replaced",
+    ),
+    (
+        "the boards do not tell a gateway that has lost its database",
+        "a lost board that a new gateway takes back",
+        [(losses, "_on_without", "if host.again and", "if 0 and")],
+        "gateway forgets",
+    ),
+    (
+        "any host may say that a board is lost",
+        "a faulty board that shuts out the others",
+        [(Exchange, "may_say", "ok = sender == 0", "pass")],
+        "said by another",
+    ),
+]
+
+
+def history(name: str, seed: int) -> str:
+    """The first error of a schedule, or nothing. What the core asserts of itself counts too."""
+    try:
+        errors = SCHEDULES[name](seed).run().errors
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        return "%s: %s" % (type(error).__name__, error)
+    return errors[0] if errors else ""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", DECLARED)
+def test_every_run_goes_on_without_the_lost_board(name: str, seed: int) -> None:
+    assert history(name, seed) == ""
+
+
+@pytest.mark.parametrize(("name", "prevented", "changes", "where"), DEFECTS, ids=[d[0] for d in DEFECTS])
+def test_a_checker_sees(name: str, prevented: str, changes: list[Change], where: str) -> None:
+    assert where in DECLARED
+    with seeded(changes):
+        assert any(history(where, seed) for seed in SEEDS), prevented

@@ -1,0 +1,112 @@
+# Runs on MicroPython: the heap of what a host knows of its energy, at rest and while it decides.
+# The bench puts a plan into it, in which host 1 runs operators that other hosts may run.
+# Prints bytes: at rest; then twice, beside that: during a round, after it.
+
+import gc
+
+from headwater.plan import model
+
+GIVEN = {
+    "capacity_mc": 1440000, "awake_ua": 31120, "asleep_ua": 5, "compute_ua": 17000, "copy_ns": 4000,
+    "flash_byte_pc": 313700, "radio_ua": 68880,
+    "discharge": [[3300, 0], [3600, 5], [3700, 25], [3750, 40], [3800, 50], [3850, 60], [3900, 70],
+                  [4000, 80], [4100, 90], [4200, 100]],
+    "links": {"wifi": [59552, 27552, 3444000]},
+}  # fmt: skip
+
+
+class Thing:
+    pass
+
+
+def said(*what):
+    return True
+
+
+def host_of(plan):
+    host = Thing()
+    host.now = 0
+    host.me = 1
+    host.plan = plan
+    host.pace = (5000000, 30000000, 2000000)
+    host.period_us = 5000000
+    host.store = Thing()
+    host.store.stats = lambda: {"programmed": 0}
+    host.store.get_blob = said and (lambda key: None)
+    host.store.blob_size = lambda key: 300
+    host.store.usable_bytes = lambda: 100000
+    host.store.free_bytes = lambda: 90000
+    host.exchange = Thing()
+    host.exchange.links = {n: None for n in range(len(plan.hosts)) if n != 1}
+    host.exchange.say = said
+    host.exchange.writer = Thing()
+    host.exchange.writer.mtu = 512
+    host.scheduler = Thing()
+    host.scheduler.time = said
+    host.words = Thing()
+    host.words.dead = lambda n: False
+    host.site = lambda: 0
+    host.moves = {}
+    host.refused_by = {}
+    host.where = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
+    host.giving = host.taking = None
+    host.quiet = False
+    host.sources = {}
+    host.ports = {}
+    host.instances = {}
+    for v in plan.vertices:
+        if v.hosts[0] == 1 and v.kind:
+            inst = Thing()
+            inst.status = 0
+            inst.ports = []
+            inst.inputs = []
+            for e in plan.ins(v.index):
+                i = Thing()
+                i.edge = e
+                i.cur = Thing()
+                i.cur.xi = 1000
+                inst.inputs.append(i)
+            host.instances[v.index] = inst
+    return host
+
+
+def used():
+    gc.collect()
+    gc.collect()
+    return gc.mem_alloc()
+
+
+def run():
+    host = host_of(model.loads(bytes.fromhex("PLAN")))
+    before = used()
+    from headwater.plan.profile import Profile
+    from headwater.runtime.battery import Energy
+
+    energy = Energy(host, Profile(GIVEN), lambda: 3800)
+    for _ in range(3):
+        host.now += 5000000
+        energy.tick()
+    energy.rests()
+    rest = used() - before
+    print(rest)
+    for _ in range(2):
+        decided = decide(energy)
+        energy.asks(None)
+        print(decided - before - rest, used() - before - rest)
+
+
+# A round of bids, to its end; the heap while all of it is there.
+def decide(energy):
+    from headwater.runtime import bids, leaving
+
+    view = bids.View(energy)
+    asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
+    energy.asks(bids.Round(energy, asked, False))
+    for v, hosts in asked:
+        for h in hosts:
+            energy.round.answer(v, h, energy.round.number, 100000, 90000, 0)
+    leaving.choose(view, energy.round.bids)
+    return used()
+
+
+run()

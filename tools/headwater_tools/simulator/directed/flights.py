@@ -1,0 +1,187 @@
+"""Hosts whose batteries run down: operators that flee, or move so that batteries last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from headwater.data import msgpack
+from headwater.process import Process
+from headwater.storage.keyspace import B_ENERGY
+
+from ..batteries import COMPUTE, RADIO, Power
+from ..scenario import Result
+from ..world import Hardware, Node
+from .base import GATEWAY, SHIFTED, Directed, boards, shifted
+
+LEFT, HOME, OTHER = 1, 2, 3  # the board of the source; the first host of the operator, and a backup
+WEAK = replace(COMPUTE, compute_ua=200_000)  # to compute is nearly all that it draws
+
+
+class Powered(Directed):
+    """An operator on a board of its own, whose battery ends. What it draws it knows from its profile."""
+
+    PACE = Hardware().pace
+    SECONDS = 40
+    # Host -> (seconds that a full battery lasts about, percent that it has at first)
+    BATTERIES: dict[int, tuple[float, int]] = {HOME: (60, 40)}
+    BACKUP: Sequence[str] = ("other", "gateway")
+    BOARD = COMPUTE
+    FLIGHTS: Sequence[int] = (1,)
+    BALANCED: Sequence[int] = (0,)
+    ENDS: Sequence[int] = (OTHER,)
+    TAKEOVERS: int | None = 0  # None: any number
+    EMPTY: int | None = 0  # batteries that end under the operator
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.power = Power(self.world, self.ends)
+        self.world.on_peace.append(self.power.stop)
+        for number, (lasts_s, percent) in self.BATTERIES.items():
+            self.power.put(self.node(number), self.BOARD, lasts_s, percent)
+
+    def process(self) -> Process:
+        p = boards("powered", "left", "home", "other")
+        return shifted(p, "home", *self.BACKUP, cap=600)
+
+    def ends(self, node: Node) -> None:
+        self.world.note("the battery of %s is empty" % self.world.name(node.number))
+        self.world.crash(node)
+
+    def charge(self, number: int, percent: int) -> None:
+        battery = self.node(number).battery
+        assert battery is not None
+        battery.charge(percent)
+
+    def finish(self) -> Result:
+        self.boot(*[n.number for n in self.world.nodes if not n.up])
+        result = super().finish()
+        world, flights = self.world, self.flights
+        if flights.count not in self.FLIGHTS or flights.balanced not in self.BALANCED:
+            world.error("%d moves fled, and %d balanced" % (flights.count, flights.balanced))
+        if self.place[SHIFTED] not in self.ENDS:
+            world.error("the operator runs at %s" % world.name(self.place[SHIFTED]))
+        found = (self.takeovers.count, flights.stayed)
+        if any(what not in (n, None) for n, what in zip(found, (self.TAKEOVERS, self.EMPTY))):
+            text = "%d takeovers, and %d times a battery ended under the operator"
+            world.error(text % found)
+        if self.handovers.replayed:
+            world.error("%d entries replayed by planned moves" % self.handovers.replayed)
+        return result
+
+
+class Ends(Powered):
+    """The operator flees before the end, and stays where it is when its first host is back."""
+
+
+class BothEnd(Powered):
+    """The backup has little left, too, and refuses: the gateway takes it."""
+
+    BATTERIES = {HOME: (60, 40), OTHER: (60, 42)}
+    ENDS = (GATEWAY,)
+
+
+class EndsSoon(Powered):
+    """The same with a radio that empties the battery in seconds."""
+
+    BOARD = RADIO
+    BATTERIES = {HOME: (12, 70)}
+
+
+class Weaker(Powered):
+    """The only backup has less than the board that flees, and refuses: the operator stays to the end."""
+
+    BATTERIES = {HOME: (60, 30), OTHER: (60, 10)}
+    BACKUP = ("other",)
+    FLIGHTS = (0,)
+    TAKEOVERS = None
+    EMPTY = None
+    ENDS = (HOME, OTHER)
+
+    def finish(self) -> Result:
+        self.charge(HOME, 100)
+        self.charge(OTHER, 100)
+        return super().finish()
+
+
+class NotCharged(Powered):
+    """It flees to a board whose battery ends later. The first host has little more by then than when the
+    operator fled, and refuses it: so the battery of the other ends under the operator."""
+
+    BOARD = replace(COMPUTE, compute_ua=2_000)
+    BATTERIES = {HOME: (600, 6), OTHER: (400, 100)}
+    BACKUP = ("other",)
+    TAKEOVERS = 1
+    EMPTY = 1
+    ENDS = (HOME,)
+    SECONDS = 60
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (32, self.back),
+            (38, lambda: self.charge(OTHER, 3)),
+            (46, lambda: self.charge(HOME, 100)),  # otherwise its battery ends before it has taken over
+        ]
+
+    def back(self) -> None:
+        """With nearly a tenth of the battery more."""
+        self.charge(HOME, self.left_then + 9)
+
+    @property
+    def left_then(self) -> int:
+        """Percent that the battery had when the operator fled, as its host noted it."""
+        home = self.node(HOME)
+        assert home.battery is not None and home.host is not None
+        kept = msgpack.loads(home.host.store.get_blob(B_ENERGY) or b"")
+        return int(100 * kept[-1][2] // home.battery.capacity_mc)
+
+
+class CutOff(Powered):
+    """Nobody can be reached: the battery ends under the operator, and another host takes over."""
+
+    FLIGHTS = (0,)
+    TAKEOVERS = 1
+    EMPTY = 1
+    ENDS = (OTHER, GATEWAY)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(4, partial(self.cut, HOME, n)) for n in (GATEWAY, LEFT, OTHER)]
+
+
+class Balanced(Powered):
+    """Computing empties the battery of the operator's host, and the backup has three times as much: one move,
+    and no second one within ten minutes, although the other battery is soon the shorter one by far."""
+
+    BOARD = WEAK
+    BATTERIES = {HOME: (1500, 30), OTHER: (1500, 90)}
+    FLIGHTS = (0,)
+    BALANCED = (1,)
+    BACKUP = ("other",)
+    SECONDS = 160
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(100, lambda: self.charge(OTHER, 15))]
+
+
+class Even(Powered):
+    """The same with batteries that are alike: nothing moves."""
+
+    BOARD = WEAK
+    BATTERIES = {HOME: (3000, 85), OTHER: (3000, 90)}
+    FLIGHTS = (0,)
+    BACKUP = ("other",)
+    ENDS = (HOME,)
+
+
+SCHEDULES: dict[str, type[Powered]] = {
+    "battery ends": Ends,
+    "battery ends soon": EndsSoon,
+    "two batteries end": BothEnd,
+    "the other is weaker": Weaker,
+    "fled and not charged": NotCharged,
+    "battery ends, cut off": CutOff,
+    "batteries unlike": Balanced,
+    "batteries alike": Even,
+}

@@ -1,0 +1,90 @@
+"""The checker of alarms that boards raise themselves.
+
+- What sounded when a board lost power sounds when it starts again.
+- An alarm sounds when its stream has not moved anywhere for longer than `silent_ms`, whoever else is dead.
+- In the calm it does not sound because of a silence while its stream moves, and it sounds because of a field
+  where the newest element says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headwater.plan.alarms import Alarm
+from headwater.runtime.signals import BY_SILENCE
+
+from .world import SECOND, Node, World
+
+SLACK_US = 8 * SECOND  # a sign of life may be told this late, and be on its way
+CALM_US = 4 * SECOND  # in the calm it arrives within this
+
+
+class Soundings:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.signs: dict[tuple[int, int], tuple[int, int, int]] = {}  # (host, alarm) -> of the stream there
+        self.moved: dict[int, int] = {}  # alarm -> when its stream last moved anywhere
+        self.causes: dict[int, tuple[int, list[int]]] = {}  # host -> boot, why its alarms sound
+
+    def __call__(self, node: Node) -> None:
+        host = node.host
+        if host is None:
+            return
+        for a in self.world.plan.alarms:
+            port = host.ports.get((a.src, a.sport))
+            if port:
+                sign = (port.inc, port.ring.last, port.bound)
+                if self.signs.get((node.number, a.index)) not in (sign, None):
+                    self.moved[a.index] = self.world.now
+                self.signs[node.number, a.index] = sign
+        if host.signals:
+            self.restarted(node, [s.cause for s in host.signals.mine])
+            for s in host.signals.mine:
+                self.silence(node, s)
+
+    def restarted(self, node: Node, causes: list[int]) -> None:
+        boot, before = self.causes.get(node.number, (node.boots, causes))
+        if boot != node.boots and causes != before and not self.excused(node, boot):
+            text = "%s starts again: its alarms sounded because of %r, and now of %r"
+            self.world.error(text % (self.world.name(node.number), before, causes))
+        self.causes[node.number] = (node.boots, causes)
+
+    def excused(self, node: Node, boot: int) -> bool:
+        """Its flash was erased, or power went while it was being written."""
+        host = node.host
+        return host is None or host.boot_number == 1 or (node.number, boot) in self.world.cuts
+
+    def silence(self, node: Node, s: Any) -> None:
+        a = s.alarm
+        limit = a.silent_ms * 1000 + SLACK_US
+        quiet = self.world.now - max(node.booted_us, self.moved.get(a.index, 0))
+        if a.silent_ms and quiet > limit and not s.cause & BY_SILENCE:
+            text = "%s: nothing of %s for %.1f s, and its alarm %s does not sound"
+            name = self.world.plan.vertices[a.src].name
+            self.world.error(text % (self.world.name(node.number), name, quiet / SECOND, a.name))
+
+    def in_the_calm(self, place: dict[int, int]) -> None:
+        world = self.world
+        for a in world.plan.alarms:
+            node = world.nodes[a.host]
+            if node.host is None or world.now - self.moved.get(a.index, 0) > CALM_US:
+                continue
+            s = next(s for s in node.host.signals.mine if s.alarm is a)
+            if s.cause & BY_SILENCE:
+                world.error("%s: the alarm %s sounds, and its stream moves" % (world.name(a.host), a.name))
+            level = self.level(a, place)
+            if level is not None and bool(s.level) != level:
+                text = "%s: the alarm %s sounds because of %d, and the field of the newest element is %s"
+                world.error(text % (world.name(a.host), a.name, s.cause, level))
+
+    def level(self, a: Alarm, place: dict[int, int]) -> bool | None:
+        """Whether the field of the newest element is not 0, where that is known and has been told."""
+        vertex = self.world.plan.vertices[a.src]
+        host = self.world.nodes[place.get(a.src, vertex.hosts[0])].host
+        port = host.ports.get((a.src, a.sport)) if host else None
+        value = port.ring.newest(a.field) if port and a.field >= 0 else None
+        if value is None or host is None or port is None:
+            return None
+        own = [s for s in host.signals.mine if s.alarm is a]
+        looked = own[0].sign if own else host.signals.told[a.index].sign
+        return bool(value) if looked == (port.inc, port.ring.last, port.bound) else None
