@@ -751,6 +751,12 @@ DEFECTS = [
         ["changes", "course left", "erased at rest"],
     ),
     Defect(
+        "a decision is taken before it is known where the stream of a source begins",
+        "an operator that does not know which incarnation of its source others have seen",
+        [(decisions, "answered", "e.contact or e.cur.xi or", "True or")],
+        ["changed unmet"],
+    ),
+    Defect(
         "the number of the last change is not in the checkpoint",
         "a change that is taken twice",
         [(restore, "_set", "found.given", "(0, 0)")],

@@ -7,6 +7,7 @@ from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
     BothEnds,
+    ChangedUnmet,
     DeadBackup,
     DeadHolder,
     ErasedHolder,
@@ -169,6 +170,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "erased and told": ErasedAndTold,
     "erased among changes": ErasedAmongChanges,
     "begins unknown": BeginsUnknown,
+    "changed unmet": ChangedUnmet,
     "begins half": BeginsHalf,
     "behind": Behind,
     "full": Full,
