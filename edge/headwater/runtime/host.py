@@ -101,6 +101,7 @@ class Host:
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
         self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
@@ -144,16 +145,8 @@ class Host:
 
             self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
-        unload(
-            "runtime.startup",
-            "runtime.hosting",
-            "runtime.restore",
-            "runtime.lifecycle",
-            "runtime.routing",
-            "storage.reserve",
-            "storage.checkpoint_file",
-            "data.msgpack_reader",
-        )
+        unload("runtime.startup")
+        self.rest()
         self.pump()
 
     # Hosts may take over from each other here.
@@ -207,6 +200,10 @@ class Host:
     def knows(self, energy: "Energy") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
+
+    # Have `changed` called whenever an operator here changes its status.
+    def shows(self, changed: "Callable[[Instance], None]") -> None:
+        self.changed = changed
 
     # How often this host reports: no more often than its batches leave.
     @property
@@ -306,13 +303,34 @@ class Host:
             self.store.idle()
         if now - self.beat_us >= self.period_us:
             self.beat_us = now
+            self.rest()
             self.exchange.say_state()
             self.exchange.ask_time()
             if self.words:
                 self.words.say()
             if self.energy:
                 self.energy.tick()
+        if self.moving:
+            self.rest()  # each step of a move needs other modules
         self.pump()
+
+    # Unload what is needed now and then only.
+    def rest(self) -> None:
+        unload(
+            "runtime.lifecycle",
+            "runtime.routing",
+            "runtime.relocation",
+            "runtime.hosting",
+            "runtime.restore",
+            "runtime.gaps",
+            "runtime.decisions",
+            "runtime.losses",
+            "storage.checkpoint_file",
+            "storage.reserve",
+            "data.msgpack_reader",
+        )
+        if self.words:
+            self.words.rests()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
     def acknowledged(self) -> None:
@@ -398,6 +416,11 @@ class Host:
     @property
     def handing(self) -> bool:
         return self.giving is not None or self.taking is not None
+
+    # An operator is about to end here, or has begun here and is not as far as it was elsewhere.
+    @property
+    def moving(self) -> bool:
+        return self.handing or (self.words is not None and len(self.words.recovering) > 0)
 
     # ---- hosts that are lost
 

@@ -22,10 +22,8 @@ from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
-from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
@@ -155,6 +153,8 @@ class Move:
             self._ready_to_offer()
 
     def _ready_to_offer(self) -> None:
+        from . import lifecycle
+
         self.unsent = _unsent(self.inst)
         if self.unsent:
             lifecycle.pause(self.inst)
@@ -194,6 +194,8 @@ class Move:
 
     # ACCEPT.
     def accepted(self) -> None:
+        from . import lifecycle
+
         if self.step != _OFFERING:
             return
         host = self.host
@@ -218,6 +220,8 @@ class Move:
 
     # The move is over: the operator goes on here, or has ended here.
     def end(self, outcome: int) -> None:
+        from . import lifecycle
+
         host = self.host
         host.gives(None)
         if self.inst.status == PAUSED:
@@ -409,6 +413,8 @@ def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
 # The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs
 # is not kept so: its bytes will come.
 def _on_keep(host: "Host", sender: int, m: "Message") -> None:
+    from ..storage import checkpoint_file
+
     _, v, epoch, old, pos, size = m
     from . import checkpoint_transfer
 

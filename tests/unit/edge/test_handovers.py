@@ -105,6 +105,27 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "keepers gone",
     ),
     (
+        "the first HELLO says nothing of room",
+        "an operator that stands for five messages, one after the other",
+        [(Offer, "greet", "if not self.begun", "if 1")],
+        "moved at once",
+    ),
+    (
+        "a checkpoint begins again while it is on its way",
+        "one that never arrives",
+        [
+            (Checkpoints, "due", "if not self._under_way():", "if 1:"),
+            (Checkpoints, "after", "and not self._under_way()", ""),
+        ],
+        "moved with a large state",
+    ),
+    (
+        "a piece that came twice asks for the next one twice",
+        "checkpoints that are sent several times over",
+        [(checkpoint_transfer, "_on_piece", "< RETRY_US // 2", "< 0")],
+        "moved with a large state",
+    ),
+    (
         "a refusal is not heard",
         "an operator that pauses longer than it must",
         [(Move, "end", "if self.inst.status == PAUSED:", "if 0:")],
