@@ -527,7 +527,7 @@ DEFECTS = [
                 "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.unsync ^= 1 if r.rto_us else 0\n",
             )
         ],
-        ["sp2", "sp2 uncoordinated", "sp4 spare"],
+        ["cut elsewhere", "sp2", "sp2 uncoordinated", "sp4 spare"],
     ),
     Defect(
         "ts differ in a retransmission",
@@ -540,7 +540,7 @@ DEFECTS = [
                 "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.ts += 1 if r.rto_us else 0\n",
             )
         ],
-        ["sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
+        ["cut elsewhere", "sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
     ),
     Defect(
         "any number of pending checkpoints",
