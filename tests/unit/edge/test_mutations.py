@@ -171,7 +171,7 @@ DEFECTS = [
         "a holder lets an earlier checkpoint replace a later one",
         "a named checkpoint that nobody holds",
         [(checkpoint_transfer, "_on_piece", "and have and not newer(here, have):", "and have == here:")],
-        ["sp4 spare", "diamond"],
+        ["overtaken"],
     ),
     Defect(
         "merged by arrival",
@@ -195,7 +195,7 @@ DEFECTS = [
         "a boundary is applied before its xi",
         "a join that goes past entries which are still on their way",
         [(receiver, "on_bound", "if e.ring.last < m[3]:", "if False:")],
-        ["sp2 uncoordinated", "sp2", "sp4 spare"],
+        ["boundary first"],
     ),
     Defect(
         "the cycle rule of the thesis: from what the consumer has pending",

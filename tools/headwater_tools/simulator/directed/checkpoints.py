@@ -68,6 +68,22 @@ class LakeAway(Directed):
         ]
 
 
+class Overtaken(Directed):
+    """Frames overtake each other, and checkpoints follow each other closely: one may reach its holder after a
+    later one.
+    """
+
+    SECONDS = 80
+
+    def process(self) -> Process:
+        p = boards("overtaken", "left", "spare", checkpoints="uncoordinated", every=5, batch=5, batch_ms=250)
+        return shifted(p, "spare", "gateway", "left", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (10_000, 1_200_000)
+        return []
+
+
 class ChangedUnmet(Directed):
     """A change is asked for before an operator has met its source, and is not taken until then. Soon after
     that its host dies: the one that continues must know the incarnation of the source, for what was made of
