@@ -16,7 +16,8 @@ from headwater_tools.simulator import timeline
 from headwater_tools.simulator.absence import Absence
 from headwater_tools.simulator.batteries import COMPUTE, RADIO, Battery
 from headwater_tools.simulator.directed import SCHEDULES
-from headwater_tools.simulator.recorder import Lane, Recorder, Span
+from headwater_tools.simulator.lanes import Lane, Span
+from headwater_tools.simulator.recorder import Recorder
 from headwater_tools.simulator.scenario import Result, Scenario
 from headwater_tools.simulator.scenario_file import FOLDER, SUFFIX, Scripted, read
 from headwater_tools.simulator.timeline import rows, slots

@@ -324,8 +324,8 @@ class Names:
                 edits.append((place, self.globals[n]))
         called: dict[tuple[int, str], str] = {}
         count: dict[int, int] = {}
-        own = {self.globals[n] for n in roles.top.union(n for n, _ in roles.globals) if n in self.globals}
-        for_arguments = [word for word in self.for_arguments if word not in own]
+        taken = {self.globals[n] for n in roles.top.union(n for n, _ in roles.globals) if n in self.globals}
+        for_arguments = [word for word in self.for_arguments if word not in taken]
         for function, n, place in roles.arguments:
             if n in self.keywords or n in KNOWN:
                 continue
