@@ -80,7 +80,7 @@ def test_what_a_scenario_expects_and_does_not_happen_is_told_with_its_line(tmp_p
 @pytest.mark.slow
 def test_an_empty_battery_ends_its_host(tmp_path: Path) -> None:
     text = "seconds 30\nat 0 battery home 60 % lasts 10\nat 1 expect home up\nat 14 expect home dead\n"
-    history, result = played(tmp_path, text + "at 2 expect home battery <= 60\nexpect takeovers 1\n")
+    history, result = played(tmp_path, text + "at 2 expect home battery <= 60\nexpect migrations_planned 1\n")
     assert result.errors == []
     assert result.drawn["battery empty"] == 1
     assert history.world.nodes[2].battery is not None and history.world.nodes[2].battery.empty
