@@ -39,9 +39,9 @@ def test_what_lies_beyond_an_interval_and_what_was_in_flight_is_counted() -> Non
     def beyond(replayed: int, in_flight: int) -> int:
         return Loss(CASE, [Lost(0, 0, 0, replayed, in_flight), Lost(0, 0, 0, 1, 0)]).beyond()
 
-    assert beyond(1000, 0) == 0  # an interval of each source
-    assert beyond(1100, 100) == 0
-    assert beyond(1107, 100) == 7
+    assert beyond(1030, 0) == 0  # an interval of each source, and a batch
+    assert beyond(1130, 100) == 0
+    assert beyond(1137, 100) == 7
 
 
 def test_a_run_that_never_catches_up_has_no_mark_and_counts_as_the_longest() -> None:

@@ -22,10 +22,14 @@ from ..environment import CACHE
 from ..errors import UserError
 from . import Measure, at_most
 from .support.figure import Line, draw
-from .support.lost_hosts import DELAY_US, LONGEST_US, Case, Lost, Moved, hand, lose
+from .support.lost_hosts import BATCH_MS, DELAY_US, LONGEST_US, RATE_HZ, Case, Lost, Moved, hand, lose
 
 SUMMARY = "recovery of operators: time, catch-up and replay after a death, pause of a planned move"
 SECTIONS = ("simulated", "planned", "boards")
+QUOTED = (
+    "death to takeover", "elements replayed", "SP2, ecoc, every 1000, ", "planned: link", "planned: elements",
+    "planned: SP2, ecoc, ", "boards",
+)  # fmt: skip
 STRATEGIES = ("uncoordinated", "ecoc", "extended")
 INTERVALS = (500, 1000, 2000, 3000)
 STATES = (100, 1024, 4096, 16384)
@@ -36,6 +40,7 @@ PROCESS = "sp2"  # a join: extensions matter only there
 SOURCES = {"sp1": 1, "sp2": 2}
 MID_EVERY, MID_STATE = 1000, 4096  # of the cases beside the grid
 DELAYS_BAR = 3
+BATCH = RATE_HZ * BATCH_MS // 1000
 SAME = 1.3  # medians of two strategies that differ by less are the same
 SECOND = 1_000_000
 LONGEST_S = LONGEST_US // SECOND
@@ -58,8 +63,11 @@ class Loss(NamedTuple):
         return statistics.median([run.restart + run.catch_up for run in self.runs]) / SECOND
 
     def beyond(self) -> int:
-        """Elements processed again beyond one interval and what was in flight, in the worst run."""
-        interval = self.case.every * SOURCES[self.case.process] * (2 if self.case.both else 1)
+        """Elements processed again beyond one interval and what was in flight, in the worst run. An interval
+        is so many elements of a source; of another one a join may have taken a batch more meanwhile."""
+        sources = SOURCES[self.case.process]
+        interval = self.case.every * sources + BATCH * (sources - 1)
+        interval *= 2 if self.case.both else 1
         return max(0, *(run.replayed - run.in_flight - interval for run in self.runs))
 
 

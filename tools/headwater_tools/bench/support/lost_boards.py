@@ -9,6 +9,7 @@ durable. The operator gives one element for each that it takes, so its stream al
 from __future__ import annotations
 
 import os
+import random
 import statistics
 import tempfile
 import threading
@@ -243,6 +244,7 @@ def play(
                 at, other = other, at
             for k in range(deaths):
                 boards.inside()
+                time.sleep(random.uniform(0, 8))  # the later after a checkpoint, the more is replayed
                 died.append(boards.die(at, other))
                 say(
                     "  %s died: %s began the operator after %.1f s, its first element came after %.1f s"

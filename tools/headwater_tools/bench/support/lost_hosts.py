@@ -30,6 +30,8 @@ DELAY_US = 15_000  # of every link, one way
 BEFORE_US = 10 * SECOND  # the lag of this long before a death is what an operator has to come back to
 SLICE_US = SECOND // 20
 LONGEST_US = 120 * SECOND  # an operator whose lag is not what it was by then does not catch up
+RATE_HZ = 200  # of each source
+BATCH_MS = 150
 PLANNED_BATCH_MS = 10  # so short that an element always waits for the taker
 FLASH_KB = 8192
 HEAP_KB = 4096
@@ -62,7 +64,6 @@ class Case(NamedTuple):
     strategy: str
     every: int
     state: int  # bytes
-    hz: int = 200  # of each source
     both: bool = False  # the host of the operator before it dies too
 
 
@@ -90,17 +91,17 @@ class Moved(NamedTuple):
 
 
 @functools.cache
-def build(case: Case, batch_ms: int = 150) -> Plan:
+def build(case: Case, batch_ms: int = BATCH_MS) -> Plan:
     """Every operator on a host of its own, and another board that may take over the last one."""
     p = Process(case.process, case.strategy, case.every, "peer", batch=60, batch_ms=batch_ms, link_ms=30)
     for host in ("left", "right", "mid", "home", "spare"):
         p.host(host, heap_kb=HEAP_KB, flash_kb=FLASH_KB)
-    left = p.source("left", "v:i16", rate_hz=case.hz, on="left")
+    left = p.source("left", "v:i16", rate_hz=RATE_HZ, on="left")
     if case.process == "sp1":
         before = left >> Affine().named("clean").on("mid", backup=["right"])
         p.lake("sp1/right", p.source("right", "v:i16", rate_hz=1, on="right"))
     else:
-        right = p.source("right", "v:i16", rate_hz=case.hz, on="right")
+        right = p.source("right", "v:i16", rate_hz=RATE_HZ, on="right")
         before = Union().named("both").on("mid", backup=["right"])(left, right)
     carried = before >> operator(Carry)(count=case.state // 2).named("carry").on("home", backup=["spare"])
     p.lake(case.process + "/carried", carried)
@@ -165,7 +166,7 @@ class Site:
 
     def settle(self, case: Case) -> None:
         """Until some checkpoints are there; then to any moment of an interval."""
-        interval_us = case.every * SECOND // case.hz
+        interval_us = case.every * SECOND // RATE_HZ
         self.run(5 * SECOND + 3 * interval_us // 2 + self.random.randrange(interval_us))
 
 
