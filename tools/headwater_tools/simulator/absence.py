@@ -90,7 +90,7 @@ class Absence:
         return [1000 * w.patience(k) for w in words for k in range(len(w.silent))]
 
     def bound_us(self, v: int) -> int:
-        """Within this time it is found and begun again, and so is each operator before it that runs nowhere."""
+        """It is found and begun again within this time, and so is each one before it that runs nowhere."""
         return sum(self.one_us(u) for u in self.above(v) if u == v or not self.at(u))
 
     def one_us(self, v: int) -> int:
