@@ -658,13 +658,13 @@ DEFECTS = [
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
-        "a dead holder is asked first each time",
-        "checkpoints that each wait for a host that never answers",
+        "a holder that stores nothing is asked first each time",
+        "checkpoints that each wait for a host that never stores them",
         [
             (checkpoint_transfer, "push_again", "host.late[h] = host.now + _LATE_US", "pass"),
             (checkpoint_transfer, "push", "old[2] if old else 0", "0"),
         ],
-        ["dead holder", "dead backup"],
+        ["full holder"],
     ),
     Defect(
         "a gap stays in the flash of the host that declared it",

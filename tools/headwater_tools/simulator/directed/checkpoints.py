@@ -330,6 +330,14 @@ class DeadBackup(DeadHolder):
     BACKUP = ("wrist", "gateway")
 
 
+class FullHolder(DeadHolder):
+    """The board lives, and keeps no checkpoints any more: no silence tells that it does not."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        wrist = [name == "wrist" for name in self.plan.hosts].index(True)
+        return [(10, lambda: self.withhold(self.node(wrist).host, True)), (58, self.lag)]
+
+
 class OnlyKeeps(DeadHolder):
     """The holder that is left keeps checkpoints of operators that it may not run, and they are longer than a
     frame: it has to ask for each piece.
