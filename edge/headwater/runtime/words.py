@@ -78,7 +78,7 @@ class Words:
         self.step = step // 1000
         # The delays that the process file asks for, and the patience where it asks for none.
         asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
-        self.within = min(asked) if asked else 0
+        self.delay = min(asked) if asked else 0
         self.usual = dead // 1000
         self.all_asked = len(asked) == len([e for e in plan.edges if e.dst == OUTSIDE])
         self.recoveries: list[int] = []  # how long the last ones took, in milliseconds
@@ -229,9 +229,9 @@ class Words:
     # What the delays and the recoveries so far leave of it.
     def _limit(self) -> None:
         self.least = self.usual
-        if self.within:
+        if self.delay:
             took = sorted(self.recoveries)
-            left = max(0, self.within - (took[len(took) // 2] if took else 0))
+            left = max(0, self.delay - (took[len(took) // 2] if took else 0))
             self.least = left if self.all_asked else min(left, self.usual)
 
     # How long operators take that began here: until they run and have caught up. Waiting for links or holders

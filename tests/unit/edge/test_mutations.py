@@ -171,7 +171,7 @@ DEFECTS = [
         "a holder lets an earlier checkpoint replace a later one",
         "a named checkpoint that nobody holds",
         [(checkpoint_transfer, "_on_piece", "and have and not newer(here, have):", "and have == here:")],
-        ["sp4 spare", "diamond"],
+        ["overtaken"],
     ),
     Defect(
         "merged by arrival",
@@ -195,7 +195,7 @@ DEFECTS = [
         "a boundary is applied before its xi",
         "a join that goes past entries which are still on their way",
         [(receiver, "on_bound", "if e.ring.last < m[3]:", "if False:")],
-        ["sp2 uncoordinated", "sp2", "sp4 spare"],
+        ["boundary first"],
     ),
     Defect(
         "the cycle rule of the thesis: from what the consumer has pending",
@@ -527,7 +527,7 @@ DEFECTS = [
                 "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.unsync ^= 1 if r.rto_us else 0\n",
             )
         ],
-        ["sp2", "sp2 uncoordinated", "sp4 spare"],
+        ["cut elsewhere", "sp2", "sp2 uncoordinated", "sp4 spare"],
     ),
     Defect(
         "ts differ in a retransmission",
@@ -540,7 +540,7 @@ DEFECTS = [
                 "n = p.read(r.cur, batch, min(n, batch.size))\n    batch.ts += 1 if r.rto_us else 0\n",
             )
         ],
-        ["sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
+        ["cut elsewhere", "sp2", "sp2 uncoordinated", "buttons", "sp4 spare"],
     ),
     Defect(
         "any number of pending checkpoints",
@@ -658,13 +658,13 @@ DEFECTS = [
         ["least log, large state", "least log, greenhouse"],
     ),
     Defect(
-        "a dead holder is asked first each time",
-        "checkpoints that each wait for a host that never answers",
+        "a holder that stores nothing is asked first each time",
+        "checkpoints that each wait for a host that never stores them",
         [
             (checkpoint_transfer, "push_again", "host.late[h] = host.now + _LATE_US", "pass"),
             (checkpoint_transfer, "push", "old[2] if old else 0", "0"),
         ],
-        ["dead holder", "dead backup"],
+        ["full holder"],
     ),
     Defect(
         "a gap stays in the flash of the host that declared it",
@@ -749,6 +749,12 @@ DEFECTS = [
         "a decision at a place that others have seen without it",
         [(decisions, "_may_decide", "inst.depth < len(host.plan.vertices)", "False")],
         ["changes", "course left", "erased at rest"],
+    ),
+    Defect(
+        "a decision is taken before it is known where the stream of a source begins",
+        "an operator that does not know which incarnation of its source others have seen",
+        [(decisions, "answered", "e.contact or e.cur.xi or", "True or")],
+        ["changed unmet"],
     ),
     Defect(
         "the number of the last change is not in the checkpoint",

@@ -40,9 +40,9 @@ class Absence:
     def begin(self) -> None:
         """Faults have stopped."""
         self.begun_us = self.world.now
-        absent = [v for v in self.place if not self.at(v)]
-        for v in absent:
-            self.missing[v] = (self.world.now, sum(self.one_us(u) for u in self.above(v) if u in absent))
+        for v in self.place:
+            if not self.at(v):
+                self.missing[v] = (self.world.now, self.bound_us(v))
         self.world.after(LOOK_US, self.look)
 
     def look(self) -> None:
@@ -52,7 +52,7 @@ class Absence:
                 since, bound_us = self.missing.pop(v, (now, 1))
                 self.measure(now - since, bound_us)
             elif v not in self.missing:
-                self.missing[v] = (now, self.one_us(v))
+                self.missing[v] = (now, self.bound_us(v))
             else:
                 self.late(v)
         self.world.after(LOOK_US, self.look)
@@ -88,6 +88,10 @@ class Absence:
         """The patience of each host with any other one: a host that sleeps reports seldom."""
         words = [node.host.words for node in self.world.nodes if node.host and node.host.words]
         return [1000 * w.patience(k) for w in words for k in range(len(w.silent))]
+
+    def bound_us(self, v: int) -> int:
+        """It is found and begun again within this time, and so is each one before it that runs nowhere."""
+        return sum(self.one_us(u) for u in self.above(v) if u == v or not self.at(u))
 
     def one_us(self, v: int) -> int:
         """Within this time it is found and begun again, if all before it run."""

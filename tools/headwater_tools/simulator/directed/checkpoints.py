@@ -68,6 +68,41 @@ class LakeAway(Directed):
         ]
 
 
+class Overtaken(Directed):
+    """Frames overtake each other, and checkpoints follow each other closely: one may reach its holder after a
+    later one.
+    """
+
+    SECONDS = 80
+
+    def process(self) -> Process:
+        p = boards("overtaken", "left", "spare", checkpoints="uncoordinated", every=5, batch=5, batch_ms=250)
+        return shifted(p, "spare", "gateway", "left", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (10_000, 1_200_000)
+        return []
+
+
+class ChangedUnmet(Directed):
+    """A change is asked for before an operator has met its source, and is not taken until then. Soon after
+    that its host dies: the one that continues must know the incarnation of the source, for what was made of
+    it has reached the lake.
+    """
+
+    def process(self) -> Process:
+        p = boards("unmet", "left", "spare", every=400)
+        return shifted(p, "spare", "gateway", "left", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.cut(LEFT, SPARE)),
+            (1.5, lambda: self.configure(SHIFTED, offset=7)),
+            (3, lambda: self.heal(LEFT, SPARE)),
+            (6, lambda: [self.kill(SPARE), self.move(SHIFTED, GATEWAY)]),
+        ]
+
+
 class BothEnds(Directed):
     """All hosts but the gateway lose power at once, repeatedly: both ends of every feedback edge."""
 
@@ -293,6 +328,14 @@ class DeadBackup(DeadHolder):
 
     LEVEL = "peer"
     BACKUP = ("wrist", "gateway")
+
+
+class FullHolder(DeadHolder):
+    """The board lives, and keeps no checkpoints any more: no silence tells that it does not."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        wrist = [name == "wrist" for name in self.plan.hosts].index(True)
+        return [(10, lambda: self.withhold(self.node(wrist).host, True)), (58, self.lag)]
 
 
 class OnlyKeeps(DeadHolder):
