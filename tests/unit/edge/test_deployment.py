@@ -34,7 +34,7 @@ from headwater.testing.cut_flash import KINDS, CutFlash, PowerCut
 KEY = bytes(range(32))
 MASTER = b"\x77" * 32
 LOG = 0x1234
-SECTORS = 40
+SECTORS = 48
 
 
 def plan(*sources: str, operator: bool = False) -> bytes:
