@@ -183,7 +183,7 @@ PROCESS = [
     process("two sources of one name", "mean = ", "b = " + AIR + "\nmean = ", "already used on line 4"),
     process("two streams of one name", LAKE_AIR, LAKE_AIR + "\n" + LAKE_AIR, "already used on line 7"),
     process(
-        "no process", "=5000)", "=5000)\ndel p", "no process", 'Leave one in a variable: p = Process("name")'
+        "no process", "=20000)", "=5000)\ndel p", "no process", 'Leave one in a variable: p = Process("name")'
     ),
     process(
         "HTML in a name", '"air", ', '"<b>air", ', "'<b>air' is not a valid name", "letters, digits and _"
