@@ -31,9 +31,14 @@ def thresholds(free_bytes: int) -> list[int]:
 
 
 def test_a_board_with_much_free_heap_collects_seldom() -> None:
-    steady, free = thresholds(25_000)
-    assert free > 20_000
+    steady, free = thresholds(15_000)
+    assert free > 12_000
     assert abs(steady - 3 * (free - 6144)) < 64  # in whole blocks
+
+
+def test_a_board_with_a_large_heap_collects_before_garbage_is_everywhere() -> None:
+    steady, free = thresholds(40_000)
+    assert 3 * (free - 6144) > 32768 and steady == 32768
 
 
 def test_a_board_with_little_free_heap_collects_often() -> None:

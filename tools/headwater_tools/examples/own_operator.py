@@ -37,5 +37,6 @@ class Steps(Operator):
 
 process = Process("pedometer", checkpoints="ecoc", every=500, batch=30)
 process.host("wrist", heap_kb=128)
+process.host("pocket", heap_kb=128)
 accel = process.source("accel", "x:i16 y:i16 z:i16", rate_hz=50, on="wrist")
 process.lake("pedometer/steps", accel >> Magnitude() >> operator(Steps)(high=1500))
