@@ -275,8 +275,13 @@ p.lake("one/mean", (accel >> Decimate(k=10)).on("gateway", backup=["wrist"]))
 
 
 def shown(site: Site) -> dict[str, list[int]]:
-    """Numbers of the changes of each operator: asked for, and given their place."""
+    """Numbers of the changes of each operator: asked for, and taken."""
     return {v["name"]: v["changes"] for v in process(site).get("vertices", ()) if v["kind"] != "source"}
+
+
+def in_force(site: Site) -> dict[str, dict[str, Any]]:
+    """The parameters of each operator."""
+    return {v["name"]: v["parameters"] for v in process(site).get("vertices", ()) if v["kind"] != "source"}
 
 
 def told(site: Site) -> str:
@@ -349,10 +354,11 @@ def test_an_old_backup_goes_on_where_boards_and_lake_are(site: Site, tmp_path: P
         assert all(high < xi <= at_loss for xi in gaps), name
         assert name == "one/accel" or len(gaps) < 100  # what was not cut yet, and nothing made since
 
-    # The change of before the loss holds, and the next one gets another number.
-    until(lambda: shown(site)["affine"] == [1, 1], 90, lambda: told(site))
+    # The change of before the loss holds. The gateway counts the next ones from 1, under its own log number.
+    until(lambda: in_force(site)["affine"]["num"] == 7, 90, lambda: told(site))
     assert site.command("deploy", "--set", "affine.num=9").returncode == 0
-    until(lambda: shown(site)["affine"] == [2, 2], 90, lambda: told(site))
+    until(lambda: shown(site)["affine"] == [1, 1], 90, lambda: told(site))
+    assert in_force(site)["affine"]["num"] == 9
     deploy(site, GATED, 3 + 1)
     runs(site, 3)
     until(lambda: site.stream("one/scaled")["durable"] >= 50, 90, lambda: told(site))

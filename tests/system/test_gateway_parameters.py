@@ -57,7 +57,8 @@ def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Si
     told = site.hw("deploy", "--set", "threshold.low=300", code=2)
     assert "low is 300 and high 250: low must be lower" in told
     in_force(site, "threshold", high=250, low=200)
-    assert "threshold (Threshold): high = 250, low = 200, field = x" in site.hw("gateway", "state", ".")
+    shown = site.hw("gateway", "state", ".")
+    assert "operator threshold (Threshold)" in shown and "high = 250, low = 200, field = x" in shown
     # The other way round: refused against the plan's values, and legal against those in force.
     site.hw("deploy", "--set", "threshold.high=950")
     site.hw("deploy", "--set", "threshold.low=900")
