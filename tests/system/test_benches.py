@@ -57,9 +57,9 @@ SMALL = {
         ),
     ),
     "runtime": (
-        "--elements 1000 --rounds 1 --no-search",
+        "--elements 1000 --rounds 1 --no-search --heap 72",
         (
-            "SP1 in 64 KiB",
+            "SP1 in 72 KiB",
             "SP1 with MQTT over TLS",
             "live heap, most, whole board in 96 KiB",
             "SP1 of a fused loop, batches of 36",
