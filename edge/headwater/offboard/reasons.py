@@ -48,6 +48,7 @@ OF_MOVES = (
     "the batteries last longer so",
     "a person asked for it",
     "its host had lost touch with a producer",
+    "what its lost hosts had was given up",
 )
 
 

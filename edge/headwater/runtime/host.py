@@ -343,7 +343,9 @@ class Host:
         found: "list[list[Any]]" = []
         for v in self.instances:
             inst = self.instances[v]
-            if inst.status == FETCHING:
+            if inst.anew and inst.anew.missing():
+                found.append([v, [], inst.anew.missing()])
+            elif inst.status == FETCHING:
                 found.append([v, list(inst.target), list(inst.fetch_from or inst.vertex.hosts)])
             elif inst.recalling:
                 found.append([v, [], list(inst.unheard)])
@@ -417,6 +419,15 @@ class Host:
         self.words = self.giving = self.taking = None
         self.exchange.leave()
         self.scheduler.arrange([])
+
+    # Operator v waits for a checkpoint that only lost hosts have, under this epoch: it goes on without. Said
+    # at the gateway; it has begun to where a newer epoch runs.
+    def give_up(self, v: int, epoch: "Epoch", now: int) -> None:
+        from . import giving_up
+
+        self.now = now
+        giving_up.say(self, v, epoch)
+        self.pump()
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

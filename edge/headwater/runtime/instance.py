@@ -72,6 +72,8 @@ class Instance:
         self.blind = (
             False  # it began without any producer, and says nothing before it has asked (watching.py)
         )
+        self.anew: "Any" = None  # a giving_up.Anew, until it is known where it begins after it has given up
+        self.waited_us = 0  # for a checkpoint that it lacks (giving_up.wait)
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch: "Epoch" = (1, vertex.hosts[0])
         self.bounded = False  # a consumer needs its boundaries; see routing.arrange
@@ -153,6 +155,14 @@ class Instance:
     def settle(self) -> None:
         assert not self.recalling, "an epoch begins before it knows from where"
         self.unsettled = False
+
+    # It has given up, and looks for a place to begin at; or it has found that.
+    def seeks_place(self, anew: "Any") -> None:
+        self.anew = anew
+
+    # It has waited so much longer for a checkpoint that it lacks; or not at all.
+    def waits_longer(self, us: int) -> None:
+        self.waited_us = self.waited_us + us if us else 0
 
     # It says nothing to other hosts, or does from now on.
     def blinded(self, blind: bool) -> None:

@@ -667,8 +667,15 @@ class World:
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""
         src = self.plan.edges[edge].src if src < 0 else src
+        if self.plan.vertices[src].kind:
+            return self.incarnations(src)[-1]
         incs = self.order.get(src, [])
         return incs[-1] if incs and not self.plan.vertices[src].kind else 0
+
+    def incarnations(self, v: int) -> list[int]:
+        """Those of an operator's outputs, in order: another one begins when it gives up."""
+        course = self.decided.course(v, self.many(v)) if v in self.decided.known else []
+        return [0, *[content[1] for _, content in course if content[0] == "anew"]]
 
     def past(self, src: int, inc: int) -> bool:
         """Nothing more of this incarnation can come: it was lost, or the source has begun another."""
