@@ -112,7 +112,7 @@ MESSAGES = {
     ALARM: "vvv",  # alarm, what, value: see runtime/signals.py
     LOST: "viv",  # host, log number, state: see runtime/losses.py
     WITHOUT: "vivp",  # host, log number, whether it is an answer, operators
-    GIVE_UP: "ve",  # vertex, epoch: see runtime/giving_up.py
+    GIVE_UP: "vv",  # vertex, number of an epoch: see runtime/giving_up.py
 }
 
 

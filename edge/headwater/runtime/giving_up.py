@@ -52,20 +52,20 @@ def waits(host: "Host", inst: "Instance") -> bool:
     return inst.status == FETCHING or inst.recalling
 
 
-# Operator v, which runs here under this epoch, gives up. False where it does not wait.
-def begin(host: "Host", v: int, epoch: "Epoch") -> bool:
+# Operator v, which runs here under an epoch with this number, gives up. False where it does not wait.
+def begin(host: "Host", v: int, number: int) -> bool:
     inst = host.instances.get(v)
-    if inst is None or inst.epoch != epoch or inst.status == STOPPED or not waits(host, inst):
+    if inst is None or inst.epoch[0] != number or inst.status == STOPPED or not waits(host, inst):
         return False
     from . import relocation
 
-    relocation.activate(host, v, epoch[0] + 1, why=moves.GIVEN_UP)
-    inst = host.instances.get(v)
-    if inst and inst.recalling:
-        inst.seeks_place(Anew(host, inst))
-        for e in inst.inputs:
-            _ask(host, e)
+    relocation.activate(host, v, number + 1, why=moves.GIVEN_UP)
     return True
+
+
+# It begins the epoch in which it goes on.
+def prepare(host: "Host", inst: "Instance") -> None:
+    inst.seeks_place(Anew(host, inst))
 
 
 # It has waited a little longer. The time counts in which this host hears the gateway: where it does not, it
@@ -77,7 +77,7 @@ def wait(host: "Host", inst: "Instance") -> None:
     elif not host.me or link and link.heard_us and host.now - link.heard_us < host.pace[1]:
         inst.waits_longer(RETRY_US // 2)
         if inst.waited_us >= 1000000 * inst.vertex.give_up_s:
-            begin(host, inst.vertex.index, inst.epoch)
+            begin(host, inst.vertex.index, inst.epoch[0])
 
 
 # An operator that has given up, until it has a place.
@@ -179,17 +179,16 @@ def _ask(host: "Host", e: "InEdge") -> None:
 # ---- what a person says
 
 
-# At the gateway: operator v gives up, wherever it runs, if it still does so under this epoch.
-def say(host: "Host", v: int, epoch: "Epoch") -> None:
-    at = host.where[v][2]
+# At the gateway: operator v gives up where it waits, if it still does so under the epoch of this number.
+def say(host: "Host", v: int, at: int, number: int) -> None:
     if at == host.me:
-        begin(host, v, epoch)
+        begin(host, v, number)
     else:
-        host.exchange.say(at, frames.GIVE_UP, v, v, epoch)
+        host.exchange.say(at, frames.GIVE_UP, v, v, number)
 
 
 def _on_give_up(host: "Host", sender: int, m: "Message") -> None:
-    begin(host, m[1], tuple(m[2]))
+    begin(host, m[1], m[2])
 
 
 HANDLERS: "dict[int, Any]" = {frames.GIVE_UP: _on_give_up}

@@ -338,17 +338,19 @@ class Host:
             self.heard_where(v, epoch, w[2])
 
     # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
-    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts.
+    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts, and the number
+    # of its epoch.
     def waits(self) -> "list[list[Any]]":
         found: "list[list[Any]]" = []
         for v in self.instances:
             inst = self.instances[v]
             if inst.anew and inst.anew.missing():
-                found.append([v, [], inst.anew.missing()])
+                found.append([v, [], inst.anew.missing(), inst.epoch[0]])
             elif inst.status == FETCHING:
-                found.append([v, list(inst.target), list(inst.fetch_from or inst.vertex.hosts)])
+                holders = list(inst.fetch_from or inst.vertex.hosts)
+                found.append([v, list(inst.target), holders, inst.epoch[0]])
             elif inst.recalling:
-                found.append([v, [], list(inst.unheard)])
+                found.append([v, [], list(inst.unheard), inst.epoch[0]])
         return found
 
     # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.
@@ -420,13 +422,13 @@ class Host:
         self.exchange.leave()
         self.scheduler.arrange([])
 
-    # Operator v waits for a checkpoint that only lost hosts have, under this epoch: it goes on without. Said
-    # at the gateway; it has begun to where a newer epoch runs.
-    def give_up(self, v: int, epoch: "Epoch", now: int) -> None:
+    # At the gateway: operator v waits at host `at`, under an epoch with this number, for a checkpoint that only
+    # lost hosts have. It goes on without.
+    def give_up(self, v: int, at: int, number: int, now: int) -> None:
         from . import giving_up
 
         self.now = now
-        giving_up.say(self, v, epoch)
+        giving_up.say(self, v, at, number)
         self.pump()
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.

@@ -54,7 +54,7 @@ def sane(plan: "Plan", m: "Message") -> bool:
     if kind == frames.FETCH:
         return plan.is_position(m[1], m[2])
     if kind == frames.GIVE_UP:
-        return plan.may_run(m[1], m[2][1]) and m[2][0] < EPOCH_MAX
+        return m[2] < EPOCH_MAX
     if kind >= frames.BID:
         return _of_move(plan, m)
     if kind == frames.CONFIG:

@@ -507,10 +507,13 @@ class OutPort:
         n = min(self.ring.last, r.got + r.room) - xi
         return n if n > 0 and (xi >= self.ring.first or xi >= self.first()) else 0
 
-    # Whether no consumer may hear of it yet: its operator has given up, and a later epoch knows of this
-    # incarnation only when a checkpoint of it is stored at the level.
+    # Whether no consumer may hear of it yet: its operator has given up and has no place yet, or no checkpoint
+    # is stored at the level by which a later epoch would know of this incarnation.
     def hidden(self) -> bool:
-        return self.inc > 0 and not self.source and self.host.instances[self.vertex.index].unsettled
+        if self.source:
+            return False
+        inst = self.host.instances[self.vertex.index]
+        return bool(inst.anew) or (self.inc > 0 and inst.unsettled)
 
     # The epoch under which its entries are made.
     def epoch(self) -> "Epoch":

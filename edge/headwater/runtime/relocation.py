@@ -8,7 +8,7 @@
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
-from ..protocol.moves import TAKEOVER
+from ..protocol.moves import GIVEN_UP, TAKEOVER
 from ..storage.keyspace import F_WHERE
 from . import lifecycle, routing
 from .instance import STOPPED
@@ -36,6 +36,10 @@ def activate(
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
     lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
+    if why == GIVEN_UP:
+        from . import giving_up
+
+        giving_up.prepare(host, inst)
     if blind:
         lifecycle.blind(host, inst)
     if not quiet:

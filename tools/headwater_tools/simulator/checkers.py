@@ -52,7 +52,6 @@ class Sameness:
         self.stood: dict[int, tuple[int, dict[int, Stands], dict[int, Place]]] = {}
         self.settled: dict[int, tuple[int, int]] = {}  # operator -> its newest epoch that is settled
         self.safe: dict[int, list[int]] = {}  # ... -> the furthest position that any epoch acknowledged
-        self.begun: dict[int, int] = {}  # ... -> the newest incarnation of its outputs, since it gave up
         self.outside: dict[tuple[int, int], int] = {}
         world.decided.looks.append(lambda v: self.untaken(v, -1))
 
@@ -94,11 +93,8 @@ class Sameness:
     def acknowledged(self, v: int, inst: Any) -> None:
         """An epoch goes on from what earlier ones have acknowledged, or from further on."""
         world = self.world
-        if world.losses > world.plan.level_of(v):
+        if world.losses_most > world.plan.level_of(v):
             return
-        if self.begun.get(v, 0) < max([p.inc for p in inst.ports] or [0]):
-            self.begun[v] = max(p.inc for p in inst.ports)
-            self.safe.pop(v, None)  # it has given up: what was acknowledged before is lost
         before = self.safe.get(v, [])
         if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)) and further(before, inst.ck.pos):
             text = "%s: epoch %r begins at %r, and %r was acknowledged"
@@ -332,9 +328,8 @@ class Held:
     def name(self, port: Any, r: Any) -> None:
         world = self.world
         v = r.edge.dst
-        given_up = [pos for pos, content in world.decisions().get(v, ()) if content[0] == "anew"]
-        if given_up and not further(r.name, given_up[-1]):
-            return  # what it names is lost, and the producer has not heard of another checkpoint yet
+        if world.losses_most > world.plan.level_of(v):
+            return  # what it names may be lost
         holding = []
         for h in world.nodes:
             best = world.held(h, v)

@@ -218,7 +218,8 @@ class World:
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
         self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
-        self.losses = 0  # hosts whose flash is gone, or was at some time
+        self.losses = 0  # hosts whose flash is gone, or was at some time, and that have not left
+        self.losses_most = 0
         self.databases_lost = 0
         self.refusing: dict[int, int] = {}  # source -> since when its log accepts nothing
         self.decided = Decided()
@@ -494,6 +495,7 @@ class World:
     def flash_gone(self, node: Node) -> None:
         if not node.lost:
             self.losses += 1
+            self.losses_most = max(self.losses_most, self.losses)
         node.blobs = {}
         for v in self.plan.vertices:
             if not v.kind and v.hosts[0] == node.number and self.order.get(v.index):

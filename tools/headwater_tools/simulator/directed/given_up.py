@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from headwater.process import Affine, Process, Smooth
-from headwater.protocol import frames
+from headwater.process import Affine, Average, Process, Union
 
-from ..scenario import Result
-from ..world import Hardware
+from ..world import SECOND, Hardware
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3
@@ -23,17 +22,18 @@ class GivenUp(Directed):
     PACE = Hardware().pace
     SECONDS = 50
     AFTER: int | None = None
+    PLACE: tuple[str, ...] = ("other", "gateway")
 
     def process(self) -> Process:
         p = boards("given_up", "left", "home", "other")
         values = p.source("values", "v:i16", rate_hz=20, on="left")
-        place = {"backup": ["other", "gateway"], "give_up_after": self.AFTER}
-        p.lake("given_up/shifted", values >> Affine().named("shifted").on("home", **place), cap=600)
+        first = values >> Affine().named("shifted").on("home", list(self.PLACE), self.AFTER)
+        p.lake("given_up/shifted", first, cap=600)
         return p
 
     def script(self) -> list[tuple[float, Any]]:
         return [
-            (0, lambda: self.deafen(GATEWAY)),
+            (1, lambda: self.deafen(GATEWAY)),
             (8, lambda: self.lose(HOME, OTHER)),
             (24, lambda: self.must_wait(GATEWAY)),
             (25, lambda: self.give_up(SHIFTED)),
@@ -58,9 +58,15 @@ class GivenUp(Directed):
     def give_up(self, v: int) -> None:
         """A person says so, and says it twice."""
         node = self.node(GATEWAY)
-        epoch = self.host(GATEWAY).where[v][:2]
-        for _ in range(2):
-            self.world.call(node, lambda host: host.give_up(v, epoch, node.mono()), "give up")
+        for at in self.world.nodes:
+            for row in at.host.waits() if at.host and not at.lost else ():
+                if row[0] == v:
+                    for _ in range(2):
+                        ask = partial(self.ask_to, v, at.number, row[3])
+                        self.world.call(node, ask, "give up")
+
+    def ask_to(self, v: int, at: int, number: int, host: Any) -> None:
+        host.give_up(v, at, number, self.node(GATEWAY).mono())
 
     def must_wait(self, number: int, v: int = SHIFTED) -> None:
         inst = self.host(number).instances.get(v)
@@ -77,6 +83,172 @@ class GivenUp(Directed):
                 self.world.error("%s: nothing follows since it gave up" % e.lake)
 
 
+class GivesUpItself(GivenUp):
+    """The same, and the process file says how long it waits. In half of that the operator's host does not hear
+    the gateway: that does not count.
+    """
+
+    AFTER = 15
+    PLACE = ("other", "left")
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.deafen(LEFT)),
+            (8, lambda: self.lose(HOME, OTHER)),
+            (16, lambda: [self.must_wait(LEFT), self.cut(LEFT, GATEWAY)]),
+            (40, lambda: [self.must_wait(LEFT), self.heal(LEFT, GATEWAY)]),
+            (65, lambda: self.must_run(SHIFTED)),
+        ]
+
+    SECONDS = 70
+
+
+class GivenUpKeepers(GivenUp):
+    """No producer names anything further than what the operator has, but two of its keepers, erased or dead,
+    may have had that: it goes on from its own checkpoint, in its state.
+    """
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", every=50)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        sums = values >> Average(count=7).named("shifted").on("home", backup=["other", "gateway"])
+        p.lake("given_up/shifted", sums, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.cut(HOME, OTHER)),
+            (8.2, lambda: [self.kill(HOME), self.kill(OTHER)]),
+            (30, lambda: self.must_wait(GATEWAY)),
+            (31, lambda: self.give_up(SHIFTED)),
+            (40, lambda: [self.declare(self.node(n)) for n in (HOME, OTHER)]),
+            (55, lambda: self.must_run(SHIFTED)),
+        ]
+
+    def must_run(self, v: int) -> None:
+        super().must_run(v)
+        if any(content[2] for _, content in self.world.decisions()[v]):
+            self.world.error("it began in its first state, and had a checkpoint")
+
+
+class GivenUpInside(GivenUp):
+    """The operator that gives up has a consumer on another board, with a join: that one goes on with the new
+    incarnation by a decision of its own, and restarts afterwards.
+    """
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "right")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        more = p.source("more", "v:i16", rate_hz=10, on="right")
+        first = values >> Affine().named("shifted").on("home", backup=["other", "gateway"])
+        p.lake("given_up/first", first, cap=600)
+        both = Union()(first, more).named("both").on("right", backup=["left"])
+        p.lake("given_up/both", both, cap=900)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        v = 2
+        return [
+            (1, lambda: self.deafen(GATEWAY)),
+            (8, lambda: self.lose(HOME, OTHER)),
+            (24, lambda: self.must_wait(GATEWAY, v)),
+            (25, lambda: self.give_up(v)),
+            (40, lambda: self.must_run(v)),
+            (42, lambda: self.crash(4, GATEWAY)),
+            (44, lambda: self.boot(4, GATEWAY)),
+        ]
+
+
+class GivenUpAndCut(GivenUp):
+    """Level `peers=2`, and all three hosts die that have the checkpoints. Power fails on the host that has
+    given up before that is stored where the level asks for it, twice.
+    """
+
+    SECONDS = 70
+    THIRD = 4
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.cuts = 0
+        self.world.checks.append(self.watch)
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "third", level="peers=2")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("shifted").on("home", ["other", "third", "gateway"])
+        p.lake("given_up/shifted", first, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: [self.deafen(GATEWAY), self.deafen(LEFT)]),
+            (8, lambda: self.lose(HOME, OTHER, self.THIRD)),
+            (10, lambda: self.withhold(self.host(LEFT), False)),
+            (30, lambda: self.must_wait(GATEWAY)),
+            (31, lambda: self.give_up(SHIFTED)),
+            (60, lambda: self.must_run(SHIFTED)),
+        ]
+
+    def watch(self, node: Any) -> None:
+        inst = node.host.instances.get(SHIFTED) if node.host and node.number == GATEWAY else None
+        if inst and inst.ports[0].inc and inst.unsettled and self.cuts < 2:
+            self.cuts += 1
+            self.world.after(1, lambda: self.crash(GATEWAY))
+            self.world.after(SECOND, lambda: self.boot(GATEWAY))
+
+    def must_run(self, v: int) -> None:
+        super().must_run(v)
+        if self.cuts < 2:
+            self.world.error("power was cut %d times" % self.cuts)
+
+
+class GivenUpForNothing(GivenUp):
+    """A person says so of an operator that runs: nothing happens."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: [self.tell_all(n) for n in (1, 2, 3)]),
+            (20, self.must_go_on),
+        ]
+
+    def tell_all(self, number: int) -> None:
+        node = self.node(GATEWAY)
+        for at in (HOME, OTHER, GATEWAY):
+            self.world.call(node, partial(self.ask_to, SHIFTED, at, number), "give up")
+
+    def must_go_on(self) -> None:
+        if self.world.incarnations(SHIFTED) != [0] or self.place[SHIFTED] != HOME:
+            self.world.error("an operator that runs has given up")
+
+
+class GivenUpTooEarly(GivenUp):
+    """The two boards were only away, and come back with all that they have: they are refused what they
+    acknowledge, and what the operator put out there stays another incarnation.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        away = [(a, b) for a in (HOME, OTHER) for b in (GATEWAY, LEFT)]
+        return [
+            (1, lambda: self.deafen(GATEWAY)),
+            (8, lambda: [self.cut(a, b) for a, b in away]),
+            (26, lambda: self.must_wait(GATEWAY)),
+            (27, lambda: self.give_up(SHIFTED)),
+            (28, lambda: self.withhold(self.host(GATEWAY), False)),
+            (40, lambda: [self.heal(a, b) for a, b in away]),
+            (49, lambda: self.must_run(SHIFTED)),
+        ]
+
+
 SCHEDULES: dict[str, type[Directed]] = {
     "given up": GivenUp,
+    "gives up by itself": GivesUpItself,
+    "given up, keepers silent": GivenUpKeepers,
+    "given up inside": GivenUpInside,
+    "given up and cut": GivenUpAndCut,
+    "given up for nothing": GivenUpForNothing,
+    "given up too early": GivenUpTooEarly,
 }
