@@ -16,6 +16,7 @@ from headwater.plan.reader import LEVELS
 from headwater.storage.keyspace import LEFT
 
 from . import UserError, registry
+from .given_up import GivenUp, waiting
 from .boards import Board
 from .deployments.switching import Process, being_changed
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 class Losses:
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.given_up = GivenUp(service)
 
     def declare(self, name: str, sure: bool) -> dict[str, Any]:
         """Declare a board lost, if `sure`; what follows from it."""
@@ -117,6 +119,7 @@ class Losses:
     def look(self, process: Process) -> None:
         """A gateway that has lost its database learns from the hosts what was declared."""
         hosted = process.hosted
+        self.given_up.look(process)
         for number, (log, _) in hosted.host.lost.items() if hosted else ():
             board = self.service.boards.all[hosted.plan.hosts[number]] if hosted else None
             if board is not None and log not in board.lost and board.flash in (0, log):
@@ -151,13 +154,8 @@ class Losses:
         hosted = process.hosted
         assert hosted is not None
         plan = hosted.plan
-        rows = [row for row in hosted.host.waits()]
-        for name in plan.hosts[1:]:
-            rows += self.service.boards.all[name].status.get("waits") or []
         found = {}
-        for v, target, holders in rows:
-            if v >= len(plan.vertices) or any(h >= len(plan.hosts) for h in holders):
-                continue
+        for v, _, target, holders, _ in waiting(self.service, process):
             told = ", ".join("%s (%s)" % (plan.hosts[h], self._heard(plan, h)) for h in holders)
             if target:
                 at = ", ".join("xi %d" % xi for xi in target[:-2])

@@ -74,9 +74,9 @@ def _waits(value: Any) -> list[Any] | None:
     if not isinstance(value, list) or len(value) > BACKLOG_MAX:
         return None
     for row in value:
-        if not isinstance(row, list) or len(row) != 3 or _count(row[0]) is None:
+        if not isinstance(row, list) or len(row) != 4 or _count(row[0]) is None or _count(row[3]) is None:
             return None
-        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[1:]):
+        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[1:3]):
             return None
     return value
 
