@@ -8,6 +8,7 @@ from typing import Any
 
 from headwater.process import Affine, Average, Process, Union
 
+from ..scenario import Result
 from ..world import SECOND, Hardware
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
 
@@ -163,6 +164,52 @@ class GivenUpInside(GivenUp):
         ]
 
 
+class GivenUpBehind(GivenUpKeepers):
+    """The gateway has a checkpoint, from before the one that the source names: its state is of no use there."""
+
+    SECONDS = 50
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.cut(HOME, OTHER)),
+            (5, lambda: [self.heal(HOME, OTHER), self.deafen(GATEWAY)]),
+            (12, lambda: self.lose(HOME, OTHER)),
+            (24, lambda: self.must_wait(GATEWAY)),
+            (25, lambda: self.give_up(SHIFTED)),
+            (45, lambda: self.must_run(SHIFTED)),
+        ]
+
+    def must_run(self, v: int) -> None:
+        GivenUp.must_run(self, v)
+        if not all(content[2] for _, content in self.world.decisions()[v]):
+            self.world.error("it went on in a state from before the entries that are missing")
+
+
+class GivenUpForgotten(GivenUpInside):
+    """What the gateway gave up no other host has stored when it loses power. The two boards were only away,
+    and the operator runs on there as if nothing had been said; so does its consumer.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        away = [(a, b) for a in (HOME, OTHER) for b in (GATEWAY, LEFT, 4)]
+        v = 2
+        return [
+            (1, lambda: self.deafen(GATEWAY)),
+            (8, lambda: [self.cut(a, b) for a, b in away]),
+            (26, lambda: self.must_wait(GATEWAY, v)),
+            (27, lambda: self.give_up(v)),
+            (36, lambda: self.crash(GATEWAY)),
+            (37, lambda: [self.heal(a, b) for a, b in away]),
+            (50, lambda: self.boot(GATEWAY)),
+        ]
+
+    def finish(self) -> Result:
+        result = super().finish()
+        if not result.errors and self.world.incarnations(2) != [0]:
+            result.errors.append("what it gave up was not forgotten")
+        return result
+
+
 class GivenUpAndCut(GivenUp):
     """Level `peers=2`, and all three hosts die that have the checkpoints. Power fails on the host that has
     given up before that is stored where the level asks for it, twice.
@@ -247,7 +294,9 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up": GivenUp,
     "gives up by itself": GivesUpItself,
     "given up, keepers silent": GivenUpKeepers,
+    "given up, state behind": GivenUpBehind,
     "given up inside": GivenUpInside,
+    "given up and forgotten": GivenUpForgotten,
     "given up and cut": GivenUpAndCut,
     "given up for nothing": GivenUpForNothing,
     "given up too early": GivenUpTooEarly,
