@@ -149,7 +149,7 @@ class Anew:
         inst.recall(True, False, [], 0)
         lifecycle.recall(inst)
         lifecycle.go_on(host, inst)
-        inst.decide(["anew", inc, int(op is not None), places, inst.changed], inst.given)
+        inst.decide(["anew", inc, int(op is not None), places, dict(inst.changed)], inst.given)
         for e, (xi, of) in zip(inst.inputs, places):
             e.resume(xi, of, e.closed, e.from_ts, inst.decided if op else e.since)
         inst.ck.now()

@@ -25,7 +25,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "it begins where it was, and not at what a producer names",
         "an operator that waits for entries which its producer has trimmed",
         [(Anew, "_begin", "pos = name if op and name else", "pos =")],
-        "given up",
+        "given up after changes",
     ),
     (
         "it keeps the state of a checkpoint that a producer's name is beyond",

@@ -210,6 +210,22 @@ class GivenUpForgotten(GivenUpInside):
         return result
 
 
+class GivenUpAfterChanges(GivenUp):
+    """Its parameters were changed, and only the lost boards had that stored: the gateway gives the changes
+    again, one by one.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        changes = [(4 + i, lambda i=i: self.configure(SHIFTED, offset=5 + i)) for i in range(3)]
+        return [*changes, *super().script()]
+
+    def must_run(self, v: int) -> None:
+        super().must_run(v)
+        contents = [content[0] for _, content in self.world.decisions()[v]]
+        if contents != ["set"] * 3 + ["anew"] + ["set"] * 3:
+            self.world.error("it has decided: %s" % ", ".join(contents))
+
+
 class GivenUpAndCut(GivenUp):
     """Level `peers=2`, and all three hosts die that have the checkpoints. Power fails on the host that has
     given up before that is stored where the level asks for it, twice.
@@ -295,6 +311,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gives up by itself": GivesUpItself,
     "given up, keepers silent": GivenUpKeepers,
     "given up, state behind": GivenUpBehind,
+    "given up after changes": GivenUpAfterChanges,
     "given up inside": GivenUpInside,
     "given up and forgotten": GivenUpForgotten,
     "given up and cut": GivenUpAndCut,
