@@ -28,7 +28,9 @@ class Wait(NamedTuple):
 
     vertex: int
     host: int  # where it waits
-    target: list[int]  # position of the checkpoint that a producer names; empty: hosts have not told what they hold
+    target: list[
+        int
+    ]  # position of the checkpoint that a producer names; empty: hosts have not told what they hold
     holders: list[int]
     number: int  # of its epoch
 
@@ -50,8 +52,8 @@ def waiting(service: Service, process: Process) -> Iterator[Wait]:
 class GivenUp:
     def __init__(self, service: Service) -> None:
         self.service = service
-        # (process, deployment, operator) -> number of the newest epoch that began because it gave up: an event
-        # has told of it.
+        # (process, deployment, operator) -> number of the newest epoch that began because it gave up, and of
+        # which an event has told.
         self.told: dict[tuple[str, int, int], int] = {}
         self.seen: set[tuple[str, int]] = set()
 
@@ -103,11 +105,14 @@ class GivenUp:
         at = plan.hosts[process.hosted.host.where[vertex.index][2]]
         board = self.service.boards.all.get(at)
         if board is None or self.service.link_of(board) == "up":
-            return "operator %s waits for no checkpoint: there is nothing to give up on %s" % (vertex.name, at)
+            return "operator %s waits for no checkpoint: there is nothing to give up on %s" % (
+                vertex.name,
+                at,
+            )
         others = ", ".join(plan.hosts[h] for h in vertex.hosts if plan.hosts[h] != at) or "no other host"
         return (
-            "operator %s is known to run on %s, which is silent, and it waits nowhere else: %s may run it, and "
-            "does once it is there" % (vertex.name, at, others)
+            "operator %s is known to run on %s, which is silent, and it waits nowhere else: %s may run it, "
+            "and does once it is there" % (vertex.name, at, others)
         )
 
     def _streams(self, process: Process, v: int) -> Iterator[dict[str, Any]]:
@@ -117,7 +122,11 @@ class GivenUp:
         assert process.hosted is not None
         for e in process.hosted.plan.edges:
             if e.src == v and e.dst == OUTSIDE:
-                ends = [o for o in self.service.ends.all.values() if o.lake == e.lake and o.process == process.name]
+                ends = [
+                    o
+                    for o in self.service.ends.all.values()
+                    if o.lake == e.lake and o.process == process.name
+                ]
                 ts_us = last_of(ends[-1])[0] if ends else None
                 yield {"stream": e.lake, "xi": ends[-1].taken if ends else None, "ts_us": ts_us}
 
@@ -148,7 +157,11 @@ class GivenUp:
     def _told(self, process: Process, vertex: Any) -> str:
         assert process.hosted is not None
         at = process.hosted.plan.hosts[process.hosted.host.where[vertex.index][2]]
-        text = "%s.%s has given up what its lost hosts had, and goes on at %s" % (process.name, vertex.name, at)
+        text = "%s.%s has given up what its lost hosts had, and goes on at %s" % (
+            process.name,
+            vertex.name,
+            at,
+        )
         for row in self._streams(process, vertex.index):
             if row["xi"] is not None:
                 text += "; %s ends after xi %d%s, and begins another incarnation" % (

@@ -16,9 +16,9 @@ from headwater.plan.reader import LEVELS
 from headwater.storage.keyspace import LEFT
 
 from . import UserError, registry
-from .given_up import GivenUp, waiting
 from .boards import Board
 from .deployments.switching import Process, being_changed
+from .given_up import GivenUp, waiting
 
 if TYPE_CHECKING:
     from .service import Service

@@ -1,5 +1,5 @@
-"""`hw give-up` in a site with real boards, broker and gateway: an operator whose checkpoints are lost with two
-boards goes on, and its stream with another incarnation."""
+"""`hw give-up` in a site with real boards, broker and gateway: an operator whose checkpoints are lost with
+two boards goes on, and its stream with another incarnation."""
 
 from __future__ import annotations
 

@@ -246,7 +246,10 @@ class Spec:
         self._unused: tuple[int, ...] = ()
 
     def _with(
-        self, name: str | None = None, on: "tuple[str, Backup, int | None] | None" = None, unused: tuple[int, ...] = ()
+        self,
+        name: str | None = None,
+        on: "tuple[str, Backup, int | None] | None" = None,
+        unused: tuple[int, ...] = (),
     ) -> "Spec":
         other = Spec(*self._spec)
         other._name = name if name is not None else self._name

@@ -313,7 +313,9 @@ class Feasibility(Rules):
                 self.error(v, "give_up_after on a source, which waits for nothing", "Leave it out")
             elif self.strategy == plans.UNSAFE:
                 self.error(
-                    v, "give_up_after, and no checkpoints that it could wait for", "Leave it out, or give checkpoints="
+                    v,
+                    "give_up_after, and no checkpoints that it could wait for",
+                    "Leave it out, or give checkpoints=",
                 )
             else:
                 self.number_in(v, "give_up_after", after, GIVE_UP_LEAST_S, reader.GIVE_UP_S_MAX)

@@ -59,13 +59,11 @@ def begin(host: "Host", v: int, number: int) -> bool:
         return False
     from . import relocation
 
-    relocation.activate(host, v, number + 1, why=moves.GIVEN_UP)
+    def prepare(inst: "Instance") -> None:
+        inst.seeks_place(Anew(host, inst))
+
+    relocation.activate(host, v, number + 1, why=moves.GIVEN_UP, prepare=prepare)
     return True
-
-
-# It begins the epoch in which it goes on.
-def prepare(host: "Host", inst: "Instance") -> None:
-    inst.seeks_place(Anew(host, inst))
 
 
 # It has waited a little longer. The time counts in which this host hears the gateway: where it does not, it

@@ -432,8 +432,8 @@ class Host:
         self.exchange.leave()
         self.scheduler.arrange([])
 
-    # At the gateway: operator v waits at host `at`, under an epoch with this number, for a checkpoint that only
-    # lost hosts have. It goes on without.
+    # At the gateway: operator v waits at host `at`, under an epoch with this number, for a checkpoint that
+    # only lost hosts have. It goes on without.
     def give_up(self, v: int, at: int, number: int, now: int) -> None:
         from . import giving_up
 

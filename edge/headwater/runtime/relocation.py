@@ -8,12 +8,14 @@
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
-from ..protocol.moves import GIVEN_UP, TAKEOVER
+from ..protocol.moves import TAKEOVER
 from ..storage.keyspace import F_WHERE
 from . import lifecycle, routing
 from .instance import STOPPED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..offboard.interfaces import Epoch, Message
     from .host import Host
     from .instance import Instance
@@ -21,9 +23,16 @@ if TYPE_CHECKING:
 
 # Run operator v here from now on, under a new epoch. quiet: the others hear of it when it is in touch with
 # its producers (words.py). blind: it begins without any producer, and speaks to no other host yet. why: see
-# protocol/moves.py. MemoryError: there is no room for it, and nothing has happened.
+# protocol/moves.py. prepare: called with it before any other host hears of it. MemoryError: there is no room
+# for it, and nothing has happened.
 def activate(
-    host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False, why: int = TAKEOVER
+    host: "Host",
+    v: int,
+    number: int,
+    quiet: bool = False,
+    blind: bool = False,
+    why: int = TAKEOVER,
+    prepare: "Callable[[Instance], None] | None" = None,
 ) -> None:
     from . import checkpoint_transfer, hosting
 
@@ -36,10 +45,8 @@ def activate(
     inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
     lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
-    if why == GIVEN_UP:
-        from . import giving_up
-
-        giving_up.prepare(host, inst)
+    if prepare:
+        prepare(inst)
     if blind:
         lifecycle.blind(host, inst)
     if not quiet:

@@ -1,5 +1,5 @@
-# A stream begins another incarnation: of a source, because its numbering was lost (a consumer knows entries of
-# the present one that were never made here); of an operator, because it has given up (giving_up.py).
+# A stream begins another incarnation: of a source, because its numbering was lost (a consumer knows entries
+# of the present one that were never made here); of an operator, because it has given up (giving_up.py).
 #
 # Promise: nothing of the former incarnation is left. Of a source, flash knows the new one before it holds an
 # entry of it; of an operator, the checkpoint with which it begins names it.

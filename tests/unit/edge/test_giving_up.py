@@ -54,7 +54,10 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "an operator that runs gives up",
         "results that are thrown away because of a word that was meant for another one",
-        [(giving_up, "begin", "or not waits(host, inst)", ""), (giving_up, "begin", "inst.epoch[0] != number", "0")],
+        [
+            (giving_up, "begin", "or not waits(host, inst)", ""),
+            (giving_up, "begin", "inst.epoch[0] != number", "0"),
+        ],
         "given up for nothing",
     ),
     (

@@ -11,7 +11,9 @@ from .. import environment
 from ..errors import UserError
 from .deploy import ask
 
-SUMMARY = "let an operator go on that waits for a checkpoint which only lost boards have; its outputs begin anew"
+SUMMARY = (
+    "let an operator go on that waits for a checkpoint which only lost boards have; its outputs begin anew"
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +42,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
 def _told(answer: dict[str, Any]) -> str:
     if answer["outcome"] == "given up":
-        text = "operator %(operator)s goes on at %(host)s, without what it waited for; `hw gateway state` shows it"
-        return text % answer
+        return "operator %(operator)s goes on at %(host)s, without what it waited for" % answer
     text = "host %(host)s has not answered: operator %(operator)s may give up yet; look at `hw gateway state`"
     return text % answer
 
@@ -63,18 +64,27 @@ def consequences(answer: dict[str, Any]) -> list[str]:
     """What follows, a sentence a line."""
     lines = ["it %s" % answer["waits"]] if answer["waits"] else []
     lines.append(
-        "its state is lost, unless a host that is left has a checkpoint after which its producers hold everything"
+        "its state is lost, unless a host that is left has a checkpoint from which everything can be had"
     )
     for row in answer["streams"]:
         if row["xi"] is not None:
-            at = "" if row["ts_us"] is None else time.strftime(
-                ", ts %Y-%m-%d %H:%M:%S", time.localtime(row["ts_us"] / 1e6)
+            at = (
+                ""
+                if row["ts_us"] is None
+                else time.strftime(", ts %Y-%m-%d %H:%M:%S", time.localtime(row["ts_us"] / 1e6))
             )
-            lines.append("%s ends after xi %d%s, and begins another incarnation at xi 1" % (row["stream"], row["xi"], at))
+            lines.append(
+                "%s ends after xi %d%s, and begins another incarnation at xi 1"
+                % (row["stream"], row["xi"], at)
+            )
         else:
             lines.append("%s begins at xi 1" % row["stream"])
     for name in answer["consumers"]:
-        lines.append("operator %s goes on with the new incarnation; what lies between is a hole for it" % name)
+        lines.append(
+            "operator %s goes on with the new incarnation; what lies between is a hole for it" % name
+        )
     if answer["missing"]:
-        lines.append("if one of these comes back with its flash, waiting is better: %s" % ", ".join(answer["missing"]))
+        lines.append(
+            "if one of these comes back with its flash, waiting is better: %s" % ", ".join(answer["missing"])
+        )
     return lines

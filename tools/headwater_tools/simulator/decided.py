@@ -17,8 +17,8 @@ class Decided:
 
     def __init__(self) -> None:
         self.known: dict[int, dict[int, tuple[Epoch, Decision, Given]]] = {}  # operator -> number -> decision
-        # (operator, number by which it gave up) -> what it had decided from that number on, in the course that
-        # was given up: its consumers may have taken what followed from that.
+        # (operator, number by which it gave up) -> what it had decided from that number on, in the course
+        # that was given up: its consumers may have taken what followed from that.
         self.left: dict[tuple[int, int], list[Decision]] = {}
         self.looks: list[Callable[[int], None]] = []  # called with the operator, before it decides
 

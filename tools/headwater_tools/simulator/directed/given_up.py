@@ -10,7 +10,7 @@ from headwater.process import Affine, Average, Process, Union
 
 from ..scenario import Result
 from ..world import SECOND, Hardware
-from .base import GATEWAY, LEFT, SHIFTED, Directed, boards, shifted
+from .base import GATEWAY, LEFT, SHIFTED, Directed, boards
 
 HOME, OTHER = 2, 3
 
@@ -85,8 +85,8 @@ class GivenUp(Directed):
 
 
 class GivesUpItself(GivenUp):
-    """The same, and the process file says how long it waits. In half of that the operator's host does not hear
-    the gateway: that does not count.
+    """The same, and the process file says how long it waits. Half of that time the operator's host does not
+    hear the gateway: that does not count.
     """
 
     AFTER = 15
@@ -165,7 +165,7 @@ class GivenUpInside(GivenUp):
 
 
 class GivenUpBehind(GivenUpKeepers):
-    """The gateway has a checkpoint, from before the one that the source names: its state is of no use there."""
+    """The gateway has a checkpoint from before the one that the source names: its state is of no use."""
 
     SECONDS = 50
 
