@@ -162,6 +162,8 @@ class Losses:
                 found[v] = "waits for its checkpoint at %s, held by %s" % (at, told)
             elif holders:
                 found[v] = "waits until it has heard what enough of these hosts hold: %s" % told
+            else:
+                found[v] = "waits for entries that are lost: others have results that it made of them"
         return found
 
     def _heard(self, plan: Plan, number: int) -> str:

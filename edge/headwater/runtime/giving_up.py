@@ -1,7 +1,7 @@
 # Giving up: an operator waits for a checkpoint that no living host has. More hosts were lost than the level
 # covers: a producer has trimmed what only that checkpoint counts, or the keepers that may have a further one
-# never answer. A person says that it shall go on all the same (`hw give-up`), or the process file does
-# (give_up_after).
+# never answer; or its consumers have what it could only put out again from entries that are lost. A person says
+# that it shall go on all the same (`hw give-up`), or the process file does (give_up_after).
 #
 # It begins a new epoch as any operator does that starts elsewhere. Every producer learns of that, and the
 # keepers that live send what they have. What differs is what it does not wait for, and where it goes on:
@@ -30,7 +30,7 @@ from ..protocol.position import further, inputs_of
 from ..protocol.refusals import NO_HEAP
 from ..storage.keyspace import PERMANENT, checkpoint_key
 from . import lifecycle
-from .instance import FETCHING, STOPPED
+from .instance import FETCHING, RUNNING, STOPPED
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -49,7 +49,20 @@ _ARRIVES_US = const(30000000)  # a checkpoint that a keeper has begun to send is
 def waits(host: "Host", inst: "Instance") -> bool:
     if inst.blind or inst.anew or host.plan.strategy == UNSAFE:
         return False
-    return inst.status == FETCHING or inst.recalling
+    return inst.status == FETCHING or inst.recalling or stuck(inst)
+
+
+# Whether its consumers have more than it can ever put out again: what it would need for that was lost with
+# the former incarnation of a source, or with one that is to be closed. So it has no place for the decision to
+# go on without.
+def stuck(inst: "Instance") -> bool:
+    if inst.status != RUNNING or not any([e.other or e.closing >= 0 for e in inst.inputs]):
+        return False
+    for p in inst.ports:
+        for r in p.readers:
+            if (r.local.cur.xi if r.local else r.got) > p.ring.last:
+                return True
+    return False
 
 
 # Operator v, which runs here under an epoch with this number, gives up. False where it does not wait.

@@ -341,7 +341,7 @@ class Host:
 
     # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
     # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts, and the number
-    # of its epoch.
+    # of its epoch. Without hosts: what it waits for is lost (giving_up.stuck).
     def waits(self) -> "list[list[Any]]":
         found: "list[list[Any]]" = []
         for v in self.instances:
@@ -353,6 +353,11 @@ class Host:
                 found.append([v, list(inst.target), holders, inst.epoch[0]])
             elif inst.recalling:
                 found.append([v, [], list(inst.unheard), inst.epoch[0]])
+            elif any([e.other or e.closing >= 0 for e in inst.inputs]):
+                from . import giving_up
+
+                if giving_up.stuck(inst):
+                    found.append([v, [], [], inst.epoch[0]])
         return found
 
     # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.

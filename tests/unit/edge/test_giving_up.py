@@ -67,6 +67,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "gives up by itself",
     ),
     (
+        "an operator whose consumers are ahead of it for good cannot give up",
+        "a stream that ends without a word, though its sources go on",
+        [(giving_up, "waits", "or inst.recalling or stuck(inst)", "or inst.recalling")],
+        "given up, stuck",
+    ),
+    (
         "the outputs begin where they ended",
         "a lake that misses the first entries of an incarnation",
         [(OutPort, "renumber", "self.reset(0)", "pass")],

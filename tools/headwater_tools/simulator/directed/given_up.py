@@ -226,6 +226,22 @@ class GivenUpAfterChanges(GivenUp):
             self.world.error("it has decided: %s" % ", ".join(contents))
 
 
+class GivenUpStuck(GivenUp):
+    """The source's flash is erased at the same time, so no producer names anything: the operator begins again,
+    and cannot put out what the lake has already.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.deafen(GATEWAY)),
+            (8, lambda: [self.lose(HOME, OTHER), self.erase(LEFT)]),
+            (9, lambda: self.boot(LEFT)),
+            (24, lambda: self.must_wait(GATEWAY)),
+            (25, lambda: self.give_up(SHIFTED)),
+            (45, lambda: self.must_run(SHIFTED)),
+        ]
+
+
 class GivenUpAndCut(GivenUp):
     """Level `peers=2`, and all three hosts die that have the checkpoints. Power fails on the host that has
     given up before that is stored where the level asks for it, twice.
@@ -312,6 +328,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up, keepers silent": GivenUpKeepers,
     "given up, state behind": GivenUpBehind,
     "given up after changes": GivenUpAfterChanges,
+    "given up, stuck": GivenUpStuck,
     "given up inside": GivenUpInside,
     "given up and forgotten": GivenUpForgotten,
     "given up and cut": GivenUpAndCut,
