@@ -60,7 +60,8 @@ def stuck(inst: "Instance") -> bool:
         return False
     for p in inst.ports:
         for r in p.readers:
-            if (r.local.cur.xi if r.local else r.got) > p.ring.last:
+            e = r.local
+            if (e.cur.xi if e and e.inc == p.inc else r.got) > p.ring.last:
                 return True
     return False
 

@@ -243,7 +243,7 @@ class Instance:
                 least = -1  # the log holds what an earlier boot put out
             for r in p.readers:
                 e = r.local
-                if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                if e.inc == p.inc and e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
                     least = -1
                 else:
                     least = min(least, e.sink.depth if e else r.depth)

@@ -388,14 +388,13 @@ class Ideal:
         changes = [(n, pos, content) for n, (pos, content) in decided if content[0] in ("open", "close")]
         changes = [change for change in changes if change[2][1] == port]
         again = next((k for k, (_, _, content) in enumerate(changes) if content[0] == "open"), 0)
-        if again and not changes[again][1][port] and (v, changes[again][0]) in self.reopened:
+        opens = bool(changes) and changes[again][2][0] == "open" and (v, changes[again][0]) in self.reopened
+        if opens and (given_up or again and not changes[again][1][port]):
             return self.reopened[v, changes[again][0]]
         closed = False
         for _, pos, content in changes:
             if content[0] == "open" and content[2] in incs:
                 before = incs[: incs.index(content[2])]
-                if given_up:
-                    return before[-1] if before else 0
                 had = [inc for inc in before if inc in took and len(self.accepted[e.src][inc]) >= pos[port]]
                 return (had or ([] if closed else before) or [content[2]])[-1]
             closed = content[0] == "close"

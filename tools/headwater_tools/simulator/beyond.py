@@ -1,0 +1,88 @@
+"""Histories in which more is lost than the level covers: every host dies, or is erased, that has the checkpoints
+of some operator. What waits for them forever gives up, because a person says so.
+
+What was lost with these hosts is lost. All the same: nothing is in the lake twice, no entry has two payloads
+within an incarnation, and everything that follows where an operator gave up is there.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+from headwater.plan.model import LOCAL, UNSAFE
+
+from .scenario import Scenario
+from .world import SECOND, Node
+
+LOST = "lost beyond the level"
+GIVEN_UP = "operator given up"
+PATIENCE_US = 12 * SECOND  # a person says that an operator shall give up when it has waited for so long
+LOOK_US = SECOND
+
+
+class Beyond(Scenario):
+    def __init__(self, *args: Any, **others: Any) -> None:
+        super().__init__(*args, **others)
+        self.chance = random.Random("beyond %d" % self.seed)
+        self.waited: dict[tuple[int, int, int], int] = {}  # (operator, host, epoch) -> since when it waits
+        self.declares = True
+        if self.plan.level != LOCAL and self.plan.strategy != UNSAFE:
+            when = self.chance.uniform(0.3, 0.8) * self.storm_us
+            self.world.at(int(when), partial(self.lose_all, int(0.9 * self.storm_us)))
+        self.world.at(int(0.3 * self.storm_us), self.look)
+
+    def lose_all(self, until: int) -> None:
+        """All hosts of which the level needs one that lives, for some operator, as soon as that is possible."""
+        operators = [v for v in self.plan.vertices if v.kind]
+        self.chance.shuffle(operators)
+        for v in operators:
+            holders = self.holders(v.index)
+            if holders and not self.stranding(holders):
+                self.world.draw(LOST, "%s: all checkpoints are lost" % v.name)
+                for node in holders:
+                    self.lose(node)
+                    if self.chance.random() < 0.3:
+                        self.world.erase(node)
+                        self.world.after(self.chance.randrange(SECOND, 5 * SECOND), partial(self.world.boot, node))
+                    else:
+                        self.world.kill(node)
+                return
+        if self.world.now < until:
+            self.world.after(LOOK_US // 2, partial(self.lose_all, until))
+
+    def holders(self, v: int) -> list[Node]:
+        """The hosts that have a checkpoint of this operator at which another epoch could go on."""
+        found = [(self.world.held(node, v), node) for node in self.world.nodes if not node.lost]
+        best = max((pos[-1], sum(pos[:-2])) for pos, _ in found if pos) if any(pos for pos, _ in found) else None
+        return [node for pos, node in found if pos and best and (pos[-1], sum(pos[:-2])) == best]
+
+    def stranding(self, nodes: list[Node]) -> bool:
+        """Whether the history would have no sense without these: no source, no gateway, no candidate."""
+        gone = {n.number for n in self.world.nodes if n.lost} | {n.number for n in nodes}
+        sources = {v.hosts[0] for v in self.plan.vertices if not v.kind}
+        stranded = any(v.kind and gone.issuperset(v.hosts) for v in self.plan.vertices)
+        return 0 in gone or gone.issuperset(sources) or stranded
+
+    # ---- what a person says
+
+    def look(self) -> None:
+        """What has waited for long, and can wait forever, gives up."""
+        world = self.world
+        waits: set[tuple[int, int, int]] = set()
+        for node in world.nodes:
+            for row in node.host.waits() if node.host and not node.lost else ():
+                waits.add((row[0], node.number, row[3]))
+        self.waited = {key: self.waited.get(key, world.now) for key in waits}
+        gateway = world.nodes[0]
+        calm = world.now > self.storm_us
+        for (v, at, number), since in sorted(self.waited.items()):
+            if calm and world.now - since >= PATIENCE_US and gateway.up:
+                world.draw(GIVEN_UP, "%s is to give up at %s" % (self.plan.vertices[v].name, world.name(at)))
+                world.call(gateway, partial(self.say, v, at, number), "give up")
+        if world.now < self.storm_us + 200 * SECOND:
+            world.after(LOOK_US, self.look)
+
+    def say(self, v: int, at: int, number: int, host: Any) -> None:
+        host.give_up(v, at, number, self.world.nodes[0].mono())
