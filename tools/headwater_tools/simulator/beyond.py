@@ -27,11 +27,15 @@ class Beyond(Scenario):
         super().__init__(*args, **others)
         self.chance = random.Random("beyond %d" % self.seed)
         self.waited: dict[tuple[int, int, int], int] = {}  # (operator, host, epoch) -> since when it waits
-        self.declares = True
         if self.plan.level != LOCAL and self.plan.strategy != UNSAFE:
             when = self.chance.uniform(0.3, 0.8) * self.storm_us
             self.world.at(int(when), partial(self.lose_all, int(0.9 * self.storm_us)))
         self.world.at(int(0.3 * self.storm_us), self.look)
+        self.absence.excuse()
+
+    def peace(self) -> None:
+        self.declares = True  # every dead board
+        super().peace()
 
     def lose_all(self, until: int) -> None:
         """All hosts of which the level needs one that lives, for some operator, as soon as that is possible."""
@@ -43,11 +47,7 @@ class Beyond(Scenario):
                 self.world.draw(LOST, "%s: all checkpoints are lost" % v.name)
                 for node in holders:
                     self.lose(node)
-                    if self.chance.random() < 0.3:
-                        self.world.erase(node)
-                        self.world.after(self.chance.randrange(SECOND, 5 * SECOND), partial(self.world.boot, node))
-                    else:
-                        self.world.kill(node)
+                    self.world.kill(node)
                 return
         if self.world.now < until:
             self.world.after(LOOK_US // 2, partial(self.lose_all, until))
