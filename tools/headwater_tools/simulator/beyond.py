@@ -37,6 +37,10 @@ class Beyond(Scenario):
         self.declares = True  # every dead board
         super().peace()
 
+    def arrived(self) -> bool:
+        self.wanted = None  # what has to arrive changes when an operator gives up
+        return not self.waited and super().arrived()
+
     def lose_all(self, until: int) -> None:
         """All hosts of which the level needs one that lives, for some operator, as soon as that is possible."""
         operators = [v for v in self.plan.vertices if v.kind]

@@ -384,7 +384,11 @@ class Ideal:
         if given_up:
             incs = [0, *given_up]
         took = [inc for inc in incs if (e.index, inc) in self.taken]
-        decided = enumerate(self.decisions.get(v, ()), 1)
+        course = list(self.decisions.get(v, ()))
+        anew = next((n for n, (_, content) in enumerate(course, 1) if content[0] == "anew"), 0)
+        if anew:  # with which it begins then, that decision says
+            course = [*course[: anew - 1], *self.left.get((v, anew), ())]
+        decided = enumerate(course, 1)
         changes = [(n, pos, content) for n, (pos, content) in decided if content[0] in ("open", "close")]
         changes = [change for change in changes if change[2][1] == port]
         again = next((k for k, (_, _, content) in enumerate(changes) if content[0] == "open"), 0)
@@ -400,6 +404,8 @@ class Ideal:
             closed = content[0] == "close"
         # An operator's first checkpoint tells with which one it begins, although nothing of it was taken.
         inc, _ = self.ends.get(e.index, (0, 0))
+        if anew:
+            return (took or [0])[0]
         return ([0, *incs] if not took else took)[-1] if inc not in incs else inc
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:
