@@ -1,7 +1,7 @@
 # Giving up: an operator waits for a checkpoint that no living host has. More hosts were lost than the level
 # covers: a producer has trimmed what only that checkpoint counts, or the keepers that may have a further one
-# never answer; or its consumers have what it could only put out again from entries that are lost. A person says
-# that it shall go on all the same (`hw give-up`), or the process file does (give_up_after).
+# never answer; or its consumers have what it could only put out again from entries that are lost. A person
+# says that it shall go on all the same (`hw give-up`), or the process file does (give_up_after).
 #
 # It begins a new epoch as any operator does that starts elsewhere. Every producer learns of that, and the
 # keepers that live send what they have. What differs is what it does not wait for, and where it goes on:

@@ -72,7 +72,7 @@ def _of_move(plan: "Plan", m: "Message") -> bool:
     if kind in (frames.HAND, frames.KEEP):
         return plan.is_position(m[1], m[4])
     if kind == frames.OFFER:
-        ok = len(m[8]) <= offers.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
+        ok = len(m[8]) <= offers.RATES_MAX and moves.GIVEN_UP > m[4] > moves.TAKEOVER
         return ok and plan.is_position(m[1], m[5]) and m[6] <= EPOCH_MAX
     if kind == frames.BID:
         return len(m[3]) <= offers.RATES_MAX

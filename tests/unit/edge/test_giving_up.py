@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, seeded
+from headwater.process import Affine, Process
+from headwater.process.check import check
 from headwater.runtime import giving_up, restore
 from headwater.runtime.giving_up import Anew
 from headwater.runtime.outputs import OutPort
 from headwater_tools.simulator.directed import SCHEDULES, given_up
+from headwater_tools.simulator.jobs import Job, play
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +103,24 @@ def test_an_operator_gives_up_and_everything_after_that_is_there_once(name: str,
 def test_a_checker_sees(name: str, prevented: str, changes: list[Change], where: str) -> None:
     with seeded(changes):
         assert any(history(where, seed) for seed in SEEDS), prevented
+
+
+@pytest.mark.parametrize("seed", (3, 9, 28))
+def test_in_random_histories_nothing_after_giving_up_is_lost_or_there_twice(seed: int) -> None:
+    outcome = play(Job(seed, "beyond", seconds=40))
+    assert outcome.errors == []
+
+
+def test_what_gives_up_by_itself_is_checked() -> None:
+    def problems(after: object, checkpoints: str = "ecoc") -> list[str]:
+        p = Process("late", checkpoints=checkpoints, every=20, level="local", batch=10, batch_ms=500)
+        p.host("left", heap_kb=256)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        late = values >> Affine().named("late").on("left", "gateway", after)  # type: ignore[arg-type]
+        p.lake("late/late", late)
+        return [str(problem) for problem in check(p).problems if "give_up_after" in str(problem)]
+
+    assert problems(600) == []
+    assert "give_up_after is 3" in problems(3)[0]
+    assert "give_up_after is 'soon', not a number" in problems("soon")[0]
+    assert "no checkpoints that it could wait for" in problems(600, "unsafe")[0]

@@ -1,5 +1,5 @@
-"""Histories in which more is lost than the level covers: every host dies, or is erased, that has the checkpoints
-of some operator. What waits for them forever gives up, because a person says so.
+"""Histories in which more is lost than the level covers: every host dies that has the furthest checkpoint of
+some operator. What waits for it forever gives up, because a person says so.
 
 What was lost with these hosts is lost. All the same: nothing is in the lake twice, no entry has two payloads
 within an incarnation, and everything that follows where an operator gave up is there.
@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from headwater.plan.model import LOCAL, UNSAFE
+from headwater.protocol.position import rank
 
 from .scenario import Scenario
 from .world import SECOND, Node
@@ -42,7 +43,7 @@ class Beyond(Scenario):
         return not self.waited and super().arrived()
 
     def lose_all(self, until: int) -> None:
-        """All hosts of which the level needs one that lives, for some operator, as soon as that is possible."""
+        """All hosts of which some operator needs one that lives, as soon as that is possible."""
         operators = [v for v in self.plan.vertices if v.kind]
         self.chance.shuffle(operators)
         for v in operators:
@@ -57,17 +58,21 @@ class Beyond(Scenario):
             self.world.after(LOOK_US // 2, partial(self.lose_all, until))
 
     def holders(self, v: int) -> list[Node]:
-        """The hosts that have a checkpoint of this operator at which another epoch could go on."""
-        found = [(self.world.held(node, v), node) for node in self.world.nodes if not node.lost]
-        best = max((pos[-1], sum(pos[:-2])) for pos, _ in found if pos) if any(pos for pos, _ in found) else None
-        return [node for pos, node in found if pos and best and (pos[-1], sum(pos[:-2])) == best]
+        """The hosts that have the furthest checkpoint of this operator."""
+        held = [(rank(pos), node) for node in self.world.nodes if (pos := self.world.held(node, v))]
+        best = max((place for place, _ in held), default=None)
+        return [node for place, node in held if place == best]
 
     def stranding(self, nodes: list[Node]) -> bool:
-        """Whether the history would have no sense without these: no source, no gateway, no candidate."""
+        """Whether these are the gateway, all that feeds some operator, or all that may run it."""
         gone = {n.number for n in self.world.nodes if n.lost} | {n.number for n in nodes}
-        sources = {v.hosts[0] for v in self.plan.vertices if not v.kind}
-        stranded = any(v.kind and gone.issuperset(v.hosts) for v in self.plan.vertices)
-        return 0 in gone or gone.issuperset(sources) or stranded
+        if 0 in gone:
+            return True
+        for v in self.plan.vertices:
+            feeds = [self.plan.vertices[e.src].hosts[:1] for e in self.plan.ins(v.index) if not e.delay_us]
+            if v.kind and (gone.issuperset(v.hosts) or all(gone.issuperset(host) for host in feeds)):
+                return True
+        return False
 
     # ---- what a person says
 

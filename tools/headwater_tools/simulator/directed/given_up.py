@@ -227,8 +227,8 @@ class GivenUpAfterChanges(GivenUp):
 
 
 class GivenUpStuck(GivenUp):
-    """The source's flash is erased at the same time, so no producer names anything: the operator begins again,
-    and cannot put out what the lake has already.
+    """The source's flash is erased at the same time, so no producer names anything: the operator begins
+    again, and cannot put out what the lake has already.
     """
 
     def script(self) -> list[tuple[float, Any]]:
