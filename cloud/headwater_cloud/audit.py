@@ -67,7 +67,7 @@ OVERDUE = "not acknowledged, and overdue"
 ON_ITS_WAY = "not acknowledged yet"
 IN_LANDING = "in the landing zone"
 OVERDUE_S = 900.0
-LATER = {"erasures"}  # tables that a lake of an earlier version does not have
+LATER = {"erasures", "moves"}  # tables that a lake of an earlier version does not have
 ATTEMPTS = 3  # if something is erased meanwhile
 LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
 
@@ -90,6 +90,18 @@ class Missing:
     reason: str
     from_us: int | None = None
     to_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An operator that a stream depends on has changed its host."""
+
+    operator: str
+    epoch: int
+    from_host: str
+    to_host: str
+    reason: str
+    at_us: int
 
 
 @dataclass
@@ -121,6 +133,7 @@ class Stream:
     strange: Ranges = field(default_factory=list)  # ξ of rows with an alphabet that `streams` does not have
     beyond: int = 0  # ξ that were acknowledged and that progress does not have
     returned: Ranges = field(default_factory=list)  # ξ of rows that exist although they were erased
+    moves: list[Moved] = field(default_factory=list)  # in the order of their times
     erasing: bool = False  # whether an erasure was cut off between its deletion and the account of it
 
     def of_kind(self, kind: str) -> int:
@@ -230,6 +243,7 @@ def _audit(
     versions = _rows(lake, "streams", name)
     gaps = _rows(lake, "gaps", name)
     erasures = _rows(lake, "erasures", name)
+    moves = _rows(lake, "moves", name)
     refused = _rows(lake, "quarantine", name, "stream, incarnation, first, last, rows, reason")
     elements = _table(lake, "elements")
     if elements is None:
@@ -255,6 +269,7 @@ def _audit(
         sums.gap(row)
     for row in erasures:
         sums.erased(row)
+    sums.moves(moves)
     files = [row for row in refused if row["reason"] != "divergent"]
     for row in refused:
         if row["reason"] == "divergent":
@@ -324,6 +339,13 @@ class _Sums:
         times = (row["from_ts"], row["to_ts"])
         gap = Missing(int(row["first"]), int(row["last"]), str(row["kind"]), str(row["reason"]), *times)
         self.line(_key(row)).declared.append(gap)
+
+    def moves(self, rows: list[dict[str, Any]]) -> None:
+        """Moves of operators. They change no row, and no promise depends on them."""
+        for row in sorted(rows, key=lambda row: (row["moved"], row["epoch"])):
+            texts = (str(row["from_host"]), str(row["to_host"]), str(row["reason"]))
+            moved = Moved(str(row["operator"]), int(row["epoch"]), *texts, int(row["moved"]))
+            self.line(_key(row)).stream.moves.append(moved)
 
     def erased(self, row: dict[str, Any]) -> None:
         """What an erasure has removed: it is neither there nor lost."""
@@ -636,6 +658,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "unfit": sum(size(s.unfit) for s in streams),
         "unknown_alphabet": sum(size(s.strange) for s in streams),
         "unaccounted": report.unaccounted,
+        "moves": len({(*s.processes, m.operator, m.epoch) for s in streams for m in s.moves}),
         "acknowledged_beyond": sum(s.beyond for s in streams),
         "tables_missing": report.tables_missing,
         "files_refused": report.files_refused,
@@ -684,6 +707,7 @@ def _stream_json(s: Stream) -> dict[str, Any]:
         "within_ms": s.within_ms,
         "missing": [vars(m) for m in s.missing[:LISTED_MAX]],
         "missing_ranges": len(s.missing),
+        "moves": [vars(m) for m in s.moves[-LISTED_MAX:]],
         "delay_us": {name: _delay_json(delay) for name, delay in s.delays.items()},
         "levels": levels(s),
         "conservation": None if s.counts is None else {**s.counts, "holds": s.conserved},

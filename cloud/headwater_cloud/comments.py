@@ -27,6 +27,7 @@ TABLES = {
     "erasures": "What was erased on demand, by whom and by which filter.",
     "gaps": "One row for each hole or declared gap of a segment. Some of it may have come later: subtract "
     "what elements holds, or read the view lake_gaps.",
+    "moves": "One row for each move of an operator that a stream depends on.",
     "progress": "What is accounted for: one row for each stream and incarnation, kept by the sink.",
     "quarantine": "What was refused: unreadable files, and rows that contradict one that came first.",
     "settled": "As progress, of what had no news for long; where progress has a row of the same stream and "
@@ -87,6 +88,18 @@ COLUMNS = {
         "from_ts": "when it began, where that is known",
         "to_ts": "when it ended, where that is known",
         "landed": "when its declaration landed in this table",
+    },
+    "moves": {
+        "process": _PROCESS,
+        "stream": _STREAM,
+        "incarnation": _INCARNATION,
+        "operator": "the operator that has moved: it produces the stream, or feeds what does",
+        "epoch": "number of the epoch that began with the move",
+        "from_host": "host where it ran before, as far as the gateway knew",
+        "to_host": "host where it runs from then on",
+        "reason": "takeover, flee, balance, command, apart or unknown",
+        "moved": "when it moved, in the time of the site",
+        "landed": "when this landed in this table",
     },
     "progress": _NUMBERING,
     "quarantine": {

@@ -34,6 +34,7 @@ FORMAT = 1
 FOOTER_KEY = b"headwater"
 SIZE_MAX = 256 << 20  # bytes of a segment
 GAPS_MAX = 1000
+MOVES_MAX = 100  # of operators, in one segment
 XI_MAX = (1 << 63) - 1
 TIME_MIN = -62_135_596_800_000_000  # µs: 0001-01-01, the first timestamp that the tables can hold ...
 TIME_MAX = 253_402_300_799_999_999  # ... and the last, just before 10000-01-01
@@ -104,6 +105,18 @@ class Gap:
     to_us: int | None
 
 
+@dataclass(frozen=True)
+class Move:
+    """An operator that the stream depends on has changed its host."""
+
+    operator: str
+    epoch: int  # number of the epoch that began with it
+    from_host: str
+    to_host: str
+    reason: str
+    at_us: int
+
+
 Piece = tuple[str, int, int]  # column, where its pages begin, their bytes
 
 
@@ -125,6 +138,7 @@ class Segment:
     sum: int | None = None  # checksum of its rows; None if its writer declared none
     first_ts_us: int | None = None
     erased: tuple[tuple[str, Ranges], ...] = ()  # ξ of rows that an erasure selects, with its id
+    moves: tuple[Move, ...] = ()  # of operators that the stream depends on
     unproven: tuple[Piece, ...] = field(default=(), compare=False)  # what `prove` must check
 
     @property
@@ -258,6 +272,7 @@ def _declared(name: Name, entries: Mapping[bytes, bytes]) -> Segment:
             gaps=gaps,
             last_ts_us=None,
             sum=_sum(said),
+            moves=_moves(said),
         )
         alphabets.fields(segment.alphabet)
         if "cut" in said:
@@ -312,6 +327,21 @@ def _gap(said: Any) -> Gap:
         if us is not None and (type(us) is not int or not 0 <= us <= TIME_MAX):
             raise ValueError("a gap has the time %s; it lies before the year 10000" % repr(us)[:80])
     return Gap(*said)
+
+
+def _moves(said: dict[str, Any]) -> tuple[Move, ...]:
+    """The moves that are declared; segments of earlier versions declare none."""
+    listed = _typed(said, "moves", list) if "moves" in said else []
+    if len(listed) > MOVES_MAX:
+        raise ValueError("it has %d moves, at most %d are allowed" % (len(listed), MOVES_MAX))
+    for move in listed:
+        if not isinstance(move, list) or [type(x) for x in move] != [str, int, str, str, str, int]:
+            raise ValueError("a move is %s" % repr(move)[:80])
+        for text in (move[0], *move[2:5]):
+            _bounded(text, "a text of a move", TEXT_MAX)
+        if not 0 <= move[1] <= XI_MAX or not 0 <= move[5] <= TIME_MAX:
+            raise ValueError("a move has epoch %d and time %d" % (move[1], move[5]))
+    return tuple(Move(*move) for move in listed)
 
 
 def _check_declared(name: Name, segment: Segment) -> None:
@@ -502,6 +532,7 @@ def write_segment(
     values: Sequence[Sequence[int | float] | np.ndarray[Any, Any]],
     *,
     gaps: Sequence[Gap] = (),
+    moves: Sequence[Move] = (),
     unsync: bool = False,
     arrived_us: int | None = None,
     within_ms: int = 0,
@@ -547,6 +578,8 @@ def write_segment(
         "gaps": [[g.first, g.last, g.kind, g.reason, g.from_us, g.to_us] for g in gaps],
         "sum": hexadecimal(checksum.xor(checksum.of_table(alphabet, table))),
     }
+    if moves:
+        said["moves"] = [[m.operator, m.epoch, m.from_host, m.to_host, m.reason, m.at_us] for m in moves]
     data = encode(table, said)
     name = file_name(process, stream, incarnation, first, last, rows, alphabet, zlib.crc32(data))
     return place(Path(landing), name, data, sync)

@@ -10,7 +10,7 @@ Its steps, in this order; each can be repeated without harm if a kill follows it
     append        new rows to `elements`, one Spark commit that names batch and files
     evidence      look for that commit; a skipped append is not evidence
     compare       rows whose ξ was known: equal ones are duplicates, others divergent
-    quarantine    unreadable files, divergent rows; then gaps and streams
+    quarantine    unreadable files, divergent rows; then gaps, streams and moves
     progress      one small commit
     acknowledge   once all of this is on disk
 
@@ -70,6 +70,7 @@ from .appending import Rows
 from .arguments import FILES_PER_TRIGGER, LEASE_S, MAINTAIN_S, PATIENCE_S, SETTLE_S, TRIGGER_S
 from .commits import Commit, Stamp
 from .decide import Decision, Part, decide
+from .declared import Declared
 from .errors import AppendedElse, Fenced, LakeError, LakeRestored, TakenBack, sentence
 from .files import Files
 from .landing_zone import lies_in
@@ -82,7 +83,6 @@ from .quarantine import Unreadable
 from .seen_files import SeenFiles
 from .segment import Segment, SegmentError
 from .settled import Settled
-from .streams import Streams
 
 TRANSACTION = "headwater"  # appId of the appends
 LOOK_S = 30.0  # between two searches for files that no batch gives
@@ -222,7 +222,7 @@ class Sink:
             self._files.remove(self.lake / "checkpoint")
         if self._lock.fenced:
             self._fence()
-        self._streams = Streams(self.lake)
+        self._declared = Declared(self.lake)
         refused = quarantine.refused(self.lake)
         self._refused = {row["file"]: row["reason"] for row in refused}
         self._acks = Acknowledgements(self._files, self.lake, refused)
@@ -741,14 +741,13 @@ class Sink:
         commits.sync(table, commits.since(self._files, table, before))
 
     def _record(self, decision: Decision, good: Iterable[Segment], stamp: Stamp, landed_us: int) -> None:
-        """Gaps and streams: what the footers declare beside rows."""
+        """Gaps, streams and moves: what the footers declare beside rows."""
         if decision.gaps:
             rows = [{**gap, "landed": landed_us} for gap in decision.gaps]
             self._sync("gaps", tables.append(self.lake / "gaps", rows, {TRANSACTION: stamp.transaction}))
         self._erasures.note(decision.erased)
-        version = self._streams.add(good, landed_us)
-        if version is not None:
-            self._sync("streams", version)
+        for name, version in self._declared.add(list(good), landed_us):
+            self._sync(name, version)
 
     def _save(self) -> None:
         self._sync("progress", self.progress.save())

@@ -1,4 +1,4 @@
-"""The seven tables of a lake: their columns, their properties, how they are made and opened.
+"""The eight tables of a lake: their columns, their properties, how they are made and opened.
 
 `elements` is Spark's: it grows by whole segments. The small ones are delta-rs's: a commit of fifty
 rows costs it ten milliseconds, and Spark half a second. Only the holder of the lake's lock writes any of
@@ -90,6 +90,20 @@ SCHEMAS = {
             ("landed", _TIME),
         ]
     ),
+    "moves": pa.schema(
+        [
+            ("process", pa.string()),
+            ("stream", pa.string()),
+            ("incarnation", pa.int64()),
+            ("operator", pa.string()),
+            ("epoch", pa.int64()),
+            ("from_host", pa.string()),
+            ("to_host", pa.string()),
+            ("reason", pa.string()),
+            ("moved", _TIME),
+            ("landed", _TIME),
+        ]
+    ),
     "progress": _NUMBERINGS,
     "settled": _NUMBERINGS,
     "erasures": pa.schema(
@@ -140,6 +154,7 @@ REWRITTEN = ("progress", "settled")
 PROPERTIES: dict[str, dict[str, str | None]] = {
     "erasures": {"delta.checkpointInterval": "100"},
     "gaps": {"delta.checkpointInterval": "100"},
+    "moves": {"delta.checkpointInterval": "100"},
     "progress": {
         "delta.checkpointInterval": "50",
         "delta.logRetentionDuration": "interval 1 hours",

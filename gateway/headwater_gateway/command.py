@@ -248,8 +248,7 @@ def page(state: dict[str, Any]) -> list[str]:
         lines.append(text % (name, name))
         lines += ["  earlier: " + _earlier(entry) for entry in entries]
     for name, board in state["boards"].items():
-        mv = board["status"].get("battery")
-        battery = ", %.2f V" % (mv / 1000) if isinstance(mv, int) else ""
+        battery = _battery(board)
         plan = "not reported yet" if board["learning"] else board["plan"] or "none"
         if board["leaving"]:
             plan = "none; process %s stops there when the board answers" % board["leaving"]
@@ -262,17 +261,41 @@ def page(state: dict[str, Any]) -> list[str]:
 
 
 def _operator(vertex: dict[str, Any]) -> list[str]:
-    """Parameters of an operator, if it has any."""
-    lines = []
+    """Where an operator runs, since when and why; what it waits for; its parameters, if it has any."""
+    if vertex["kind"] == "source":
+        return []
+    moved = vertex["moved"]
+    since = "since %s" % time.strftime("%Y-%m-%d %H:%M", time.localtime(vertex["since_us"] / 1e6))
+    if moved:
+        since += ", before on %s: %s" % (moved["from"], moved["why"])
+    links = [(c["host"], "" if c["link"] == "up" else " (%s)" % c["link"]) for c in vertex["candidates"]]
+    others = ", ".join(host + link for host, link in links if host != vertex["host"])
+    does = {"runs": "runs on %s", "moves": "moves away from %s", "unknown": "known last on %s"}
+    text = does.get(vertex["does"], "waits on %s") % vertex["host"]
+    text += " %s%s" % (since, "; may run on %s" % others if others else "")
+    lines = ["  operator %s (%s) %s" % (vertex["name"], vertex["kind"], text)]
+    if vertex["waits"]:
+        lines.append("    %s" % vertex["waits"])
     if vertex["parameters"]:
         values = ", ".join("%s = %s" % item for item in vertex["parameters"].items() if item[1] != "")
-        lines.append("  %s (%s): %s" % (vertex["name"], vertex["kind"], values))
+        lines.append("    %s" % values)
     for change in vertex["open"]:
         waits = change["waits"] or "it has no position yet"
         lines.append("    change %d: %s; waiting: %s" % (change["number"], change["what"], waits))
     if vertex["refused"]:
         lines.append("    change %d was refused: %s" % tuple(vertex["refused"]))
     return lines
+
+
+def _battery(board: dict[str, Any]) -> str:
+    """Charge, voltage and time left, as far as the board knows them; empty on mains."""
+    from .monitoring.alarms import span
+
+    mv, energy = board["status"].get("battery"), board["energy"]
+    known = ["%.2f V" % (mv / 1000)] if isinstance(mv, int) else []
+    if energy:
+        known = ["battery %d %%" % energy["percent"], *known, "%s left" % span(energy["left_s"])]
+    return "".join(", " + text for text in known)
 
 
 def _earlier(entry: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headwater.plan.model import OUTSIDE
 from headwater.protocol.moves import GIVEN_UP
+from headwater.runtime import standing
 
 from . import UserError
 from .deployments.operator_moves import vertex_of
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 WAIT_S = 20.0  # a request is answered within this
 _LOOK_S = 0.1
+# What an operator may wait for forever.
+HOPELESS = (standing.CHECKPOINT, standing.KEEPERS, standing.ENTRIES)
 _REPEAT_S = 1.0  # a board that has not answered is told again
 
 
@@ -28,10 +31,9 @@ class Wait(NamedTuple):
 
     vertex: int
     host: int  # where it waits
-    target: list[
-        int
-    ]  # position of the checkpoint that a producer names; empty: hosts have not told what they hold
-    holders: list[int]
+    what: int  # see headwater.runtime.standing, as for the next two
+    position: list[int]
+    hosts: list[int]
     number: int  # of its epoch
 
 
@@ -44,9 +46,9 @@ def waiting(service: Service, process: Process) -> Iterator[Wait]:
         board = service.boards.all[name]
         if service.link_of(board) == "up":
             rows += [(h, row) for row in board.status.get("waits") or []]
-    for h, (v, target, holders, number) in rows:
-        if v < len(plan.vertices) and all(other < len(plan.hosts) for other in holders):
-            yield Wait(v, h, target, holders, number)
+    for h, (v, what, position, hosts, number) in rows:
+        if what in HOPELESS and v < len(plan.vertices) and all(other < len(plan.hosts) for other in hosts):
+            yield Wait(v, h, what, position, hosts, number)
 
 
 class GivenUp:
@@ -59,6 +61,8 @@ class GivenUp:
 
     async def give(self, name: str | None, operator: str, sure: bool) -> dict[str, Any]:
         """An operator gives up what it waits for, if `sure`; what follows from that."""
+        from .monitoring.operators import words
+
         service = self.service
         process = service._process(name or service._only())
         service._settled(process, [])
@@ -78,8 +82,8 @@ class GivenUp:
             "process": process.name,
             "operator": vertex.name,
             "host": hosted.plan.hosts[wait.host],
-            "waits": service.losses.waits(process).get(vertex.index, ""),
-            "missing": [hosted.plan.hosts[h] for h in wait.holders],
+            "waits": words(service, process, wait.what, wait.position, wait.hosts),
+            "missing": [hosted.plan.hosts[h] for h in wait.hosts],
             "streams": [row for row in self._streams(process, vertex.index)],
             "consumers": self._consumers(process, vertex.index),
         }

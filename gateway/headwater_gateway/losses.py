@@ -18,7 +18,7 @@ from headwater.storage.keyspace import LEFT
 from . import UserError, registry
 from .boards import Board
 from .deployments.switching import Process, being_changed
-from .given_up import GivenUp, waiting
+from .given_up import GivenUp
 
 if TYPE_CHECKING:
     from .service import Service
@@ -148,29 +148,6 @@ class Losses:
             if v.kind and hosted.host.where[v.index][2] in gone and set(v.hosts) - gone:
                 found.append(v.name)
         return found
-
-    def waits(self, process: Process) -> dict[int, str]:
-        """For which checkpoint an operator waits, and which hosts have it, in a sentence."""
-        hosted = process.hosted
-        assert hosted is not None
-        plan = hosted.plan
-        found = {}
-        for v, _, target, holders, _ in waiting(self.service, process):
-            told = ", ".join("%s (%s)" % (plan.hosts[h], self._heard(plan, h)) for h in holders)
-            if target:
-                at = ", ".join("xi %d" % xi for xi in target[:-2])
-                found[v] = "waits for its checkpoint at %s, held by %s" % (at, told)
-            elif holders:
-                found[v] = "waits until it has heard what enough of these hosts hold: %s" % told
-            else:
-                found[v] = "waits for entries that are lost: others have results that it made of them"
-        return found
-
-    def _heard(self, plan: Plan, number: int) -> str:
-        if not number:
-            return "here"
-        link = self.service.link_of(self.service.boards.all[plan.hosts[number]])
-        return "up" if link == "up" else "declared lost" if link == "declared lost" else "silent"
 
     # ---- inputs
 

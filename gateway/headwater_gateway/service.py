@@ -20,12 +20,10 @@ from typing import Any
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.plan import model as plans
-from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
+from headwater.plan.model import OUTSIDE, Plan, Vertex
 from headwater.plan.reader import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
-from headwater.protocol.position import further
 from headwater.protocol.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS, STORED, WANTED
-from headwater.storage import checkpoint_file
-from headwater.storage.keyspace import F_FLOOR, HELD, PERMANENT, checkpoint_key, stream_key
+from headwater.storage.keyspace import F_FLOOR
 
 from . import UserError, board_link, refused, registry
 from .board_link import Link
@@ -41,7 +39,7 @@ from .deployments.switching import Process, Switching, being_changed, named
 from .hosted import HostedProcess
 from .keys import load
 from .losses import Losses
-from .monitoring import stranded
+from .monitoring import operators, stranded
 from .monitoring.alarms import StreamFacts, headline
 from .monitoring.observer import Observer, host_of
 from .notices.notifier import Notifier
@@ -53,8 +51,10 @@ _log = logging.getLogger("headwater")
 TICK_S = 0.25
 PUMP_S = 0.02  # what became durable is announced within this
 EVENTS_SHOWN = 200
+MOVES_SHOWN = 50
 INCARNATIONS_SHOWN = 16  # of one stream; and as many older ones that still wait for the lake
 NO_PARAMETERS: dict[str, Any] = {"changes": [0, 0], "parameters": {}, "open": [], "refused": None}
+SOURCE: dict[str, Any] = {"candidates": [], "moved": None, "since_us": None, "does": "", "waits": ""}
 LAKE_NAME_TAKEN = "the stream %s in the lake belongs to process %s: give it another name"
 
 
@@ -106,6 +106,8 @@ class Service(Switching):
         self.learning = Learning(self)
         self.notifier = Notifier(config, self.db, log, boot)
         self.observer = Observer(self)
+        moves = self.observer.moves
+        self.segments.tell_moves(lambda end: moves.of_stream(end.process, end.version, end.lake))
         self.losses = Losses(self)
         self.boards.on_status.append(self._on_status)
         self.boards.on_deployment.append(self.learning.on_deployment)
@@ -426,10 +428,7 @@ class Service(Switching):
         if found.coming is not None:
             raise UserError(being_changed(found))
         assert found.hosted is not None
-        answer = await operator_moves.move(found.hosted, operator, host)
-        if answer["outcome"] == "moved":
-            self.event("move", "%s.%s moved from %s to %s" % (name, operator, answer["from"], host))
-        return answer
+        return await operator_moves.move(found.hosted, operator, host)
 
     def _waits_for(self, process: Process, vertex: Vertex) -> str:
         """The board for which a change of an operator waits, in a sentence; empty if none is away."""
@@ -546,6 +545,7 @@ class Service(Switching):
     def snapshot(self) -> dict[str, Any]:
         """The whole state, for the status page and for machines."""
         assert self.link is not None
+        processes = {name: self._state(p) for name, p in self.processes.items()}
         return {
             "now_us": self.site_us(),
             "up_s": round(time.monotonic() - self.started, 1),
@@ -566,7 +566,9 @@ class Service(Switching):
                 "problem": self.segments.problem,
             },
             "boards": {name: self._board(board) for name, board in self.boards.all.items()},
-            "processes": {name: self._state(p) for name, p in self.processes.items()},
+            "processes": processes,
+            "waiting": operators.waiting(processes),
+            "moves": self.observer.moves.view(MOVES_SHOWN),
             "undeployed": {
                 name: progress.earlier(entries)
                 for name, entries in self.history.of.items()
@@ -608,6 +610,7 @@ class Service(Switching):
             "learning": board.learn,
             "leaving": plans.loads(board.leaving.content).name if board.leaving else None,
             "unsafe": board.unsafe,
+            "energy": operators.energy(board.status),
             "status": status,
         }
 
@@ -618,7 +621,6 @@ class Service(Switching):
         coming = plans.loads(process.coming).hash.hex() if process.coming else None
         standings = {board.name: self.standing(board) for board in self._of(process.name)}
         step, waits = progress.of_process(process, standings)
-        stand = self.losses.waits(process)
         safe = self.observer.safe(process)
         return {
             "hash": plan.hash.hex(),
@@ -644,9 +646,8 @@ class Service(Switching):
                     "host": host_of(process, v.index),
                     "epoch": host.where[v.index][0] if v.kind else 0,
                     "backups": [plan.hosts[h] for h in v.hosts[1:]],
-                    "moved": operator_moves.last_move(host, v) if v.kind else None,
-                    "checkpoint": covered(host, v.index, safe) if v.kind else None,
-                    "stands": stand.get(v.index, ""),
+                    "checkpoint": operators.covered(host, v.index, safe) if v.kind else None,
+                    **(operators.shown(self, process, v) if v.kind else SOURCE),
                     **(self._parameters(process, v) if v.kind else NO_PARAMETERS),
                 }
                 for v in plan.vertices
@@ -756,33 +757,6 @@ def decoded(end: OutboxStream, data: bytes) -> list[tuple[int, dict[str, Any]]]:
     if batch.hole:
         return []
     return [(batch.ts_of(i), dict(zip(alphabet.names, batch.row(i), strict=True))) for i in range(batch.n)]
-
-
-def covered(host: Any, v: int, safe: dict[int, int]) -> list[int] | None:
-    """What a permanent checkpoint of an operator covers, wherever it is kept: one that is kept here tells it;
-    for any other, the hosts that feed the operator know up to where they need not keep their entries.
-
-    `safe`: key of a stream -> what all its consumers have made safe."""
-    plan = host.plan
-    known = permanent(host, v)
-    if plan.strategy == UNSAFE:
-        return known
-    feeds = sorted((e.dport, stream_key(e.src, e.sport)) for e in plan.edges if e.dst == v)
-    found = known[:-2] if known else [0] * len(feeds)
-    if len(found) != len(feeds):
-        return known
-    best = [max(xi, safe.get(stream, 0)) for xi, (_, stream) in zip(found, feeds, strict=True)]
-    return [*best, *(known[-2:] if known else (0, 0))] if known or any(best) else None
-
-
-def permanent(host: Any, v: int) -> list[int] | None:
-    """Position of the furthest permanent checkpoint that this host has: its own, or one held for another."""
-    best: list[int] | None = None
-    for slot in (PERMANENT, HELD):
-        place = checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
-        if place and (best is None or further(place[1], best)):
-            best = place[1]
-    return best
 
 
 def _place(config: Config, where: str) -> str:

@@ -70,17 +70,6 @@ def _alarms(value: Any) -> list[list[int]] | None:
     return rows if len(rows) == len(value) else None
 
 
-def _waits(value: Any) -> list[Any] | None:
-    if not isinstance(value, list) or len(value) > BACKLOG_MAX:
-        return None
-    for row in value:
-        if not isinstance(row, list) or len(row) != 4 or _count(row[0]) is None or _count(row[3]) is None:
-            return None
-        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[1:3]):
-            return None
-    return value
-
-
 ENERGY = ("percent", "left_s", "draw_ua", "computing", "radio", "flash", "correction")
 
 
@@ -91,11 +80,24 @@ def _energy(value: Any) -> list[int] | None:
     return list(value)
 
 
+def _waits(value: Any) -> list[list[Any]] | None:
+    """Operators that do not run: vertex, what it waits for, position, hosts, number of its epoch
+    (headwater.runtime.standing)."""
+    if not isinstance(value, list) or len(value) > BACKLOG_MAX:
+        return None
+    for row in value:
+        if not isinstance(row, list) or len(row) != 5 or any(_count(v) is None for v in (*row[:2], row[4])):
+            return None
+        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[2:4]):
+            return None
+    return value
+
+
 KEYS: dict[str, Callable[[Any], Any]] = {
     "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
     "deployment": _count, "dropped": _count, "energy": _energy, "free": _count, "log": _pair, "next": _id,
-    "plan": _id, "refused": _count, "rssi": _number, "state": _count, "sync": _count, "time": _count,
-    "up": _count, "version": _text, "waits": _waits,
+    "plan": _id, "refused": _count, "rssi": _number, "sleep": _count, "state": _count, "sync": _count,
+    "time": _count, "up": _count, "version": _text, "waits": _waits,
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class LakeOf:
         self.quarantine: list[dict[str, Any]] = []
         self.streams: list[dict[str, Any]] = []
         self.erasures: list[dict[str, Any]] = []  # without any, the lake is of an earlier version
+        self.moves: list[dict[str, Any]] = []  # without any, the lake is of an earlier version
         self.progress: dict[Key, dict[str, Any]] = {}  # what a test says instead of what is true
         self.stamped = True  # whether a sink made the next commits
         self.behind = 0  # commits of `elements` that progress does not know
@@ -116,6 +117,24 @@ class LakeOf:
             )
         )
 
+    def move(
+        self, stream: str, operator: str, epoch: int, hosts: tuple[str, str], reason: str, at_s: float
+    ) -> None:
+        self.moves.append(
+            dict(
+                process=self.process,
+                stream=stream,
+                incarnation=INCARNATION,
+                operator=operator,
+                epoch=epoch,
+                from_host=hosts[0],
+                to_host=hosts[1],
+                reason=reason,
+                moved=at(at_s),
+                landed=at(at_s + 2),
+            )
+        )
+
     def refuse(self, stream: str | None, first: int, last: int, reason: str, rows: int = 1) -> None:
         self.quarantine.append(
             dict(
@@ -186,7 +205,8 @@ class LakeOf:
             for name in ("ranges", "gaps"):
                 row[name] = [dict(first=first, last=last) for first, last in row[name]]
             progress.append(row)
-        for name in ("elements", "quarantine", "gaps", "streams", *["erasures"] * bool(self.erasures)):
+        later = [name for name in ("erasures", "moves") if getattr(self, name)]
+        for name in ("elements", "quarantine", "gaps", "streams", *later):
             rows = getattr(self, name)
             self._put(name, rows[self._written.get(name, 0) :], "append")
             self._written[name] = len(rows)

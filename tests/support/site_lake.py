@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
-from headwater_cloud.segment import Gap, write_segment
+from headwater_cloud.segment import Gap, Move, write_segment
 
 if TYPE_CHECKING:
     from headwater_cloud.metrics import Report
@@ -39,6 +39,7 @@ class Site:
         alphabet: str = ALPHABET,
         cut: int = 0,
         process: str = "cardio",
+        moves: Sequence[Move] = (),
     ) -> Path:
         """A segment of first … last; each row's values follow from its ξ, and from `change`."""
         missing = {xi for gap in gaps for xi in range(gap.first, gap.last + 1)}
@@ -51,7 +52,8 @@ class Site:
                 values.append([(1 << 64) - xi if field.endswith("u64") else xi + change for xi in xis])
         return write_segment(
             self.landing, process, stream, incarnation, first, alphabet,
-            [START_US + 1000 * xi for xi in xis], values, gaps=gaps, cut=cut, within_ms=5000,
+            [START_US + 1000 * xi for xi in xis], values, gaps=gaps, moves=moves, cut=cut,
+            within_ms=5000,
         )  # fmt: skip
 
     def run(self, **settings: Any) -> Report:

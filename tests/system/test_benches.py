@@ -44,6 +44,18 @@ SMALL = {
     ),
     "numberings": ("--old 300 --rounds 2", ("batch with 300 settled", "the same with all")),
     "overhead": ("--rounds 1", ("checkpoint bytes per source element", "SP4, extended", "claim: ")),
+    "recovery": (
+        "--quick",
+        (
+            "death to takeover",
+            "SP2, extended, every 500, 16 KB: catch-up",
+            "claim: recovery",
+            "planned: link delays",
+            "planned: SP1, ecoc, 100 B: pause",
+            "boards: death to first",
+            "boards, planned: longest",
+        ),
+    ),
     "runtime": (
         "--elements 1000 --rounds 1 --no-search",
         (
@@ -67,9 +79,9 @@ SMALL = {
 }
 # What holds on any load and any machine.
 HOLDS = (
-    "SP1 in 64 KiB", "bytes on the air", "checkpoint bytes", "entries", "erases within", "head of a block",
-    "programmed per packed", "refused: ", "results missing", "rows lost or twice",
-    "series of metrics", "sweep: wrong",
+    "SP1 in 64 KiB", "boards, planned: elements", "bytes on the air", "checkpoint bytes", "elements replayed",
+    "entries", "erases within", "head of a block", "planned: ", "programmed per packed", "refused: ",
+    "results missing", "rows lost or twice", "series of metrics", "sweep: wrong",
 )  # fmt: skip
 
 
@@ -94,7 +106,7 @@ def test_every_bench_has_a_small_load() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_a_bench_gives_its_measures(name: str, tmp_path: Path) -> None:
     words, wanted = SMALL[name]
-    more = ["--figure", str(tmp_path / "figure.svg")] if name == "overhead" else []
+    more = ["--figure", str(tmp_path / "figure.svg")] if name in ("overhead", "recovery") else []
     answer = measured(name, [*words.split(), *more])
     assert answer["bench"] == name
     for measure in answer["measures"]:

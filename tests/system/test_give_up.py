@@ -46,12 +46,12 @@ def test_an_operator_goes_on_without_what_two_lost_boards_had(site: Site) -> Non
         state = site.state()
         assert state is not None
         vertex = next(v for v in state["processes"]["green"]["vertices"] if v["name"] == "scale")
-        return str(vertex["stands"])
+        return str(vertex["waits"])
 
     until(lambda: "waits" in stands(), 120, site.consoles())
     for name in ("door", "roof"):
         site.hw("board", "lost", name, "--yes")
-    until(lambda: "held by" in stands(), 60, site.consoles())
+    until(lambda: "stored on" in stands(), 60, site.consoles())
     told = site.hw("give-up", "scale", code=2)
     assert "green/scaled ends after xi" in told and "nothing was changed" in told
     done = site.command("give-up", "scale", "--yes", "--json")

@@ -182,6 +182,31 @@ def test_what_is_brought_back_from_quarantine_lands(site: Site) -> None:
     assert site.numbers() == [(xi, xi + 1) for xi in (*range(1, 11), *range(13, 21))] + plain(41, 45)
 
 
+@pytest.mark.parametrize("point", ("appended", "recorded", "progressed"))
+def test_a_move_lands_once_wherever_the_sink_dies(
+    site: Site, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    from headwater_cloud.segment import Move
+
+    fled = Move("fir", 2, "hip", "wrist", "flee", 1_700_000_000_000_000)
+    taken = Move("fir", 3, "wrist", "gateway", "takeover", 1_700_000_600_000_000)
+    site.put(1, 20, moves=[fled])
+    dies(site, monkeypatch, point)
+    site.put(21, 40, moves=[fled, taken])
+    site.put(21, 40, moves=[fled, taken], cut=1)
+    site.put(1, 5, stream="cardio/rate", moves=[taken])
+    site.run()
+    found = [
+        (m["stream"], m["epoch"], m["from_host"], m["to_host"], m["reason"]) for m in site.table("moves")
+    ]
+    assert sorted(found) == [
+        ("cardio/ecg", 2, "hip", "wrist", "flee"),
+        ("cardio/ecg", 3, "wrist", "gateway", "takeover"),
+        ("cardio/rate", 3, "wrist", "gateway", "takeover"),
+    ]
+    assert site.numbers() == plain(1, 40)
+
+
 def test_a_row_enters_where_a_gap_was_declared(site: Site) -> None:
     site.put(1, 20, gaps=[gap(5, 9)])
     site.run()

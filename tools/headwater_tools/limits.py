@@ -94,6 +94,36 @@ MEASURED = (
         "hw bench energy --section placement",
     ),
     (
+        "an operator whose host dies, simulated: two sources of 200 Hz, links of 15 ms, all strategies, "
+        "intervals and states",
+        "another host takes it over after {recovery|death to takeover, median|.0f} s, of which 30 s are "
+        "patience; its first new element comes "
+        "{recovery|SP2, ecoc, every 1000, 100 B: takeover to first new element, median|.1f} s later "
+        "with a state of 100 bytes, "
+        "{recovery|SP2, ecoc, every 1000, 16 KB: takeover to first new element, median|.1f} s with 16 KB; "
+        "{recovery|elements replayed beyond an interval and what was in flight, most|d} elements are "
+        "replayed beyond one interval and what was in flight",
+        "hw bench recovery --section simulated",
+    ),
+    (
+        "an operator that is handed over, simulated",
+        "pauses for {recovery|planned: link delays in a pause, beside the transfer, most|.1f} one-way link "
+        "delays and the transfer of its state (the aim is 3): "
+        "{recovery|planned: SP2, ecoc, 100 B: pause, median|.0f} ms with 100 bytes, "
+        "{recovery|planned: SP2, ecoc, 16 KB: pause, median|,.0f} ms with 16 KB; "
+        "{recovery|planned: elements replayed|d} elements are replayed",
+        "hw bench recovery --section planned",
+    ),
+    (
+        "an operator of virtual boards, by the wall clock",
+        "first new element {recovery|boards: death to first new element, median|.0f} s after the death of "
+        "its board, "
+        "{recovery|boards: takeover to first new element, median|.1f} s after another one took it over; "
+        "handed over, the stream paused for "
+        "{recovery|boards, planned: longest time without an element, median|.2f} s",
+        "hw bench recovery --section boards",
+    ),
+    (
         "gateway, frames from the broker to the disk, beside a bare receive loop of paho",
         "{gateway|frames of 1 reading, of the bare loop|.2f} with one reading each, "
         "{gateway|frames of 360 readings, of the bare loop|.2f} with 360; "

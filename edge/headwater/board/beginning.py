@@ -148,7 +148,9 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     clock = Clock(sleep_us=config["sleep_s"] * 1000000)
     host = Host(plan, me, node.store, keys, clock, node.send, node.board.random, None, config["mtu"])
     node.runs(host)
-    host.knows(_energy(node, host))
+    given = config.pop("energy", None)
+    if given or any([len(v.hosts) > 1 for v in plan.vertices]):
+        host.knows(_energy(node, host, given))
     host.start(node.mono())
     for v in plan.vertices:
         if not v.kind and v.hosts[0] == me:
@@ -171,12 +173,12 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     return host
 
 
-# What this board knows of its energy. On mains where its configuration has no profile.
-def _energy(node: "Node", host: "Host") -> "Energy":
+# What this board knows of its energy, on mains where its configuration has no profile: what its operators do
+# is measured there too, for hosts that may take them. A board with neither battery nor backups has none.
+def _energy(node: "Node", host: "Host", given: "Any") -> "Energy":
     from ..runtime.battery import Energy
 
     profile = None
-    given = node.config.pop("energy", None)
     if given:
         from ..plan.profile import Profile
 

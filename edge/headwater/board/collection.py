@@ -5,7 +5,9 @@
 # board does it while it makes long-lived objects, and afterwards only as often as its free heap requires.
 # Two thirds of what is allocated are stack frames that are freed at once, so three times the free heap can
 # be allocated between two collections. Some of the free heap is left out of this: there frames, and what
-# TLS needs for a record, still find blocks that are large enough.
+# TLS needs for a record, still find blocks that are large enough. In a large heap a collection comes sooner:
+# what lasts, like an operator that another host handed over, would be made wherever the garbage ends, and
+# leave no large block between.
 #
 # The free heap changes slowly once nothing long-lived is made, and to measure it takes a collection. A
 # second's worth of it was a quarter of a board's time in batches of 360.
@@ -18,6 +20,7 @@ STEADY_S = const(10)  # a steady board measures its free heap this often; before
 _OFTEN_BYTES = const(4096)
 _LEFT_BYTES = const(6144)
 _REUSED = const(3)
+_MOST_BYTES = const(32768)
 
 
 # Before a board makes its host and its link.
@@ -29,7 +32,6 @@ def collect_often() -> None:
 def collect(steady: bool) -> int:
     gc.collect()
     free: int = gc.mem_free()  # type: ignore[attr-defined]
-    gc.threshold(  # type: ignore[attr-defined]
-        max(_OFTEN_BYTES, _REUSED * (free - _LEFT_BYTES)) if steady else _OFTEN_BYTES
-    )
+    most = min(_MOST_BYTES, _REUSED * (free - _LEFT_BYTES))
+    gc.threshold(max(_OFTEN_BYTES, most) if steady else _OFTEN_BYTES)  # type: ignore[attr-defined]
     return free

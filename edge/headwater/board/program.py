@@ -36,6 +36,7 @@ from ..protocol import frames
 from ..protocol.clock import Ticks
 from ..protocol.sessions import OPENED, TAKEN
 from ..protocol.site_link import DRAINED, DRAINING, LEFT_OUT, RUNS, STORED
+from ..runtime.instance import PAUSED, RUNNING, STOPPED
 from ..storage.keyspace import B_CRASH
 from .collection import STEADY_S, collect, collect_often
 from .native import BOARD
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from ..protocol.frames import Writer
     from ..protocol.sessions import Peer
     from ..runtime.host import Host
+    from ..runtime.instance import Instance
     from ..storage.log import Log
     from .beginning import Sensor
     from .mqtt import Client
@@ -139,6 +141,7 @@ class Node:
     # ... made the host of the process that runs.
     def runs(self, host: "Host") -> None:
         self.host = host
+        host.shows(self._changed)
 
     # ... made what sounds the alarms of that process.
     def sounds_by(self, sounder: "Any") -> None:
@@ -402,6 +405,7 @@ class Node:
             "plan": self.deployed,
             "refused": sum([s.refused for s in host.sources.values()]) if host else 0,
             "rssi": self.board.rssi(),
+            "sleep": self.config["sleep_s"],
             "state": state,
             "sync": host.clock.error_us(mono) if host and host.clock.sure else None,
             "time": host.clock.site(mono) if host and host.clock.synced else None,
@@ -425,10 +429,26 @@ class Node:
         if n <= len(buf):
             self.say(frames.STATUS, memoryview(buf)[:n])
 
+    # An operator here begins, pauses or ends: how many elements of each input it has taken by then.
+    def _changed(self, inst: "Instance") -> None:
+        word = {RUNNING: "runs", PAUSED: "pauses", STOPPED: "ends"}.get(inst.status)
+        if word and not inst.is_lake:
+            taken = " ".join([str(e.cur.xi) for e in inst.inputs])
+            self.board.say("%s: operator %s %s, taken %s" % (self.name, inst.vertex.name, word, taken))
+
+    # The process, and the operators of it that run here.
+    def _process(self) -> str:
+        if self.draining:
+            return "drains"
+        if not self.host:
+            return "no process"
+        running = [i.vertex.name for i in self.host.instances.values() if i.status == RUNNING]
+        return self.host.plan.name + (", runs " + " ".join(running) if running else "")
+
     def _line(self, up_s: int) -> None:
         c = self.client
         link = "linked" if c.up else "no link (%s)" % c.why if c.why else "no link"
-        what = "drains" if self.draining else self.host.plan.name if self.host else "no process"
+        what = self._process()
         if self.revoked:
             what = "it was declared lost: erase its flash, and provision it again"
         backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])

@@ -40,15 +40,44 @@ def text(reason: int) -> str:
     )[reason]
 
 
-# Why an operator runs where it does (protocol/moves.py).
-OF_MOVES = (
-    "it began there",
-    "its host was silent",
-    "the battery of its host ran down",
-    "the batteries last longer so",
-    "a person asked for it",
-    "its host had lost touch with a producer",
-    "what its lost hosts had was given up",
+# Names of why operators move (protocol/moves.py), for machines.
+MOVES = ("start", "takeover", "flee", "balance", "command", "apart", "given_up")
+
+
+# Why an operator runs where it does. there: the host where it ran before.
+def because(why: int, there: str = "its host") -> str:
+    return (
+        "it began there",
+        "%s was silent",
+        "the battery of %s runs low",
+        "the batteries last longer so",
+        "a person asked for it",
+        "%s had lost touch with a producer",
+        "what its lost hosts had was given up",
+    )[why].replace("%s", there)
+
+
+# Names of why an operator was not moved (protocol/offers.py), for machines.
+REFUSED = (
+    "ok",
+    "here",
+    "no_candidate",
+    "type",
+    "heap",
+    "log",
+    "busy",
+    "fleeing",
+    "newer",
+    "energy",
+    "over",
+    "unreadable",
+    "silent",
+    "not_ready",
+    "unsent",
+    "elsewhere",
+    "draining",
+    "recent",
+    "unkept",
 )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..data.alphabet import Alphabet
     from ..offboard.interfaces import Epoch, Params, Position, Readable
+    from .alarms import Alarm
 
 UNSAFE, UNCOORDINATED, ECOC, EXTENDED = 0, 1, 2, 3
 LOCAL, PEER, PEERS2 = 0, 1, 2
@@ -78,6 +79,9 @@ class Vertex:
 
 
 class Edge:
+    absent_ms = 0  # on the class: few edges have their own, and a board pays for each field of each edge
+    local = False
+
     # index      number of the edge in the plan
     # src, sport producer vertex and its output port
     # dst, dport consumer vertex and its input port; dst is OUTSIDE for an edge to the lake
@@ -119,40 +123,13 @@ class Edge:
         self.durable = durable
         self.within_ms = within_ms
         self.cyclic = cyclic
-        self.absent_ms = absent_ms
-        self.local = local
+        if absent_ms:
+            self.absent_ms = absent_ms
+            self.local = local
 
     # It lies inside a cycle.
     def in_cycle(self) -> None:
         self.cyclic = True
-
-
-# An alarm that a board raises itself: an effect outside the merge, of the newest that is known of a stream.
-class Alarm:
-    # index      number of the alarm in the plan
-    # src, sport the stream
-    # host       the board that raises it, by its actuator `driver`
-    # silent_ms  raised when nothing was heard of the stream for so long; 0: silence raises nothing
-    # field      raised while this field of the newest element is not 0; -1: no field raises it
-    def __init__(
-        self,
-        index: int,
-        name: str,
-        src: int,
-        sport: int,
-        host: int,
-        driver: str,
-        silent_ms: int,
-        field: int,
-    ) -> None:
-        self.index = index
-        self.name = name
-        self.src = src
-        self.sport = sport
-        self.host = host
-        self.driver = driver
-        self.silent_ms = silent_ms
-        self.field = field
 
 
 class Plan:

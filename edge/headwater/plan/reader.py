@@ -22,12 +22,13 @@ from hashlib import sha256
 from ..data import msgpack
 from ..data.alphabet import Alphabet, AlphabetError, is_name
 from ..offboard.compat import TYPE_CHECKING
-from .model import OUTSIDE, SPILL, Alarm, Edge, Plan, PlanError, Vertex
+from .model import OUTSIDE, SPILL, Edge, Plan, PlanError, Vertex
 
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from ..offboard.interfaces import Readable
+    from .alarms import Alarm
 
 FORMAT = 2
 STRATEGIES = ("unsafe", "uncoordinated", "ecoc", "extended")
@@ -210,7 +211,9 @@ def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int
     return Edge(i, src, sport, dst, dport, delay_us, *rest)
 
 
-def _alarm(i: int, row: "Any", vertices: list[Vertex], hosts: int, names: list[str]) -> Alarm:
+def _alarm(i: int, row: "Any", vertices: list[Vertex], hosts: int, names: list[str]) -> "Alarm":
+    from .alarms import Alarm
+
     where = "alarm %d" % i
     name, src, sport, host, driver, silent_ms, field = _list("fields", where, row, 7, 7)
     _text("name", where, name)

@@ -12,6 +12,7 @@ from ..data.alphabet import Alphabet
 from ..data.block import longest
 from ..offboard.interfaces import Params, Rates
 from ..plan import model as plans
+from ..plan.alarms import Alarm
 from ..plan.reader import DELAY_US_MAX, DURABLE, POLICIES
 from ..runtime.operator import Operator, fields
 
@@ -390,14 +391,14 @@ class Sizing:
             alarms=[alarm for alarm in alarms if alarm],
         )
 
-    def alarm(self, index: int, signal: Signal) -> plans.Alarm | None:
+    def alarm(self, index: int, signal: Signal) -> Alarm | None:
         """An alarm of the plan; None where the check reports that something is wrong with it."""
         v = self.of[id(signal.stream.vertex)]
         names = [host.name for host in self.hosts]
         fields = v.outs[signal.stream.port].names if v.outs and signal.stream.port < len(v.outs) else ()
         if signal.host not in names or signal.field is not None and signal.field not in fields:
             return None
-        return plans.Alarm(
+        return Alarm(
             index,
             signal_name(index, signal),
             self.order.index(v),

@@ -14,7 +14,7 @@
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol.sessions import TAKEN
-from .instance import RUNNING
+from .instance import EXPOSED, RUNNING
 
 if TYPE_CHECKING:
     from .host import Host
@@ -24,7 +24,8 @@ _AGAIN_US = const(2000000)  # a decision that has not come is asked for again
 
 
 class Silent:
-    def __init__(self) -> None:
+    def __init__(self, e: "InEdge") -> None:
+        self.input = e
         self.sign = (0, 0, 0)  # incarnation, last entry, boundary
         self.us = 0  # without a sign
         self.ask_us = 0  # when a decision is asked for next
@@ -64,9 +65,13 @@ class Absence:
         self.now = host.now
         deaf = self._deaf(gone)
         for e in list(host.inputs.values()):
-            if not e.edge.absent_ms or e.sink.status != RUNNING:
+            if not e.edge.absent_ms:
                 continue
-            s = self.inputs.setdefault(e.edge.index, Silent())
+            s = self.inputs.get(e.edge.index)
+            if s is None or s.input is not e or e.sink.status not in (RUNNING, EXPOSED):
+                s = self.inputs[e.edge.index] = Silent(e)  # it counts from when its operator runs
+                s.passes(0, _sign(e), False)
+                continue
             if deaf and not e.edge.local:
                 s.again()
                 continue

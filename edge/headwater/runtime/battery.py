@@ -174,8 +174,9 @@ class Energy:
 
     # What only decisions need is unloaded.
     def rests(self) -> None:
+        unload("runtime.leaving", "runtime.outlook", "plan.placement")
         if not self.round:
-            unload("runtime.bids", "runtime.leaving", "runtime.outlook", "plan.placement")
+            unload("runtime.bids")
             if not self.host.taking and not self.host.giving:
                 unload("protocol.offers")
             if not self.host.giving:

@@ -9,11 +9,12 @@
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames, moves, offers
-from . import leaving, outlook
 from .instance import RUNNING
 
 if TYPE_CHECKING:
+    from ..offboard.interfaces import Message
     from .battery import Energy
+    from .host import Host
 
 _FRAMES = const(2)  # of a bid: it, and its answer
 
@@ -21,6 +22,8 @@ _FRAMES = const(2)  # of a bid: it, and its answer
 # What leaving.py wants to know of this host.
 class View:
     def __init__(self, energy: "Energy") -> None:
+        from . import outlook
+
         self.energy = energy
         self.host = energy.host
         self.known = outlook.View(energy)
@@ -45,6 +48,8 @@ class View:
         return self.energy.left_s()
 
     def without_s(self, v: int, h: int) -> int:
+        from . import outlook
+
         energy = self.energy
         if not energy.powered:
             return offers.FOREVER
@@ -71,6 +76,8 @@ class View:
         return self.known.burdens(v, h)
 
     def rests(self, v: int) -> bool:
+        from . import leaving
+
         why, since = self.host.moves.get(v, (0, 0))
         return why > moves.TAKEOVER and self.host.site() // 1000000 - since < leaving.REST_S
 
@@ -111,6 +118,8 @@ class Round:
                 self.bids[(v, sender)] = (without, with_)
 
     def tick(self) -> None:
+        from . import leaving
+
         energy = self.energy
         host = energy.host
         if self.waiting and host.now < self.until_us:
@@ -137,6 +146,8 @@ class Round:
 
 # Begin a round, where there is something to ask.
 def begin(energy: "Energy") -> None:
+    from . import leaving
+
     view = View(energy)
     asked = leaving.asks(view)
     flees = view.flees()
@@ -145,3 +156,13 @@ def begin(energy: "Energy") -> None:
     else:
         pause_s = leaving.pause_s(energy.quiet[int(flees)], flees, 0, energy.draw_na, energy.left_s())
         energy.asks(None, flees, False, pause_s)
+
+
+def _on_room(host: "Host", sender: int, m: "Message") -> None:
+    _, v, number, without, beside, free, room = m
+    energy = host.energy
+    if energy and energy.round:
+        energy.round.answer(v, sender, number, without, beside, room // 2)
+
+
+HANDLERS = {frames.ROOM: _on_room}

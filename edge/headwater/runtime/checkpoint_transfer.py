@@ -13,10 +13,8 @@ from ..plan.model import UNSAFE
 from ..protocol import frames
 from ..protocol.position import further, newer
 from ..protocol.refusals import CHECKPOINT, NO_HEAP, NO_ROOM
-from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, LEFT, LOST, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from . import lifecycle
 from .instance import FETCHING, RECALLING, STOPPED
 from .outputs import RETRY_US
 
@@ -58,7 +56,9 @@ def _push(host: "Host", inst: "Instance") -> None:
     for h in host.plan.keepers(v):
         if h == host.me or h not in host.exchange.links or h in host.lost:
             continue
-        if h not in host.late:
+        if host.words and host.words.dead(h):
+            late.append(h)  # an operator that was taken over does not wait for the host that died
+        elif h not in host.late:
             ask.append(h)
         elif host.now >= host.late[h]:
             host.late[h] = host.now + _LATE_US
@@ -206,6 +206,9 @@ def recount(host: "Host") -> None:
 
 
 def _on_piece(host: "Host", sender: int, m: "Message") -> None:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     _, v, epoch, pos, size, offset, piece = m
     if not 0 < size <= min(CHECKPOINT_MAX, host.largest.get(v, 0)) or offset + len(piece) > size:
         host.count(CHECKPOINT)
@@ -242,6 +245,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
             inc[2][offset : offset + len(piece)] = piece
             inc[3] += len(piece)
             inc[4] = host.now
+        elif inc[3] and host.now - inc[4] < RETRY_US // 2:
+            return  # a repetition; the piece that follows is on its way
         if inc[3] < size:
             say(sender, frames.FETCH, v, v, pos, inc[3])
             return
@@ -273,6 +278,8 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
 
 # (epoch, position) of a checkpoint that is stored here, or None.
 def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
+    from ..storage import checkpoint_file
+
     return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
 
 
@@ -291,6 +298,8 @@ def newest(
 
 
 def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
+    from . import lifecycle
+
     _, v, pos, offset = m
     if offset >= RECALL:
         host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
@@ -323,6 +332,8 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
 
 # All keepers are to be asked.
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
+    from . import lifecycle
+
     v = inst.vertex.index
     unheard = []
     if host.plan.level_of(v) and unsettled:
@@ -332,6 +343,9 @@ def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -
 
 # Ask those that have not answered; or do what is left to do after the answers.
 def recall(host: "Host", inst: "Instance") -> None:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     if inst.status == STOPPED:
         return
     v = inst.vertex.index
@@ -396,6 +410,8 @@ def _on_recalled(host: "Host", inst: "Instance", sender: int, epoch: "Epoch", po
 # asked again: what others had named was forgotten in its favour. What a producer names was acknowledged, and
 # the operator waits for it.
 def fetch(host: "Host", inst: "Instance") -> None:
+    from . import lifecycle
+
     v = inst.vertex.index
     if _jump(host, inst):
         return
@@ -414,6 +430,9 @@ def fetch(host: "Host", inst: "Instance") -> None:
 
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
 def _jump(host: "Host", inst: "Instance") -> bool:
+    from ..storage import checkpoint_file
+    from . import lifecycle
+
     v = inst.vertex.index
     key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:

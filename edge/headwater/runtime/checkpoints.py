@@ -81,7 +81,7 @@ class Checkpoints:
     def after(self, n: int) -> None:
         if self.strategy == UNCOORDINATED:
             self.left -= n
-            if self.left <= 0:
+            if self.left <= 0 and not self._under_way():
                 self.left = self.host.plan.every
                 self.commit(self._take(b"", 0), True)
         elif self.strategy == UNSAFE:
@@ -99,10 +99,17 @@ class Checkpoints:
             if self.safe(e) >= xi:
                 self.announce()  # covered already; the Safe may have been lost
             elif urgent:
-                self.commit(self._take(cid, 0), True)
+                # While one is on its way, the producer asks again: another one would begin that way again,
+                # and where it takes longer than the producer waits, none would ever arrive.
+                if not self._under_way():
+                    self.commit(self._take(cid, 0), True)
             else:
                 self.request(e, cid, e.cur.xi)
         return did
+
+    # Whether the permanent checkpoint is on its way to its holders.
+    def _under_way(self) -> bool:
+        return self.inst.vertex.index in self.host.pushes
 
     # Input e asks for a checkpoint at xi: take one, or answer by an extension.
     def request(self, e: "InEdge", cid: bytes, xi: int) -> None:
@@ -161,7 +168,7 @@ class Checkpoints:
 
     # Take one where the operator stands, and make it permanent without waiting for a consumer.
     def now(self) -> None:
-        if self.strategy != UNSAFE and self.inst.vertex.index not in self.host.pushes:
+        if self.strategy != UNSAFE and not self._under_way():
             self.commit(self._take(b"", 0), True)
 
     # The same for an operator that is handed over: nothing stays pending, and nothing of it is on its way to
@@ -174,13 +181,13 @@ class Checkpoints:
 
     # Whether one that carries all that it has to can be taken where the operator stands.
     def possible(self) -> bool:
-        return self.inst.vertex.index not in self.host.pushes and not self._behind()
+        return not self._under_way() and not self._behind()
 
     # The operator stands until a checkpoint is stored at the level, which was not possible before.
     def again(self) -> None:
         if further(self.inst.position(), self.pos):
             self.now()
-        elif self.inst.vertex.index not in self.host.pushes:
+        elif not self._under_way():
             self.store_at_level()
 
     # ---- what
@@ -242,7 +249,7 @@ class Checkpoints:
 
     # Something was acknowledged or extended: make the newest pending one permanent that may be.
     def settle(self) -> None:
-        if self.inst.vertex.index in self.host.pushes:
+        if self._under_way():
             return  # the last one is still on its way to its holders
         for i in range(len(self.pending) - 1, -1, -1):
             c = self.pending[i]

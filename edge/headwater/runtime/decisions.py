@@ -224,8 +224,8 @@ def _say(host: "Host", to: int, kind: int, subject: int, *values: "Any") -> None
 
 
 # Whether every producer refuses what older epochs acknowledge, and has named what it knows of; but one whose
-# input is to be closed will never answer. Where a source's stream begins here is not known before it has
-# answered, and then the position jumps.
+# input is to be closed will never answer. Where a source's stream begins here, and in which incarnation, is
+# not known before it has answered: a checkpoint of a decision must know that.
 def answered(inst: "Instance") -> bool:
     for e in inst.inputs:
         met = e.contact or e.cur.xi or inst.host.plan.vertices[e.edge.src].kind

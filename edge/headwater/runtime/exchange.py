@@ -306,7 +306,13 @@ class Exchange:
             from . import words
 
             handlers = words.HANDLERS
-            if kind > frames.HAND:
+            if kind == frames.ROOM and not self.host.giving:
+                if not self.host.energy or not self.host.energy.round:
+                    return  # it comes too late
+                from . import bids
+
+                handlers = bids.HANDLERS
+            elif kind > frames.HAND:
                 from . import moving
 
                 handlers = moving.HANDLERS
@@ -323,6 +329,8 @@ class Exchange:
 
             handlers = decisions.HANDLERS
         handlers[kind](self.host, sender, m)
+        if self.host.moving:
+            self.host.rest()  # each step of a move needs other modules
 
     def _on_beat(self, sender: int, m: "Message") -> None:
         if m[1] != self.host.state():

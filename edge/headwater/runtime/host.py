@@ -18,7 +18,7 @@ from ..protocol.moves import GIVEN_UP
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
-from .instance import FETCHING, WAITING
+from .instance import RUNNING, WAITING
 from .outputs import RETRY_US
 from .scheduler import Scheduler
 
@@ -103,6 +103,7 @@ class Host:
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
         self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
         self.signals: "Any" = None  # a Signals, where an alarm of a board concerns this host
@@ -146,16 +147,8 @@ class Host:
 
             self.signals = signals.Signals(self)
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
-        unload(
-            "runtime.startup",
-            "runtime.hosting",
-            "runtime.restore",
-            "runtime.lifecycle",
-            "runtime.routing",
-            "storage.reserve",
-            "storage.checkpoint_file",
-            "data.msgpack_reader",
-        )
+        unload("runtime.startup")
+        self.rest()
         self.pump()
 
     # Hosts may take over from each other here.
@@ -209,6 +202,10 @@ class Host:
     def knows(self, energy: "Energy") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
+
+    # Have `changed` called whenever an operator here changes its status.
+    def shows(self, changed: "Callable[[Instance], None]") -> None:
+        self.changed = changed
 
     # How often this host reports: no more often than its batches leave.
     @property
@@ -308,13 +305,34 @@ class Host:
             self.store.idle()
         if now - self.beat_us >= self.period_us:
             self.beat_us = now
+            self.rest()
             self.exchange.say_state()
             self.exchange.ask_time()
             if self.words:
                 self.words.say()
             if self.energy:
                 self.energy.tick()
+        if self.moving:
+            self.rest()  # each step of a move needs other modules
         self.pump()
+
+    # Unload what is needed now and then only.
+    def rest(self) -> None:
+        unload(
+            "runtime.lifecycle",
+            "runtime.routing",
+            "runtime.relocation",
+            "runtime.hosting",
+            "runtime.restore",
+            "runtime.gaps",
+            "runtime.decisions",
+            "runtime.losses",
+            "storage.checkpoint_file",
+            "storage.reserve",
+            "data.msgpack_reader",
+        )
+        if self.words:
+            self.words.rests()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
     def acknowledged(self) -> None:
@@ -339,27 +357,6 @@ class Host:
         elif epoch:
             self.heard_where(v, epoch, w[2])
 
-    # Operators here that wait for hosts: [vertex, position of the checkpoint that a producer named and that
-    # these hosts hold; or nothing: these keepers have not told yet what they hold], the hosts, and the number
-    # of its epoch. Without hosts: what it waits for is lost (giving_up.stuck).
-    def waits(self) -> "list[list[Any]]":
-        found: "list[list[Any]]" = []
-        for v in self.instances:
-            inst = self.instances[v]
-            if inst.anew and inst.anew.missing():
-                found.append([v, [], inst.anew.missing(), inst.epoch[0]])
-            elif inst.status == FETCHING:
-                holders = list(inst.fetch_from or inst.vertex.hosts)
-                found.append([v, list(inst.target), holders, inst.epoch[0]])
-            elif inst.recalling:
-                found.append([v, [], list(inst.unheard), inst.epoch[0]])
-            elif any([e.other or e.closing >= 0 for e in inst.inputs]):
-                from . import giving_up
-
-                if giving_up.stuck(inst):
-                    found.append([v, [], [], inst.epoch[0]])
-        return found
-
     # Why operator v moved to where it runs, `age` seconds ago. None: that is not known yet.
     def note_why(self, v: int, why: int | None, age: int = 0) -> None:
         if why is None:
@@ -374,6 +371,16 @@ class Host:
             self.given_up.append(v)
         elif not so and v in self.given_up:
             self.given_up.remove(v)
+
+    # Operators here that do not run, or are being handed over: see standing.py.
+    def waits(self) -> "list[list[Any]]":
+        if not self.giving and all([i.status == RUNNING for i in self.instances.values()]):
+            return []
+        from . import standing
+
+        found = standing.rows(self)
+        unload("runtime.standing")
+        return found
 
     # A number that differs where two hosts know of different places, or one does not know why.
     def state(self) -> int:
@@ -419,6 +426,11 @@ class Host:
     @property
     def handing(self) -> bool:
         return self.giving is not None or self.taking is not None
+
+    # An operator is about to end here, or has begun here and is not as far as it was elsewhere.
+    @property
+    def moving(self) -> bool:
+        return self.handing or (self.words is not None and len(self.words.recovering) > 0)
 
     # ---- hosts that are lost
 

@@ -117,6 +117,8 @@ class Instance:
         assert self.status != STOPPED, "an epoch that was stopped goes on"
         self.status = status
         self.wait_us = wait_us
+        if self.host.changed:
+            self.host.changed(self)
 
     # It looks for a checkpoint: this one, or a later one.
     def want(self, name: "Position", epoch: "Epoch", holders: "Sequence[int]") -> None:

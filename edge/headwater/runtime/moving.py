@@ -22,10 +22,8 @@ from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
-from ..storage import checkpoint_file
 from ..storage.keyspace import HELD, PERMANENT, checkpoint_key
 from ..storage.log import LogFull
-from . import lifecycle
 from .instance import PAUSED, RUNNING, STOPPED
 
 if TYPE_CHECKING:
@@ -38,7 +36,8 @@ _AHEAD = const(1)
 DRAINING = const(2)
 _OFFERING = const(3)
 _HANDING = const(4)
-_DRAIN_US = const(60000000)  # a pause for draining lasts no longer
+_DRAIN_US = const(60000000)  # a pause for draining lasts no longer,
+_STALL = const(3)  # ... nor, where it can wait, for so many steps after the last entry was made safe
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
 _APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
 
@@ -61,6 +60,8 @@ class Move:
         )  # of the checkpoint, as it is offered
         self.until_us = host.now + self.patience_us()  # when this step has failed
         self.pos: "Position" = []
+        self.unsent = 0  # while draining: entries that are still to be made safe, and when the last one was
+        self.sent_us = 0
 
     # ---- steps
 
@@ -152,22 +153,37 @@ class Move:
             self._ready_to_offer()
 
     def _ready_to_offer(self) -> None:
-        if _unsent(self.inst):
+        from . import lifecycle
+
+        self.unsent = _unsent(self.inst)
+        if self.unsent:
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
+            self.sent_us = self.host.now
             self.go(DRAINING)
         else:
             self._offer()
 
     def _drain(self) -> None:
-        if not _unsent(self.inst):
+        host = self.host
+        left = _unsent(self.inst)
+        if left < self.unsent:
+            self.unsent = left
+            self.sent_us = host.now
+        if not left:
             self._offer()
-        elif self.host.now > self.until_us:
+        elif host.now > self.until_us or self._stalls():
             self.end(offers.UNSENT)
         else:
             for p in self.inst.ports:
                 if p.spills:
                     p.press()
+
+    # Whether it is not worth the pause: a battery does not end and no person waits, and nothing is made safe.
+    def _stalls(self) -> bool:
+        host = self.host
+        needed = self.why in (moves.FLEE, moves.COMMAND)
+        return not needed and host.now - self.sent_us > _STALL * host.pace[2]
 
     def _offer(self) -> None:
         from ..storage import reserve
@@ -178,6 +194,8 @@ class Move:
 
     # ACCEPT.
     def accepted(self) -> None:
+        from . import lifecycle
+
         if self.step != _OFFERING:
             return
         host = self.host
@@ -202,6 +220,8 @@ class Move:
 
     # The move is over: the operator goes on here, or has ended here.
     def end(self, outcome: int) -> None:
+        from . import lifecycle
+
         host = self.host
         host.gives(None)
         if self.inst.status == PAUSED:
@@ -220,10 +240,10 @@ def _ready(inst: "Instance") -> bool:
     return not (inst.blind or inst.recalling or inst.unsettled or inst.deciding)
 
 
-# Whether a port has in the log what a consumer has not made safe: a checkpoint does not carry all of that,
-# and no other host could serve it.
-def _unsent(inst: "Instance") -> bool:
-    return any([p.spills and r.safe < p.sealed for p in inst.ports for r in p.readers])
+# How many entries its ports have in the log that a consumer has not made safe: a checkpoint does not carry
+# all of them, and no other host could serve them.
+def _unsent(inst: "Instance") -> int:
+    return sum([max(0, p.sealed - r.safe) for p in inst.ports if p.spills for r in p.readers])
 
 
 # Bytes that its checkpoint will have, about.
@@ -393,6 +413,8 @@ def _on_refuse(host: "Host", sender: int, m: "Message") -> None:
 # The host that goes on from a checkpoint that this one has lets it be kept under the new epoch. What differs
 # is not kept so: its bytes will come.
 def _on_keep(host: "Host", sender: int, m: "Message") -> None:
+    from ..storage import checkpoint_file
+
     _, v, epoch, old, pos, size = m
     from . import checkpoint_transfer
 

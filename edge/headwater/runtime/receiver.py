@@ -8,7 +8,6 @@ from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
 from ..protocol.position import FAR
 from ..protocol.refusals import BLOCK
-from . import routing
 
 if TYPE_CHECKING:
     from ..data.ring import Ring
@@ -83,6 +82,8 @@ def _input(host: "Host", sender: int, m: "Message") -> "InEdge | None":
 
 
 def on_answer(host: "Host", sender: int, m: "Message") -> None:
+    from . import routing
+
     _, edge, inc, epoch, own, first, last, bound, safe, name, holders = m
     e = host.inputs.get(edge)
     if e is None or e.port is not None:

@@ -5,6 +5,7 @@
 #
 # Invariant: the epoch under which an operator is known to run (Host.where) never falls.
 
+from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
@@ -34,15 +35,26 @@ def activate(
     why: int = TAKEOVER,
     prepare: "Callable[[Instance], None] | None" = None,
 ) -> None:
-    from . import checkpoint_transfer, hosting
+    from .. import operators
 
+    vertex = host.plan.vertices[v]
     epoch = (number, host.me)
     inst = host.instances.get(v)
     if inst:
         if inst.epoch >= epoch:
             return
         _end(host, inst, epoch)  # a former epoch of it, which does not know yet that it is over
-    inst = hosting.operator(host, host.plan.vertices[v], epoch, None, True)
+    # Its code comes before the modules that the rest needs: while it is made is when the most room is needed.
+    op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, host.plan.batch)
+    from . import hosting
+
+    inst = hosting.operator(host, vertex, epoch, op, True)
+    hosting = None  # type: ignore[assignment]  # or it stays while this runs
+    unload(
+        "runtime.hosting", "runtime.restore", "runtime.gaps", "storage.checkpoint_file", "data.msgpack_reader"
+    )
+    from . import checkpoint_transfer
+
     lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
     if prepare:

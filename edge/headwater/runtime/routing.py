@@ -86,6 +86,8 @@ def hello(host: "Host", e: "InEdge") -> None:
         k = e.edge.index
         at = e.cur.xi + 1
         if host.exchange.say(e.producer, HELLO, k, k, e.inc, e.sink.epoch, at, e.sink.position()):
+            if host.taking:
+                host.taking.greet(e)
             ask_other(host, e)
         return
     r = port.reader(e.edge)

@@ -20,7 +20,7 @@ from .instance import RUNNING
 
 if TYPE_CHECKING:
     from ..offboard.interfaces import Message
-    from ..plan.model import Alarm
+    from ..plan.alarms import Alarm
     from .host import Host
 
 LEVEL = (

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
 
     from ..offboard.interfaces import Epoch, Message, Position
     from .host import Host
+    from .inputs import InEdge
     from .instance import Instance
 
-_HEAP = const(4096)  # bytes that an operator takes beside its checkpoint, at least
+_PIECES = const(4)  # of heap that an operator takes beside its checkpoint, at least,
+_PIECE_BYTES = const(1024)  # ... each as large as this: a heap that was used for long has few larger ones
 _SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
 
 
@@ -172,6 +174,15 @@ class Offer:
     def continues(self, inst: "Instance") -> bool:
         return self.begun and inst.vertex.index == self.v and inst.position() == list(self.pos or ())
 
+    # An input has said HELLO. That of the operator says at once how much it has room for, so that entries
+    # come with the answer: until then the operator stands.
+    def greet(self, e: "InEdge") -> None:
+        if not self.begun or e.sink.is_lake or e.sink.vertex.index != self.v:
+            return
+        k = e.edge.index
+        room: int = e.ring.room()  # type: ignore[union-attr]  # its producer is another host
+        self.host.exchange.say(e.producer, frames.GOT, k, k, e.inc, e.sink.epoch, e.cur.xi, room, 0)
+
     # Let the giver keep what it has. Called whenever the checkpoint of an instance goes to holders. Returns
     # the giver; -1: it does not have this one.
     def keep_there(self, inst: "Instance") -> int:
@@ -190,7 +201,9 @@ class Offer:
         inst = self.host.instances.get(v)
         if inst and list(pos) == list(self.pos or ()) == list(inst.ck.safe_pos):
             self.others.append(sender)
-            if len(self.others) >= inst.ck.need():
+            from . import checkpoint_transfer
+
+            if len(self.others) >= checkpoint_transfer.needed(self.host, v):
                 inst.ck.stored(inst.ck.safe_pos, tuple([self.host.me] + self.others))
                 self.end()
 
@@ -255,7 +268,8 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     try:
         operators.find(vertex.kind)
         # It is in RAM once as it arrives, and three times as it is read to go on from it.
-        bytearray(3 * size + _HEAP)
+        room = [bytearray(size) for _ in range(3)] + [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
+        room.clear()
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):

@@ -120,7 +120,6 @@ def rank(words: "Words", v: int) -> int:
 
 # Operator v is suspected: ask, or take it over.
 def look(host: "Host", words: "Words", v: int) -> None:
-    words.watches()
     s = words.suspects.get(v)
     if s is None:
         s = words.suspects[v] = Suspect(v)
@@ -222,7 +221,6 @@ def _on_lives(host: "Host", sender: int, m: "Message") -> None:
 
 # Ask every host that is heard and may know of it.
 def look_late(host: "Host", words: "Words", inst: "Instance") -> None:
-    words.watches()
     v = inst.vertex.index
     s = words.suspects.get(v)
     if s is None:
@@ -303,7 +301,6 @@ def _longest(words: "Words", i: int, v: int) -> int:
 
 def _on_take(host: "Host", sender: int, m: "Message") -> None:
     v = m[1]
-    host.words.watches()
     state, epoch = lives(host, host.words, v, tuple(m[2]))
     host.exchange.say(sender, frames.LIVES, v, v, epoch, state)
 

@@ -78,7 +78,7 @@ class Words:
         self.step = step // 1000
         # The delays that the process file asks for, and the patience where it asks for none.
         asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
-        self.within = min(asked) if asked else 0
+        self.delay = min(asked) if asked else 0
         self.usual = dead // 1000
         self.all_asked = len(asked) == len([e for e in plan.edges if e.dst == OUTSIDE])
         self.recoveries: list[int] = []  # how long the last ones took, in milliseconds
@@ -114,7 +114,6 @@ class Words:
         self.sleeps = 0  # seconds of its own period, where this host sleeps
         self.slept = 0  # to be counted when it hears any host
         self.suspects: "dict[int, Suspect]" = {}
-        self.watched = -1  # `listened` when watching.py was needed last, or -1
         self._woken()
 
     def _related(self, operators: list[int]) -> list[int]:
@@ -196,9 +195,7 @@ class Words:
                 from . import moving
 
                 moving.apart(host, v)
-        if self.watched >= 0 and not self.suspects and self.listened - self.watched > self.least:
-            self.watched = -1
-            unload("runtime.watching")
+        self.rests()
 
     # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
     # only after as long.
@@ -210,9 +207,10 @@ class Words:
             return True
         return False
 
-    # watching.py was loaded, and stays for a while.
-    def watches(self) -> None:
-        self.watched = self.listened
+    # What only suspicion needs is unloaded.
+    def rests(self) -> None:
+        if not self.suspects:
+            unload("runtime.watching")
 
     def _pass(self, ms: int) -> None:
         for times in (self.silent, self.mute, self.away):
@@ -231,9 +229,9 @@ class Words:
     # What the delays and the recoveries so far leave of it.
     def _limit(self) -> None:
         self.least = self.usual
-        if self.within:
+        if self.delay:
             took = sorted(self.recoveries)
-            left = max(0, self.within - (took[len(took) // 2] if took else 0))
+            left = max(0, self.delay - (took[len(took) // 2] if took else 0))
             self.least = left if self.all_asked else min(left, self.usual)
 
     # How long operators take that began here: until they run and have caught up. Waiting for links or holders

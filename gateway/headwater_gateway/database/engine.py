@@ -86,6 +86,9 @@ CREATE TABLE IF NOT EXISTS lost(board INTEGER, log INTEGER, at INTEGER,
     PRIMARY KEY(board, log)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER,
     PRIMARY KEY(process, deployment)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS moves(id INTEGER PRIMARY KEY, process TEXT, deployment INTEGER, operator TEXT,
+    epoch INTEGER, source TEXT, host TEXT, why INTEGER, at INTEGER, heard INTEGER, version TEXT,
+    streams TEXT);
 """
 
 

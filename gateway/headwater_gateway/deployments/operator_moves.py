@@ -79,11 +79,3 @@ def outcome_of(outcome: int) -> str:
 def told(outcome: int, host: str) -> str:
     """Why it was not moved; empty if it was, or may be yet."""
     return "" if outcome in (offers.OK, offers.PENDING) else reasons.refused(outcome, host)
-
-
-def last_move(host: Any, vertex: Any) -> dict[str, Any] | None:
-    """Why and when an operator moved to where it runs; None if it has not moved."""
-    if vertex.index not in host.moves:
-        return None
-    why, since_s = host.moves[vertex.index]
-    return {"why": reasons.OF_MOVES[why], "since_s": since_s}

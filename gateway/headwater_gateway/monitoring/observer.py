@@ -25,6 +25,7 @@ from . import alarms, stranded
 from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, Watch
 from .journal import Journal
 from .lags import Lag, Lags
+from .moves import Moves
 from .silence import Silence
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Observer:
         self.journal = Journal(service.db)
         self.lags = Lags(service.db, service.ends)
         self.silence = Silence()
+        self.moves = Moves(service.db, service.event)
         self._recent: dict[str, Recent] = {}
         self._broker_since: float | None = None  # the broker has been connected since then
         self._due = 0.0
@@ -137,6 +139,8 @@ class Observer:
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
         stranded.quieten(self.service)
+        hosted = [process.hosted for process in self.service.processes.values()]
+        self.moves.look([one.host for one in hosted if one is not None], now_us)
         self.journal.save()
         self.service.notifier.look(self.watch, now_us)
 

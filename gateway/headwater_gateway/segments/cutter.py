@@ -248,6 +248,8 @@ def parquet(run: Run, order: dict[str, Any], level: int) -> bytes:
         "gaps": run.gaps,
         "sum": "%016x" % _checksum(run),
     }
+    if order.get("moves"):
+        footer["moves"] = order["moves"]
     text = json.dumps(footer, separators=(",", ":"))
     sink = pa.BufferOutputStream()
     schema = pa.schema(_SCHEMA)

@@ -20,7 +20,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from .. import UserError
 from ..config import Config
 from ..database.engine import Database
 from ..database.outbox import OutboxStream, OutboxStreams
+from ..monitoring.moves import Move
 from ..monitoring.sink_watch import SinkWatch
 from . import names as naming
 
@@ -132,8 +133,15 @@ class Segments:
         self._strays: list[str] = []  # files in the landing zone that belong to no end known here
         self._ends = 0  # ends that were known when the strays were examined
         self._since: dict[int, float] = {}  # end -> since when some of it waits to be cut
+        self._moves: Callable[[OutboxStream], list[Move]] = lambda end: []
+        # (end, move) -> last entry of the first segment that names the move: the lake has it with that.
+        self._named: dict[tuple[int, int], int] = {}
         self._acks_due = 0.0
         self._check_due = 0.0
+
+    def tell_moves(self, moves: Callable[[OutboxStream], list[Move]]) -> None:
+        """Segments name the moves of operators that touched their stream, until the lake has them."""
+        self._moves = moves
 
     async def open(self, processes: Iterable[str]) -> None:
         """Read the landing zone and what the lake has. UserError if the zone cannot be written."""
@@ -254,10 +262,12 @@ class Segments:
 
     async def _cut(self, end: OutboxStream, first: int, last: int, times: int) -> int | None:
         """Cut one segment that begins at `first`; where it ends."""
+        moves = [move for move in self._moves(end) if not self._has_move(end, move)]
         try:
             answer = await self.cutter.ask(
                 do="cut", end=end.id, process=end.process, stream=end.lake, incarnation=end.incarnation,
                 within_ms=end.within_ms, first=first, last=last, rows=self.config.segment_rows, cut=times,
+                moves=[[m.operator, m.epoch, m.source, m.host, m.name, m.at_us] for m in moves],
             )  # fmt: skip
         except BaseException:
             self._unsure = True
@@ -274,7 +284,14 @@ class Segments:
                 answer["damaged"], end.lake, upto,
             )  # fmt: skip
         self._note("INSERT OR REPLACE", answer["name"], end, first, upto, answer["bytes"], times)
+        for move in moves if not times else ():
+            self._named.setdefault((end.id, move.id), int(upto))
         return int(upto)
+
+    def _has_move(self, end: OutboxStream, move: Move) -> bool:
+        """Whether the lake has a segment of this start that names the move."""
+        named = self._named.get((end.id, move.id))
+        return named is not None and named <= end.acked
 
     # ---- acknowledgements
 

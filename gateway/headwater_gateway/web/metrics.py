@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from .. import refused
+from ..monitoring import moves, operators
 from ..site_clock import mono_us
 
 if TYPE_CHECKING:
@@ -40,6 +41,9 @@ class Metrics:
         yield from self._alarms()
         yield from self._streams()
         yield from self._boards()
+        yield from self._batteries()
+        yield from self._operators()
+        yield from self._moves()
 
     def _gateway(self) -> Iterator[Any]:
         s = self.service
@@ -161,6 +165,66 @@ class Metrics:
                 if value is not None:
                     family.add_metric([name], value / unit)
         yield from (up, battery, clock, starts)
+
+    def _batteries(self) -> Iterator[Any]:
+        """Of boards that know how long their battery lasts: those on mains have no value."""
+        labels = ["board"]
+        charge = GaugeMetricFamily("headwater_board_battery_percent", "Charge that is left", labels=labels)
+        left = GaugeMetricFamily(
+            "headwater_board_battery_left_seconds",
+            "How long the battery lasts at its present draw",
+            labels=labels,
+        )
+        for name, board in self.service.boards.all.items():
+            known = operators.energy(board.status)
+            if known:
+                charge.add_metric([name], known["percent"])
+                left.add_metric([name], known["left_s"])
+        yield from (charge, left)
+
+    def _operators(self) -> Iterator[Any]:
+        labels = ["process", "operator"]
+        place = GaugeMetricFamily(
+            "headwater_operator_host",
+            "1 for the host where an operator runs, or ran last",
+            labels=[*labels, "host"],
+        )
+        epoch = GaugeMetricFamily(
+            "headwater_operator_epoch", "Number of its epoch: it rises with every move", labels=labels
+        )
+        does = GaugeMetricFamily(
+            "headwater_operators", "Operators, by what they do", labels=["process", "does"]
+        )
+        for name, process in self.service.processes.items():
+            hosted = process.hosted
+            assert hosted is not None
+            counts = dict.fromkeys(operators.DOES, 0)
+            for v in hosted.plan.vertices:
+                if v.kind:
+                    number, _, at = hosted.host.where[v.index]
+                    place.add_metric([name, v.name, hosted.plan.hosts[at]], 1)
+                    epoch.add_metric([name, v.name], number)
+                    counts[operators.shown(self.service, process, v)["does"]] += 1
+            for word, n in counts.items():
+                does.add_metric([name, word], n)
+        yield from (place, epoch, does)
+
+    def _moves(self) -> Iterator[Any]:
+        made = self.service.observer.moves
+        moved = CounterMetricFamily(
+            "headwater_operator_moves", "Moves of operators, by reason", labels=["process", "reason"]
+        )
+        for name in self.service.processes:
+            for reason in moves.NAMES:
+                moved.add_metric([name, reason], made.counts[name, reason])
+        yield moved
+        refused_moves = CounterMetricFamily(
+            "headwater_operator_moves_refused", "Moves that a person asked for and that did not happen",
+            labels=["reason"],
+        )  # fmt: skip
+        for reason in moves.REFUSED:
+            refused_moves.add_metric([reason], made.refused[reason])
+        yield refused_moves
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

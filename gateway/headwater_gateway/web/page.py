@@ -39,6 +39,7 @@ THIN = 150  # steps of time in one portion; a step keeps the extremes of every f
 HISTORY = 2000  # points that a reloaded page finds
 KEPT_S = 600.0  # after the last viewer who plotted it
 CHECKPOINTS_MAX = 40
+AWAKE_S = 8.0  # a board that sleeps between its reports does so if it is silent for this long
 CLOCK_SET_US = 1_577_836_800_000_000  # 2020: an earlier stamp is from a board that did not know the time yet
 HEADERS = {
     "Cache-Control": "no-cache",
@@ -201,7 +202,8 @@ def make_view(snapshot: Mapping[str, Any], own: Mapping[tuple[str, int], tuple[i
         "up_us": int(snapshot["up_s"] * 1e6),
         "gateway": {name: snapshot[name] for name in ("broker", "clock", "database", "segments", "dropped")},
         **{name: snapshot[name] for name in ("headline", "alarms", "mutes", "receivers", "sink", "limits")},
-        "hosts": [_host(name, board) for name, board in snapshot["boards"].items()],
+        **{name: snapshot[name] for name in ("waiting", "moves")},
+        "hosts": [_host(name, board, snapshot["now_us"]) for name, board in snapshot["boards"].items()],
         "processes": [_process(name, process) for name, process in processes.items()],
         "positions": {name: _positions(name, process, ports) for name, process in processes.items()},
         "streams": _streams(snapshot),
@@ -209,17 +211,20 @@ def make_view(snapshot: Mapping[str, Any], own: Mapping[tuple[str, int], tuple[i
     }
 
 
-def _host(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
+def _host(name: str, board: Mapping[str, Any], now_us: int) -> dict[str, Any]:
     status = board["status"]
+    quiet_s = (now_us - board["seen_us"]) / 1e6
+    asleep = board["link"] in ("up", "silent") and status.get("sleep") and quiet_s > AWAKE_S
     log = status.get("log") or (None, None)
     return {
         "name": name,
-        "link": board["link"],
+        "link": "asleep" if asleep else board["link"],
         "seen_us": board["seen_us"] // 1_000_000 * 1_000_000,
         "process": board["process"],
         "plan": board["plan"],
         "why": board["why"],
         "battery_mv": status.get("battery"),
+        **_energy(board["energy"]),
         "rssi": status.get("rssi"),
         "boot": status.get("boot"),
         "crash": status["crash"][1] if status.get("crash") else None,
@@ -233,6 +238,13 @@ def _host(name: str, board: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _energy(known: Mapping[str, int] | None) -> dict[str, int | None]:
+    """Charge and time left of a battery, so coarse that the page does not change with every second."""
+    if known is None:
+        return {"percent": None, "left_s": None}
+    return {"percent": known["percent"], "left_s": known["left_s"] // 60 * 60}
+
+
 def _process(name: str, process: Mapping[str, Any]) -> dict[str, Any]:
     nodes = [
         {
@@ -242,6 +254,7 @@ def _process(name: str, process: Mapping[str, Any]) -> dict[str, Any]:
             "host": v["host"],
             "backups": v["backups"],
             "epoch": v["epoch"],
+            **{key: v[key] for key in ("candidates", "moved", "since_us", "does", "waits")},
             "parameters": v["parameters"],
             "open": [{"what": c["what"], "waits": c["waits"]} for c in v["open"]],
         }

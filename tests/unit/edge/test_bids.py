@@ -89,4 +89,5 @@ def test_without_a_battery_nothing_is_balanced() -> None:
 def test_every_reason_has_a_text() -> None:
     texts = {reasons.refused(n, "door") for n in range(offers.HERE, offers.LAST + 1)}
     assert len(texts) == offers.LAST and "" not in texts
-    assert len(reasons.OF_MOVES) == moves.WHY_MAX + 1
+    whys = {reasons.because(n) for n in range(moves.WHY_MAX + 1)}
+    assert len(whys) == len(reasons.MOVES) == moves.WHY_MAX + 1

@@ -350,7 +350,7 @@ def test_frames_that_overtake_each_other_cost_no_waiting(seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["checkpoint left", "moved back"])
 @pytest.mark.parametrize("seed", range(1, 4))
-def test_at_level_local_an_operator_that_moves_goes_on_from_what_its_producer_names(
+def test_at_level_local_an_operator_with_backups_moves_and_goes_on_from_its_checkpoint(
     name: str, seed: int
 ) -> None:
     scenario = SCHEDULES[name](seed)

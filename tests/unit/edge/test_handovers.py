@@ -43,7 +43,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "the giver counts as a holder for long",
         "a checkpoint that ends with the battery of the giver",
-        [(Offer, "stored", "if len(self.others) >= inst.ck.need():", "if 0:")],
+        [(Offer, "stored", "if len(self.others) >= checkpoint_transfer.needed(self.host, v):", "if 0:")],
         "giver is no holder",
     ),
     (
@@ -95,7 +95,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "what the log holds is left behind",
         "entries that no host serves",
-        [(Move, "_ready_to_offer", "if _unsent(self.inst):", "if 0:")],
+        [(Move, "_ready_to_offer", "if self.unsent:", "if 0:")],
         "spilled before a move, local",
     ),
     (
@@ -103,6 +103,27 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "an operator that runs on before a move, and never after it",
         [(Offer, "assured", "return not self.asked and self.continues(inst)", "return False")],
         "keepers gone",
+    ),
+    (
+        "the first HELLO says nothing of room",
+        "an operator that stands for five messages, one after the other",
+        [(Offer, "greet", "if not self.begun", "if 1")],
+        "moved at once",
+    ),
+    (
+        "a checkpoint begins again while it is on its way",
+        "one that never arrives",
+        [
+            (Checkpoints, "due", "if not self._under_way():", "if 1:"),
+            (Checkpoints, "after", "and not self._under_way()", ""),
+        ],
+        "moved with a large state",
+    ),
+    (
+        "a piece that came twice asks for the next one twice",
+        "checkpoints that are sent several times over",
+        [(checkpoint_transfer, "_on_piece", "< RETRY_US // 2", "< 0")],
+        "moved with a large state",
     ),
     (
         "a refusal is not heard",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from defects import Change, seeded
 from headwater.process import Affine, Process
-from headwater.runtime import judging, relocation, watching
+from headwater.runtime import checkpoint_transfer, judging, relocation, watching
 from headwater.runtime.words import Words
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.takeovers import Decided
@@ -43,6 +43,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "two takeovers where one is needed",
         [(watching, "rank", "hosts.index(words.host.me)", "0")],
         "host dies",
+    ),
+    (
+        "a new instance waits for its dead host to keep a checkpoint",
+        "a takeover that takes a second longer than it must",
+        [(checkpoint_transfer, "_push", "if host.words and host.words.dead(h):", "if 0:")],
+        "host dies, a holder",
     ),
     (
         "a producer that has not listened says SILENT",

@@ -12,12 +12,12 @@ import pytest
 from defects import Change, seeded
 from headwater.board import deployment
 from headwater.board.program import Node
-from headwater.runtime import decisions, routing
+from headwater.runtime import routing
 from headwater.runtime.lake_sink import LakeSink
 from headwater_gateway.boards import Boards
 from headwater_gateway.deployments.numbers import Numbers
 from headwater_gateway.deployments.switching import Switching
-from headwater_gateway.service import permanent
+from headwater_gateway.monitoring.operators import permanent
 from headwater_tools.simulator import jobs
 from headwater_tools.simulator.changes import Changes
 
@@ -120,13 +120,6 @@ DEFECTS: list[tuple[str, list[Change], list[tuple[int, bool]]]] = [
         "an operator that has begun does not take a source that numbers on",
         [(routing, "contact", "elif _began(e, name):", "elif e.cur.xi or name or sink.ck.pos:")],
         [(0, False), (1, False)],
-    ),
-    (
-        "a decision is taken before it is known where the stream of a source begins",
-        [
-            (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
-        ],
-        [(283, True), (302, True)],
     ),
     (
         "what an earlier version did not send counts as lost with the gateway",

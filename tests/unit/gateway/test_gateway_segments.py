@@ -18,12 +18,14 @@ import pytest
 from headwater.data import block
 from headwater.data.alphabet import Alphabet
 from headwater.data.batch import Batch
+from headwater.protocol.moves import FLEE
 from headwater_cloud import checksum
 from headwater_cloud import segment as sink
 from headwater_gateway import UserError
 from headwater_gateway.config import Config, Section
 from headwater_gateway.database.engine import Database
 from headwater_gateway.database.outbox import OutboxStream, OutboxStreams
+from headwater_gateway.monitoring.moves import Move
 from headwater_gateway.segments import names
 from headwater_gateway.segments.cutter import GAPS_MAX, Cutter, _bits
 from headwater_gateway.segments.planner import (
@@ -312,6 +314,30 @@ def test_files_and_rows_go_when_the_lake_has_them_and_not_before(place: Place) -
             assert landed(place) == [] and place.db.query("SELECT first FROM chunks") == []
 
     asyncio.run(life())
+
+
+def test_a_segment_names_a_move_until_the_lake_has_one_that_does(place: Place) -> None:
+    end = place.end()
+    move = Move(1, "cardio", 3, "fir", 2, "hip", "wrist", FLEE, T0, T0, end.version, "[]")
+
+    async def life() -> list[int]:
+        named = []
+        async with serving(place, "cardio") as segments:
+            segments.tell_moves(lambda of: [move] if of is end else [])
+            for first, acked in ((1, 0), (5, 2), (9, 4), (13, 4)):
+                acknowledge(place, end, acked)
+                await look(place, segments)
+                put(end, batch(first, 4))
+                place.db.commit()
+                await segments.flush()
+                place.db.commit()
+                (path,) = (place.folder / "landing").glob("*~%d-*" % first)
+                found = json.loads(pq.read_metadata(path).metadata[b"headwater"]).get("moves", [])
+                assert found in ([], [["fir", 2, "hip", "wrist", "flee", T0]])
+                named.append(len(found))
+        return named
+
+    assert asyncio.run(life()) == [1, 1, 0, 0]
 
 
 def test_what_the_sink_cannot_read_is_cut_again_under_another_name(place: Place) -> None:

@@ -11,7 +11,7 @@ import pytest
 from headwater_tools import environment
 
 environment.ensure("gateway")
-from headwater_gateway import service  # noqa: E402
+from headwater_gateway.monitoring import operators  # noqa: E402
 from headwater_gateway.web import page  # noqa: E402
 
 FILES = sorted(page.FILES.iterdir())
@@ -22,7 +22,7 @@ def snapshot(**more: Any) -> dict[str, Any]:
         "now_us": 5_000_000, "up_s": 3.0, "alarms": [], "boards": {}, "processes": {}, "streams": [],
         "broker": {}, "clock": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
         "headline": {"state": "good", "text": "All is well"}, "sink": {}, "limits": {},
-        "receivers": [],
+        "receivers": [], "waiting": [], "moves": [],
     }  # fmt: skip
     return {**found, **more}
 
@@ -30,12 +30,14 @@ def snapshot(**more: Any) -> dict[str, Any]:
 def board(backlog: list[list[int]]) -> dict[str, Any]:
     return {
         "link": "up", "seen_us": 4_700_000, "process": "p", "plan": "runs", "why": "",
+        "energy": None,
         "status": {"backlog": backlog, "battery": 3700, "log": [10, 20], "crash": [3, "out of memory"]},
     }  # fmt: skip
 
 
 def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
     vertex = {"host": "chest", "epoch": 0, "backups": [], "parameters": {}, "open": []}
+    vertex = {**vertex, "candidates": [], "moved": None, "since_us": 1, "does": "runs", "waits": ""}
     return {
         "hash": "00", "step": "runs", "strategy": "ecoc", "level": "peer", "coming": None,
         "vertices": [
@@ -106,10 +108,10 @@ def test_a_checkpoint_that_another_board_keeps_is_shown_as_far_as_it_is_known(
     host = SimpleNamespace(plan=plan)
     at = {v.name: v.index for v in plan.vertices}
     kept: dict[int, list[int] | None] = {}
-    monkeypatch.setattr(service, "permanent", lambda host, v: kept.get(v))
+    monkeypatch.setattr(operators, "permanent", lambda host, v: kept.get(v))
 
     def covered(name: str, safe: dict[str, int]) -> list[int] | None:
-        return service.covered(host, at[name], {8 * at[source]: xi for source, xi in safe.items()})
+        return operators.covered(host, at[name], {8 * at[source]: xi for source, xi in safe.items()})
 
     assert covered("fir", {}) is None  # nothing is known of any
     assert covered("fir", {"ecg": 31_500}) == [31_500, 0, 0]  # its producer need not keep these

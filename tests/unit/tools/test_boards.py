@@ -76,9 +76,9 @@ def test_a_partition_table_is_sound_and_its_bytes_are_read_back(name: str) -> No
     assert end <= board.flash_kib * 1024
     labels = [p.label for p in board.table]
     assert labels == ["nvs", "phy_init", "factory", "romfs", "log", "vfs"]
-    # Two halves of 49 sectors, of which one runs while the other is written, and two sectors of records.
-    assert board.partitions["romfs"] == 100 * 4096
-    assert builder.romfs_image(board).stat().st_size <= 49 * 4096
+    # Two halves of 63 sectors, of which one runs while the other is written, and two sectors of records.
+    assert board.partitions["romfs"] == 128 * 4096
+    assert builder.romfs_image(board).stat().st_size <= 63 * 4096
     assert partitions.from_bytes(partitions.to_bytes(board.table), board.flash_kib * 1024) == board.table
 
 
@@ -200,7 +200,7 @@ def test_stock_firmware_is_refused_where_the_image_needs_romfs(
     assert stop.value.code == 0
     line = capsys.readouterr().out
     assert line.startswith("esptool --chip esp32 --port PORT --baud 460800 --after hard-reset write-flash ")
-    assert re.search(r" 0x1000 \S+ 0x364000 \S+\n$", line)
+    assert re.search(r" 0x1000 \S+ 0x380000 \S+\n$", line)
 
 
 def test_mistakes_in_the_use_of_flash_and_monitor_are_sentences(

@@ -173,7 +173,7 @@ def test_a_profile_that_is_wrong_is_refused(tmp_path: Path, monkeypatch: pytest.
         (text + "more = 1\n", table, "unknown key 'more'"),
         (text.replace("xtensawin", "xtensa9"), table, "arch 'xtensa9', use one of x86"),
         (text.replace("4096", "2048"), table, "partition romfs overlaps"),
-        (text, table.replace("0x264000", "0x254000"), "partition log overlaps"),
+        (text, table.replace("0x280000", "0x270000"), "partition log overlaps"),
     ):
         (folder / "profile.toml").write_text(profile)
         (folder / "partitions.csv").write_text(partitions)

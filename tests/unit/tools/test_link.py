@@ -14,8 +14,8 @@ import pytest
 from headwater_tools import environment
 from headwater_tools.boards import micropython
 from headwater_tools.errors import UserError
-from headwater_tools.image import builder, linker, plain, sources, unused
-from headwater_tools.image.names import Names, spoken
+from headwater_tools.image import builder, linker, names, plain, sources, unused
+from headwater_tools.image.names import Names, _bound, _made, spoken
 
 BOARD_TESTS = environment.ROOT / "tests" / "board"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
@@ -147,10 +147,10 @@ def test_constants_are_their_values_where_nothing_local_has_their_name() -> None
 def test_modules_outside_take_from_the_core() -> None:
     text = "from headwater.plan.model import OUTSIDE, loads\nfrom headwater.storage.log import Log\n\n"
     text += "x = loads, OUTSIDE, Log\n"
-    names = builder.linked().names.globals
+    given = builder.linked().names.globals
     space = builder.linked().satellite(text)
-    assert "from headwater.core import %s as loads\n" % names["model_loads"] in space
-    assert "from headwater.core import %s as Log\n" % names["Log"] in space
+    assert "from headwater.core import %s as loads\n" % given["model_loads"] in space
+    assert "from headwater.core import %s as Log\n" % given["Log"] in space
     assert "x = loads, -1, Log" in space
 
 
@@ -192,11 +192,48 @@ def test_a_name_is_a_word_of_the_interpreter_unless_somebody_else_knows_it() -> 
     assert told[short.globals["near_us"]](3) == [4, 5, 6, 7, 8, 9, 10]
 
 
-def test_no_two_attributes_and_no_two_globals_have_one_name() -> None:
-    short = builder.linked().names
-    for names in (short.attributes, short.globals):
-        assert len(set(names.values())) == len(names) > 100
+def test_no_class_has_two_attributes_of_one_name_and_no_module_two_globals() -> None:
+    image = builder.linked()
+    short = image.names
+    assert len(short.attributes) > len(set(short.attributes.values())) > 100
     assert not {"timer", "outs", "at_mem", "run"} & set(short.attributes)
+    for text in image.long.values():
+        tree = ast.parse(text)
+        scopes = [({n for n in _bound(tree) if n in short.globals}, short.globals)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                scopes.append((_made(node) & set(short.attributes), short.attributes))
+        for had, called in scopes:
+            assert len({called[n] for n in had}) == len(had), had
+
+
+SHARED = """
+class First:
+    def __init__(self):
+        self.alpha_us = 1
+
+class Second(First):
+    def beta_us(self):
+        return self.alpha_us
+
+class Third:
+    def gamma_us(self, outer):
+        return outer.delta_us
+"""
+
+
+def test_attributes_share_a_word_only_where_no_class_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "ROM", frozenset({"AF_UNIX", "ARRAY", "AUTO"}))
+    short = Names({"operator": "", "batch": "", "alphabet": "", "near": SHARED}, (), set())
+    given = short.attributes
+    assert given["alpha_us"] != given["beta_us"] and given["gamma_us"] in (
+        given["alpha_us"],
+        given["beta_us"],
+    )
+    assert given["delta_us"] not in {given[n] for n in ("alpha_us", "beta_us", "gamma_us")}
+    assert short.told("no attribute '%s'" % given["gamma_us"]).endswith("us or gamma_us'")
+    with pytest.raises(UserError, match="one name for '.*' and '.*'; call one something else"):
+        short.outside("class Mine:\n    def alpha_us(self):\n        self.beta_us = self.gamma_us = 1\n")
 
 
 def test_what_a_module_outside_calls_like_a_short_name_is_refused() -> None:

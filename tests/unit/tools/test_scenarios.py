@@ -16,7 +16,8 @@ from headwater_tools.simulator import timeline
 from headwater_tools.simulator.absence import Absence
 from headwater_tools.simulator.batteries import COMPUTE, RADIO, Battery
 from headwater_tools.simulator.directed import SCHEDULES
-from headwater_tools.simulator.recorder import Lane, Recorder, Span
+from headwater_tools.simulator.lanes import Lane, Span
+from headwater_tools.simulator.recorder import Recorder
 from headwater_tools.simulator.scenario import Result, Scenario
 from headwater_tools.simulator.scenario_file import FOLDER, SUFFIX, Scripted, read
 from headwater_tools.simulator.timeline import rows, slots
@@ -79,7 +80,7 @@ def test_what_a_scenario_expects_and_does_not_happen_is_told_with_its_line(tmp_p
 @pytest.mark.slow
 def test_an_empty_battery_ends_its_host(tmp_path: Path) -> None:
     text = "seconds 30\nat 0 battery home 60 % lasts 10\nat 1 expect home up\nat 14 expect home dead\n"
-    history, result = played(tmp_path, text + "at 2 expect home battery <= 60\nexpect takeovers 1\n")
+    history, result = played(tmp_path, text + "at 2 expect home battery <= 60\nexpect migrations_planned 1\n")
     assert result.errors == []
     assert result.drawn["battery empty"] == 1
     assert history.world.nodes[2].battery is not None and history.world.nodes[2].battery.empty
@@ -276,8 +277,9 @@ def test_a_timeline_shows_hosts_batteries_operators_and_takeovers(
     } <= words
     assert any(re.fullmatch(r"100 . 0 %", word) for word in words)
     told = ["".join(title.itertext()) for title in root.iter("{http://www.w3.org/2000/svg}title")]
-    assert any(re.match(r"both: hip to wrist, taken over, 2\d\.\d s", line) for line in told)
-    assert any(line.startswith("hip: dead, 14.") for line in told)
+    assert any(line.startswith("both: hip to gateway, the battery of its host runs low, ") for line in told)
+    assert any(re.match(r"both: gateway to wrist, taken over, [45]\d\.\d s", line) for line in told)
+    assert any(re.match(r"hip: dead, 1\d\.", line) for line in told)
 
 
 @pytest.mark.slow

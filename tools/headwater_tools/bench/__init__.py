@@ -3,6 +3,7 @@
 SUMMARY                       one line
 arguments(parser)             its own arguments
 run(args, say) -> [Measure]   measure; `say` prints a line on the way
+QUOTED                        where there are many measures: how the names begin of those that --record keeps
 """
 
 from __future__ import annotations

@@ -15,12 +15,11 @@ import inspect
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 import textwrap
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,37 +27,29 @@ from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.operators import fir
 from headwater.operators.qrs import _WINDOW
-from headwater.plan.model import Plan
 from headwater.process import Affine, DeadBand, Difference, Process, Where
 from headwater.process.builder import HEAP_KB
 from headwater.process.coefficients import BANDPASS
-from headwater.protocol.clock import Clock
 from headwater.runtime.host import Host
 from headwater.storage.log import Log
-from headwater.testing.cut_flash import CutFlash
 
 from .. import environment
-from ..boards import micropython
 from ..errors import UserError
 from ..examples import sp1
 from ..image import builder
 from . import Measure, at_least, at_most
-from .support import whole_board
+from .support import moving_board, piped_board, whole_board
+from .support.piped_board import DATA, ECG, PLAN, TRIAL, Gateway, all_there, gateway_clock, least_heap
 from .support.plain_qrs import PlainQrs
 
 SUMMARY = "heap of a board that runs SP1; its speed beside bare loops over the same arithmetic"
 
-ECG = environment.ROOT / "tests" / "data" / "ecg208-360hz.i16"
-SCRIPTS = Path(__file__).parent / "on_board"
-PLAN, DATA = "PLAN", "DATA"
-KEY = b"\x5a" * 32
 ELEMENTS = 1_000_000
 SPEED_ELEMENTS = 18_000
 ROUNDS = 5
 BYTEWAX_ELEMENTS = 360_000
 HEAP = 64
 HEAP_LEAST, HEAP_MOST = 32, 160  # KiB: the range in which the smallest heap that works is searched
-TRIAL = 60_000  # elements of a trial in that search; what it finds runs all of them
 # A whole board, with the program, MQTT over TLS, and this bench's sensor (about 1 KiB).
 BOARD_HEAP = 72
 BOARD_HEAP_LEAST = 64
@@ -70,97 +61,6 @@ LINK_BYTES = 14 * 1024
 # otherwise. Batches of 360 beside that link do not fit into 112 KiB.
 SPEED_HEAPS = {36: HEAP_KB, 90: HEAP_KB, 360: 128}
 PARTS = ("heap", "board", "speed", "chain", "code", "bytewax")
-
-
-class Outbox:
-    """The gateway's database, in memory: it accepts entries in order and compares them with the sensor."""
-
-    full = False
-
-    def __init__(self, raw_edge: int, decoded: Batch) -> None:
-        self.raw_edge = raw_edge
-        self.decoded = decoded
-        self.samples = array("h", ECG.read_bytes())
-        self.last: dict[int, int] = {}
-        self.inc = 0
-        self.wrong = 0
-        self.offset = -1
-        self.batch = decoded.size
-
-    def put(self, edge: int, inc: int, xi: int, n: int, data: Any) -> None:
-        if xi != self.last.get(edge, 0) + 1:
-            self.wrong += 1
-        self.last[edge] = xi + n - 1
-        self.inc = inc
-        if edge == self.raw_edge:
-            batch = self.decoded
-            block.decode(data, 0, len(data), batch)
-            size = len(self.samples) // self.batch * self.batch  # the sensor begins again with a whole batch
-            at = (batch.xi - 1) % size
-            want = self.samples[at : at + n]
-            if len(want) < n or at + n > size:
-                want = self.samples[at:size] + self.samples[: n - (size - at)]
-            if batch.hole or batch.cols[0][:n] != want:
-                self.wrong += n
-
-    def gap(self, edge: int, inc: int, first: int, last: int, reason: int) -> None:
-        self.wrong += last - first + 1
-
-    def latest(self, edge: int) -> int:
-        return self.inc
-
-    def durable(self, edge: int, inc: int) -> int:
-        return self.last.get(edge, 0)
-
-    def lake(self, edge: int, inc: int) -> int:
-        return self.last.get(edge, 0)
-
-
-class Gateway:
-    """The real host 0, fed through a pipe."""
-
-    def __init__(self, plan: Plan) -> None:
-        flash = CutFlash(64, 4096)
-        Log.format(flash, 77)
-        log = Log(flash)
-        log.mount()
-        raw = [e.index for e in plan.edges if e.lake == "sp1/ecg"]
-        self.outbox = Outbox(raw[0] if raw else -1, Batch(plan.vertices[0].outs[0], plan.batch))
-        self.frames: list[bytes] = []
-        self.received = 0
-        nonces = iter(range(1 << 40, 1 << 62))
-        self.now = 5_000_000
-        self.host: Any = Host(
-            plan, 0, log, {1: KEY}, _clock(self.now), lambda to, frame: self.frames.append(bytes(frame)),
-            lambda: next(nonces), self.outbox,
-        )  # fmt: skip
-        self.host.start(self.now)
-        self.ticked = 0
-        self.step = plan.batch * 2778  # about what the board's samples take
-
-    def serve(self, board: subprocess.Popen[bytes]) -> None:
-        assert board.stdin and board.stdout
-        while True:
-            head = board.stdout.read(2)
-            if len(head) < 2:
-                return
-            n = int.from_bytes(head, "little")
-            if n:
-                self.received += n
-                self.host.receive(board.stdout.read(n), self.now)
-                self.host.settle()
-                continue
-            self.now += self.step
-            if self.now - self.ticked >= 400_000:
-                self.ticked = self.now
-                self.host.tick(self.now)
-            out = b"".join(len(frame).to_bytes(2, "little") + frame for frame in self.frames) + b"\0\0"
-            self.frames.clear()
-            try:
-                board.stdin.write(out)
-                board.stdin.flush()
-            except BrokenPipeError:
-                return
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -188,6 +88,7 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
                 measures += long_run(folder, args.elements, args.heap, say)
                 if not args.no_search:
                     measures += smallest_heap(folder, args.elements, say)
+                measures += moving_board.measured(folder, not args.no_search, say)
             elif part == "board":
                 measures += board_run(args.elements, not args.no_search, say)
             elif part == "speed":
@@ -205,60 +106,11 @@ def process_of(batch: int) -> Process:
     return sp1.build(every=500, level="local", hosts=("chest", "chest", "chest"), batch=batch, heap_kb=256)
 
 
-def board(
-    folder: Path,
-    script: str,
-    process: Process,
-    gateway: Gateway | None,
-    args: Sequence[object],
-    heap: str,
-    files: dict[str, Path | str],
-    say: Callable[[str], None],
-) -> dict[str, list[list[str]]]:
-    """Run the board's script, the gateway at the other end -> the lines that it reported, by first word.
-
-    In `args`, PLAN and DATA are replaced by files.
-    """
-    path = folder / "plan"
-    path.write_bytes(process.encode())
-    args = [{PLAN: path, DATA: ECG}.get(str(word), word) for word in args]
-    for name, source in (("board", "board"), ("script", script), ("board_bench_free", "free")):
-        files = {**files, name + ".py": SCRIPTS / ("board_bench_%s.py" % source)}
-    images = builder.board_images(files)
-    names = ",".join(os.path.relpath(image, environment.ROOT) for image in images)
-    command = [
-        *environment.micropython(), "-X", "heapsize=" + heap, str(micropython.START), names, "script",
-        *[str(word) for word in args],
-    ]  # fmt: skip
-    errors = folder / "errors"
-    with open(errors, "wb") as err:
-        child = subprocess.Popen(
-            command, cwd=environment.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=err
-        )
-        try:
-            if gateway:
-                gateway.serve(child)
-            assert child.stdin and child.stdout
-            child.stdout.read()
-            code = child.wait(timeout=600)
-        finally:
-            child.kill()
-            child.wait()
-    text = builder.linked().told(errors.read_text(errors="replace"))
-    if code:
-        say("the board failed: " + text.strip().splitlines()[-1])
-    out: dict[str, list[list[str]]] = {"failed": [[str(code)]] if code else []}
-    for line in text.splitlines():
-        word, *rest = line.split()
-        out.setdefault(word, []).append(rest)
-    return out
-
-
 def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None]) -> list[Measure]:
     process = process_of(60)
     gateway = Gateway(process.plan())
     what = "SP1 in %d KiB, %d elements, without MQTT and TLS" % (heap, elements)
-    got = board(folder, "heap", process, gateway, (PLAN, DATA, elements), "%dk" % heap, {}, say)
+    got = piped_board.run(folder, "heap", process, gateway, (PLAN, DATA, elements), "%dk" % heap, {}, say)
     if "live" not in got:
         return [Measure(what, "out of memory" if "MemoryError:" in got else "failed", "", "works", False)]
     before = 0
@@ -266,7 +118,7 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
         say("  %6d B  %s" % (int(size) - before, " ".join(words)))
         before = int(size)
     number = {word: int(got[word][0][0]) for word in ("live", "most", "free", "block", "taken", "us")}
-    good = _all_there(got, gateway, elements)
+    good = all_there(got, gateway, elements)
     for word in ("checkpoints", "dropped", "flash"):
         for rest in got.get(word, []):
             say("  %s %s" % (word, " ".join(rest)))
@@ -282,39 +134,19 @@ def long_run(folder: Path, elements: int, heap: int, say: Callable[[str], None])
     ]
 
 
-def _all_there(got: dict[str, list[list[str]]], gateway: Gateway, elements: int) -> bool:
-    """Whether everything was accepted, and arrived unchanged."""
-    taken = int(got["taken"][0][0]) if "taken" in got else 0
-    arrived = gateway.outbox.last.get(gateway.outbox.raw_edge, 0)
-    return taken >= elements and arrived == taken and not gateway.outbox.wrong
-
-
 def smallest_heap(folder: Path, elements: int, say: Callable[[str], None]) -> list[Measure]:
     process = process_of(60)
 
     def works(heap: int, count: int) -> bool:
         gateway = Gateway(process.plan())
-        got = board(folder, "heap", process, gateway, (PLAN, DATA, count), "%dk" % heap, {}, lambda _: None)
-        return _all_there(got, gateway, count)
+        got = piped_board.run(
+            folder, "heap", process, gateway, (PLAN, DATA, count), "%dk" % heap, {}, lambda _: None
+        )
+        return all_there(got, gateway, count)
 
-    least = _least(works, HEAP_LEAST, HEAP_MOST, elements)
+    least = least_heap(works, HEAP_LEAST, HEAP_MOST, elements)
     say("  the smallest heap in which %d elements work: %d KiB" % (elements, least))
     return [Measure("smallest heap in which SP1 works", least, "KiB", HEAP, least <= HEAP)]
-
-
-def _least(works: Callable[[int, int], bool], low: int, most: int, elements: int) -> int:
-    """The smallest heap in KiB in which this many elements work: by bisection with short runs, then upwards
-    until a run of full length works."""
-    high = most
-    while low < high:
-        middle = (low + high) // 2
-        if works(middle, min(TRIAL, elements)):
-            high = middle
-        else:
-            low = middle + 1
-    while low < most and not works(low, elements):
-        low += 1
-    return low
 
 
 def board_run(elements: int, search: bool, say: Callable[[str], None]) -> list[Measure]:
@@ -337,7 +169,7 @@ def board_run(elements: int, search: bool, say: Callable[[str], None]) -> list[M
     out = [Measure(what, "works" if good else "fails", "", "works", good)]
     heaps = [BOARD_HEAP, HEAP_KB]
     if search:
-        least = _least(works, BOARD_HEAP_LEAST, HEAP_KB, elements)
+        least = least_heap(works, BOARD_HEAP_LEAST, HEAP_KB, elements)
         out.append(at_most("smallest heap in which that works", least, "KiB", BOARD_HEAP))
         heaps.insert(1, least)
     works(HEAP_KB, min(TRIAL, elements))
@@ -387,7 +219,7 @@ def speed(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) 
     for batch, heap in SPEED_HEAPS.items():
         process = process_of(batch)
         gateway = Gateway(process.plan())
-        got = board(
+        got = piped_board.run(
             folder, "speed", process, gateway, ("speed", PLAN, DATA, elements, rounds, LINK_BYTES),
             "%dk" % heap, {"fused.py": fused_source()}, say,
         )  # fmt: skip
@@ -419,7 +251,7 @@ def chain(folder: Path, elements: int, rounds: int, say: Callable[[str], None]) 
         process = chain_process(batch)
         gateway = Gateway(process.plan())
         words = ("chain", PLAN, DATA, elements, rounds, LINK_BYTES)
-        got = board(folder, "speed", process, gateway, words, "512k", {}, say)
+        got = piped_board.run(folder, "speed", process, gateway, words, "512k", {}, say)
         names = "four operators of %s, batches of %d"
         if "chain" not in got:
             out.append(Measure(names % ("bare loops", batch), "failed", "", 0.5, False))
@@ -507,13 +339,6 @@ class Results:
     lake = durable
 
 
-def _clock(now: int) -> Clock:
-    """A gateway's."""
-    clock = Clock()
-    clock.exchange(now, 1_700_000_000_000_000, 1_700_000_000_000_000, now)
-    return clock
-
-
 def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]:
     """Seconds, and what came out."""
     plan = chain_process(BATCH, "gateway").plan()
@@ -525,7 +350,7 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     nonces = iter(range(1, 1 << 30))
     now = 1_000_000
     nobody: Any = None  # there is no link to send over
-    host: Any = Host(plan, 0, log, {}, _clock(now), nobody, lambda: next(nonces), results)
+    host: Any = Host(plan, 0, log, {}, gateway_clock(now), nobody, lambda: next(nonces), results)
     host.start(now)
     batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778

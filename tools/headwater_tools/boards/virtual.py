@@ -169,6 +169,18 @@ class VirtualBoard:
             new.write_text(str(mv))
             new.rename(path)
 
+    def charge(self, left_mc: int) -> None:
+        """Its battery has so much left, in millicoulombs, and what the board spends by its own count goes off
+        that: when nothing is left, power is gone. The board knows its battery by `energy` in its
+        configuration."""
+        (self.folder / "charge").write_text(str(left_mc))
+
+    def stop_sensors(self) -> None:
+        """Its sensors give nothing from now on. Where it has no power: not when that returns either."""
+        new = self.folder / "until.new"
+        new.write_text(str(time.time_ns() // 1000))
+        new.rename(self.folder / "until")
+
     @property
     def powered(self) -> bool:
         """False before `start`, after `kill`, and where the interpreter ended by itself."""

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
 SUMMARY = "reliability report of a lake: what is there, what is missing and why, how late, in which order"
 
-SHOWN_MAX = 12  # missing ranges of a stream on the page; --json has more
+SHOWN_MAX = 12  # missing ranges, and moves, of a stream on the page; --json has more
+# Why operators move, by the names in the table `moves`.
+REASONS = {
+    "takeover": "taken over: %s was silent",
+    "flee": "the battery of %s ran low",
+    "balance": "the batteries last longer so",
+    "command": "a person asked for it",
+    "apart": "%s had lost touch with a producer",
+    "unknown": "why is not known",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -125,6 +134,7 @@ def _stream(s: Stream) -> Iterator[str]:
             yield _line("", "and %d more (--json lists them)" % (len(s.missing) - i))
             break
         yield _line("missing" if i == 0 else "", _missing(missing))
+    yield from _moves(s)
     for name in ("landed", "arrived"):
         delay = s.delays.get(name)
         if delay is not None and delay.rows:
@@ -137,6 +147,19 @@ def _stream(s: Stream) -> Iterator[str]:
         yield _line("", text % counted(s.unsync, "row"))
     yield _line("levels", ", ".join(_levels(s)))
     yield _line("sink's sum", _conservation(s))
+
+
+def _moves(s: Stream) -> Iterator[str]:
+    """Operators that this stream depends on and that have changed their host, the last ones."""
+    shown = s.moves[-SHOWN_MAX:]
+    for i, move in enumerate(shown):
+        because = REASONS.get(move.reason, move.reason).replace("%s", move.from_host)
+        text = "%s: %s from %s to %s, %s" % (
+            moment(move.at_us), move.operator, move.from_host, move.to_host, because
+        )  # fmt: skip
+        yield _line("moves" if i == 0 else "", text)
+    if len(s.moves) > len(shown):
+        yield _line("", "and %d before them (--json lists them)" % (len(s.moves) - len(shown)))
 
 
 def _payloads(s: Stream) -> str:

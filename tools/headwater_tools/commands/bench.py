@@ -51,11 +51,13 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         raise UserError("--repeat belongs to --against COMMIT")
     results = []
     for name in dict.fromkeys(options.names):
-        measures: list[Measure] = load(benches, name).run(options, _say)
+        bench = load(benches, name)
+        measures: list[Measure] = bench.run(options, _say)
         print("\n".join(table(name, measures)))
         results.append({"bench": name, "measures": [measure.as_json() for measure in measures]})
         if options.record:
-            recorded.add(name, measures)
+            quoted = tuple(getattr(bench, "QUOTED", ("",)))
+            recorded.add(name, [measure for measure in measures if measure.name.startswith(quoted)])
     code = 0 if all(m["ok"] for result in results for m in result["measures"]) else 1
     return code, results[0] if len(results) == 1 else {"benches": results}
 

@@ -26,7 +26,11 @@ MARK = ".headwater-demo"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="S", help="length of the story (%d)" % SECONDS
+        "--seconds",
+        type=float,
+        default=SECONDS,
+        metavar="S",
+        help="time over which faults are spread (%d); a battery and a takeover need theirs" % SECONDS,
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of where exactly power goes (1)")
     parser.add_argument(
@@ -88,6 +92,7 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
 
     compared = ending.compared
     audit = as_json(ending.audit)
+    planned = [move for move in ending.moves if move.planned]
     return {
         "accepted": compared.accepted,
         "refused": compared.refused,
@@ -98,14 +103,19 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
         "out_of_order": audit["out_of_order"],
         "gaps_declared": audit["gaps_declared"],
         "holes": audit["holes"],
-        "migrations_planned": 0,
-        "migrations_unplanned": 0,
-        "replayed": audit["conservation"]["duplicates"],
+        "migrations_planned": len(planned),
+        "migrations_unplanned": len(ending.moves) - len(planned),
+        "migrations_without_gateway": len(ending.away),
+        "replayed": sum(move.replayed for move in planned),
         "seed": seed,
         "drained": ending.drained,
         "faults": [
             {"part": s.part, "what": s.what, "from_s": round(s.from_s, 2), "to_s": round(s.to_s, 2)}
             for s in ending.watch.spells
+        ],
+        "moves": [
+            {"operator": m.operator, "from": m.giver, "to": m.taker, "planned": m.planned}
+            for m in ending.moves
         ],
         "audit_ok": audit["ok"],
         "conservation": audit["conservation"]["holds"],
@@ -115,9 +125,11 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
 
 
 def _ok(answer: dict[str, Any]) -> bool:
-    none = ("refused", "lost", "duplicates", "divergent", "out_of_order")
+    none = ("refused", "lost", "duplicates", "divergent", "out_of_order", "replayed")
     return bool(
         answer["accepted"]
+        and answer["migrations_planned"]
+        and answer["migrations_without_gateway"]
         and not any(answer[name] for name in none)
         and answer["drained"]
         and answer["audit_ok"]
@@ -140,6 +152,16 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
             answer["lost"],
             answer["duplicates"],
             answer["divergent"],
+        )
+    )
+    yield (
+        "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a "
+        "death, %d of them without the gateway"
+        % (
+            answer["migrations_planned"],
+            answer["replayed"],
+            answer["migrations_unplanned"],
+            answer["migrations_without_gateway"],
         )
     )
     if not answer["drained"]:

@@ -1,4 +1,4 @@
-"""The site of the demo: broker, gateway, sink and three virtual boards, in one folder."""
+"""The site of the demo: broker, gateway, sink and virtual boards, in one folder."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from ..errors import UserError
 from .subprocesses import Cord, Part, free_port, until
 
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
-BOARDS = ("chest", "wrist", "hip")
-HEAP = "128k"
+BOARDS = ("chest", "arm", "wrist", "hip")
+HEAP = "192k"
 SINK_AGAIN_S = 150  # for a sink to start: a JVM, Spark, the tables
 
 # Different from the defaults: a demo must not wait long.
@@ -102,6 +103,12 @@ class Site:
         except GatewayTrouble:
             return None
 
+    def vertices(self, state: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """The operators of what is deployed, as the gateway has them: in this state, or its present one."""
+        state = state or self.state() or {"processes": {}}
+        processes = state["processes"].values()
+        return [v for process in processes for v in process["vertices"] if v["kind"] != "source"]
+
     def register(self, name: str) -> Path:
         """Make a board known to the gateway; the folder with its key and configuration."""
         return provision(self.file, name)
@@ -113,8 +120,11 @@ class Site:
         heap: str = HEAP,
         program: tuple[str, ...] = ("board_node",),
         sectors: int = virtual.SECTORS,
+        energy: dict[str, Any] | None = None,
+        on_line: Callable[[str], None] | None = None,
     ) -> virtual.VirtualBoard:
-        """Provision a board and make it; it reaches the broker through a cord of its own."""
+        """Provision a board and make it; it reaches the broker through a cord of its own. `energy`: what it
+        is told of its battery; without it, it is on mains."""
         home = self.register(name)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name
@@ -123,9 +133,10 @@ class Site:
         cord = self.cords[name] = Cord(self.port)
         broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
         config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
+        config["energy"] = energy or {}
         key = (home / "board.key").read_bytes()
         made = self.boards[name] = virtual.VirtualBoard(
-            name, folder, config, key, heap=heap, sectors=sectors, program=program
+            name, folder, config, key, heap=heap, sectors=sectors, program=program, on_line=on_line
         )
         return made
 

@@ -1,68 +1,64 @@
-"""The timeline of a demo: what was down and when, and the backlog that each left, and that drained."""
+"""What the timeline of a demo shows: looks at its parts, and is told what happens to them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from .observer import Watch
+from ..simulator import timeline
+from ..simulator.lanes import ALONE, CUT, DEAD, DOWN, RUNS, SECOND, UP, Lanes, Move, Span, Waiting
+from .observer import Seen
+from .operators import Moved
 
-PARTS = ("chest", "wrist", "hip", "broker", "gateway", "sink")
-DOWN = "#b3261e"
-UP = "#d5e3f0"
-BOARDS = "#1a5fb4"
-GATEWAY = "#26703a"
+TITLE = "hw demo: %s samples accepted, %d lost; %d operators moved ahead of a death, %d after one"
 
 
-def draw(watch: Watch, path: Path, title: str) -> None:
-    import matplotlib
+class Timeline:
+    def __init__(self, parts: list[str], operators: list[str]) -> None:
+        self.lanes = Lanes()
+        self.lanes.operators = operators
+        for part in parts:
+            self.lanes.lane(part)
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    def look(
+        self, seen: Seen, parts: dict[str, str], places: dict[str, str], percent: dict[str, int]
+    ) -> None:
+        """`parts`: what each part is; `places`: operator -> host; `percent`: what batteries have left."""
+        lanes = self.lanes
+        lanes.begin_look(_us(seen.at_s))
+        for part, what in parts.items():
+            lanes.last(lanes.lane(part).states, what)
+        for name, left in percent.items():
+            lanes.charged(lanes.lane(name), left)
+        for operator, host in places.items():
+            if parts[host] in (UP, CUT):
+                spans = lanes.lane(host).operators.setdefault(operator, [])
+                lanes.last(spans, RUNS if parts[host] == UP else ALONE)
+        on_boards = max(0, seen.accepted - seen.durable)
+        everywhere = max(on_boards, seen.accepted - seen.landed)
+        lanes.waiting.append(Waiting(lanes.end_us, on_boards, everywhere))
 
-    seen = watch.seen
-    end = seen[-1].at_s
-    figure, (top, bottom) = pyplot.subplots(
-        2, 1, figsize=(11, 6.4), sharex=True, height_ratios=(3, 2), layout="constrained"
-    )
-    try:
-        times = [s.at_s for s in seen]
-        on_boards = [max(0, s.accepted - s.durable) for s in seen]
-        everywhere = [max(0, s.accepted - s.landed) for s in seen]
-        top.fill_between(times, on_boards, everywhere, step="post", color=GATEWAY, alpha=0.35, linewidth=0)
-        top.step(times, everywhere, where="post", color=GATEWAY, label="not in the lake yet")
-        top.fill_between(times, on_boards, step="post", color=BOARDS, alpha=0.35, linewidth=0)
-        top.step(times, on_boards, where="post", color=BOARDS, label="only on the boards")
-        top.set_ylabel("samples waiting")
-        top.set_ylim(bottom=0)
-        top.legend(loc="upper right", frameon=False)
-        top.set_title(title, loc="left")
-        for spell in watch.spells:
-            top.axvspan(spell.from_s, spell.to_s or end, color=DOWN, alpha=0.10, linewidth=0)
-        for row, part in enumerate(reversed(PARTS)):
-            bottom.barh(row, end, height=0.5, color=UP, linewidth=0)
-            for spell in watch.spells:
-                if spell.part == part:
-                    to = spell.to_s or end
-                    bottom.barh(
-                        row, to - spell.from_s, left=spell.from_s, height=0.5, color=DOWN, linewidth=0
-                    )
-                    right = to > 0.72 * end  # no space after it
-                    bottom.annotate(
-                        spell.what,
-                        (spell.from_s if right else to, row),
-                        xytext=(-4 if right else 4, 0),
-                        textcoords="offset points",
-                        ha="right" if right else "left",
-                        va="center",
-                        fontsize=8,
-                    )
-        bottom.set_yticks(range(len(PARTS)), list(reversed(PARTS)))
-        bottom.tick_params(axis="y", length=0)
-        bottom.set_xlim(0, end)
-        bottom.set_xlabel("seconds")
-        for axes in (top, bottom):
-            for side in ("top", "right", "left") if axes is bottom else ("top", "right"):
-                axes.spines[side].set_visible(False)
-        figure.savefig(path, dpi=110)
-    finally:
-        pyplot.close(figure)
+    def happened(self, text: str, at_s: float) -> None:
+        self.lanes.fault(text, text, _us(at_s))
+
+    def moved(self, move: Moved, at_s: float) -> None:
+        why = "planned" if move.planned else "its host is dead"
+        at_us = _us(at_s)
+        self.lanes.moves.append(Move(move.operator, move.giver, move.taker, why, at_us, move.planned))
+        # It is told a moment later.
+        for span in self.lanes.lane(move.giver).operators.get(move.operator, ())[-1:]:
+            span.end_us = min(span.end_us, at_us)
+        spans = self.lanes.lane(move.taker).operators.setdefault(move.operator, [])
+        spans.append(Span(RUNS, at_us, self.lanes.end_us))
+
+    def sensors_stop(self, at_s: float) -> None:
+        self.lanes.switches.append((_us(at_s), "sensors stop"))
+
+    def draw(self, path: Path, title: str) -> None:
+        path.write_text(timeline.draw(self.lanes, title))
+
+
+def _us(seconds: float) -> int:
+    return int(seconds * SECOND)
+
+
+__all__ = ["CUT", "DEAD", "DOWN", "TITLE", "UP", "Timeline"]

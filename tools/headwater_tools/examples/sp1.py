@@ -19,15 +19,16 @@ def build(
     heap_kb: int = 64,
     batch: int = 60,
     raw: bool = True,
+    backup: Sequence[str] = (),
 ) -> Process:
-    """`hosts`: where ecg, clean and beats run."""
+    """`hosts`: where ecg, clean and beats run. `backup`: those that may take the operators over."""
     p = Process("sp1", checkpoints=checkpoints, every=every, level=level, batch=batch)
     for host in sorted({*hosts, "wrist"}):
         p.host(host, heap_kb=heap_kb)
 
     ecg = p.source("ecg", "mV:i16", rate_hz=360, on=hosts[0])
-    clean = ecg >> Fir(BANDPASS).named("clean").on(hosts[1])
-    beats = clean >> Qrs().named("beats").on(hosts[2])
+    clean = ecg >> Fir(BANDPASS).named("clean").on(hosts[1], backup or None)
+    beats = clean >> Qrs().named("beats").on(hosts[2], backup or None)
     p.lake("sp1/beats", beats)
     if raw:
         p.lake("sp1/ecg", ecg)

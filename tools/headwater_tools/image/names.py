@@ -4,8 +4,14 @@ Each name that MicroPython does not know takes about nine bytes of a board's hea
 names doubles when it is full; it never shrinks, so names of modules that were unloaded stay as well. So
 in a board's image attributes and globals of the package get names that its sources do not use and that every
 kind of board has in ROM: those in all files of `rom_names/`, so virtual and real boards run the same code.
-An attribute and a global may share one, and so may the arguments of all functions. Nothing else changes, and
-no line moves.
+Nothing else changes, and no line moves.
+
+There are more names than words, so some share one. An attribute and a global may, and so may:
+  - globals that no module has both of;
+  - attributes, where no class has both, and no class and one that it inherits from. An attribute that no
+    class of the package gives itself shares with none. Those of the core have words of their own as long as
+    there are any;
+  - the arguments of all functions, with anything but a global of their module.
 
 These keep their names: what MicroPython knows anyway; what a text names (states and parameters of
 operators, generated code, getattr); exceptions; what a foreign operator or driver may use: every
@@ -42,6 +48,7 @@ SPECIAL = frozenset(
 OPEN = ("operator", "batch", "alphabet")  # modules whose attributes any operator may use
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_ANY = "*"  # the home of an attribute that no class of the package gives itself
 WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
@@ -262,19 +269,51 @@ class Names:
         # Rare words first, which few foreign operators use as names.
         pool = sorted(no_type, key=lambda n: (n.islower(), n))
         attributes: dict[str, None] = {}
-        own: dict[str, None] = {}
+        spaces: dict[str, set[str]] = {}  # global -> modules that have it
         for name in order:
             attributes |= dict.fromkeys(n for n, _ in roles[name].attributes if n not in kept)
-            top = roles[name].top
-            own |= dict.fromkeys(n for n, _ in roles[name].globals if n in top and n not in kept)
-        both = [n for n in attributes if n in own]
-        self.attributes = dict(zip(both, pool, strict=False))
-        self.globals = dict(self.attributes)
-        rest = pool[len(both) :]
-        self.attributes.update(zip([n for n in attributes if n not in self.attributes], rest, strict=False))
-        self.globals.update(zip([n for n in own if n not in self.globals], rest, strict=False))
+            for n in [n for n, _ in roles[name].globals if n in roles[name].top and n not in kept]:
+                spaces.setdefault(n, set())
+        for name in order:
+            for n in roles[name].top.union(n for n, _ in roles[name].globals) & set(spaces):
+                spaces[n].add(name)
+        self.families, homes = _homes(ast.parse(texts[name]) for name in order)
+        for n in self.families.keys() & spaces.keys():
+            spaces[n].add("class")  # a message names the class of an object
+        self.homes = {n: homes.get(n, {_ANY}) for n in attributes}
+        self._give(pool, spaces)
         self.kept = kept
-        self.for_arguments = [n for n in reversed(pool) if n not in self.globals.values()]
+        self.for_arguments = pool[::-1]
+
+    def _give(self, pool: Collection[str], spaces: Mapping[str, set[str]]) -> None:
+        """Give attributes and globals words of the pool, as long as there are any."""
+        self.attributes: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+        of_attributes: dict[str, set[str]] = {}  # word -> classes whose attribute it is
+        of_globals: dict[str, set[str]] = {}  # ... -> modules whose global it is
+
+        def free(word: str, n: str) -> bool:
+            if of_globals.get(word, set()) & spaces.get(n, set()):
+                return False
+            homes, had = self.homes.get(n, set()), of_attributes.get(word, set())
+            return not homes or not had or not (homes & had or _ANY in homes | had)
+
+        both = [n for n in self.homes if n in spaces]
+        alone = [n for n in self.homes if n not in spaces]
+        alone.sort(key=lambda n: _ANY not in self.homes[n])
+        for n in [*both, *alone, *(n for n in spaces if n not in self.homes)]:
+            unused = (word for word in pool if n in self.homes and word not in of_attributes)
+            for word in [*unused, *pool]:
+                if free(word, n):
+                    break
+            else:
+                continue
+            if n in self.homes:
+                self.attributes[n] = word
+                of_attributes.setdefault(word, set()).update(self.homes[n])
+            if n in spaces:
+                self.globals[n] = word
+                of_globals.setdefault(word, set()).update(spaces[n])
 
     def inside(self, text: str, name: str) -> str:
         """Module `name` of the package."""
@@ -285,20 +324,22 @@ class Names:
                 edits.append((place, self.globals[n]))
         called: dict[tuple[int, str], str] = {}
         count: dict[int, int] = {}
+        taken = {self.globals[n] for n in roles.top.union(n for n, _ in roles.globals) if n in self.globals}
+        for_arguments = [word for word in self.for_arguments if word not in taken]
         for function, n, place in roles.arguments:
             if n in self.keywords or n in KNOWN:
                 continue
             if (function, n) not in called:
                 k = count.get(function, 0)
-                if k == len(self.for_arguments):
+                if k == len(for_arguments):
                     continue
                 count[function] = k + 1
-                called[function, n] = self.for_arguments[k]
+                called[function, n] = for_arguments[k]
             edits.append((place, called[function, n]))
         for node, top in roles.imports:
             if node.module:
-                own = [a for a in node.names if (a.asname or a.name) not in roles.modules]
-                edits += [(_place(a), self._alias(a, top)) for a in own]
+                names = [a for a in node.names if (a.asname or a.name) not in roles.modules]
+                edits += [(_place(a), self._alias(a, top)) for a in names]
         return edited(text, edits)
 
     def outside(self, text: str, name: str = "") -> str:
@@ -326,6 +367,8 @@ class Names:
             if isinstance(node, ast.ClassDef) and _made(node) & taken:
                 mine = ", ".join(sorted(_made(node) & taken))
                 raise UserError("class %s: call %s something else" % (node.name, mine))
+            if isinstance(node, ast.ClassDef):
+                self._refuse_shared(node, imported)
             if not isinstance(node, ast.Call):
                 continue
             called = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
@@ -343,18 +386,35 @@ class Names:
                         "give it by its place" % (node.lineno, given.arg, function)
                     )
 
+    def _refuse_shared(self, node: ast.ClassDef, imported: Mapping[str | None, str]) -> None:
+        """Refuse a class two of whose attributes would have one name in the image."""
+        bases = {getattr(b, "id", "") or getattr(b, "attr", "") for b in node.bases}
+        families = {self.families[imported.get(b, b)] for b in bases if imported.get(b, b) in self.families}
+        made = _made(node)
+        inherited = {n for n in self.homes if self.homes[n] & families}
+        called: dict[str, str] = {}
+        for n in sorted(n for n in made | inherited if n in self.attributes):
+            other = called.setdefault(self.attributes[n], n)
+            if other != n and not (n in inherited and other in inherited):
+                text = (
+                    "class %s: the image of a board has one name for '%s' and '%s'; call one something else"
+                )
+                raise UserError(text % (node.name, other, n))
+
     def told(self, text: str) -> str:
         """A message of MicroPython about an object, a name or an attribute, with its real names."""
+        classes = {n: short for n, short in self.globals.items() if n in self.families}
         long = {
-            "attribute": {short: n for n, short in self.attributes.items()},
-            "name": {short: n for n, short in self.globals.items()},
+            "attribute": _reversed(self.attributes),
+            "name": _reversed(self.globals),
+            "object": _reversed(classes),
         }
 
         def name(match: re.Match[str]) -> str:
             return "%s '%s'" % (match[1], long[match[1]].get(match[2], match[2]))
 
         def kind(match: re.Match[str]) -> str:
-            return "'%s' object" % long["name"].get(match[1], match[1])
+            return "'%s' object" % long["object"].get(match[1], match[1])
 
         return re.sub(r"'(\w+)' object", kind, re.sub(r"\b(attribute|name) '(\w+)'", name, text))
 
@@ -375,6 +435,45 @@ def _signatures(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
             for inner in node.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
                     yield node.name, {a.arg for a in _arguments(inner)}
+
+
+def _reversed(names: Mapping[str, str]) -> dict[str, str]:
+    """Word -> the names that it stands for."""
+    out: dict[str, str] = {}
+    for n, word in names.items():
+        out[word] = "%s or %s" % (out[word], n) if word in out else n
+    return out
+
+
+def _homes(trees: Iterable[ast.Module]) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Class -> its family, which are all that inherit from each other; attribute -> families of the classes
+    that give it themselves."""
+    families: dict[str, str] = {}
+
+    def family(name: str) -> str:
+        while families.setdefault(name, name) != name:
+            name = families[name]
+        return name
+
+    made: list[tuple[str, set[str]]] = []
+    aliases: list[tuple[str, str]] = []
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.alias) and node.asname:
+                aliases.append((node.name, node.asname))
+            elif isinstance(node, ast.ClassDef):
+                made.append((node.name, _made(node)))
+                for ancestor in node.bases:
+                    called = getattr(ancestor, "id", "") or getattr(ancestor, "attr", "")
+                    families[family(node.name)] = family(called)
+    for name, known in aliases:
+        if name in families or known in families:
+            families[family(name)] = family(known)
+    homes: dict[str, set[str]] = {}
+    for name, attributes in made:
+        for n in attributes:
+            homes.setdefault(n, set()).add(family(name))
+    return {name: family(name) for name in list(families)}, homes
 
 
 def _made(node: ast.ClassDef) -> set[str]:

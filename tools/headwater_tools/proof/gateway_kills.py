@@ -19,11 +19,12 @@ from headwater.protocol.clock import STEP_US
 
 from ..demo.compare import Compared, compare
 from ..demo.observer import Watch
-from ..demo.site import BOARDS, Site
+from ..demo.site import Site
 from ..demo.subprocesses import until
 from ..errors import UserError
 
 NAME = "crash"
+BOARDS = ("chest", "wrist", "hip")
 RATE_HZ = 25
 BATCH = 25
 COUNTS = (10, 15)  # the difference between the two versions of the process

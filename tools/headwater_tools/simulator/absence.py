@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.plan.model import OUTSIDE
 from headwater.plan.reader import reach
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage import reserve
@@ -44,9 +45,9 @@ class Absence:
     def begin(self) -> None:
         """Faults have stopped."""
         self.begun_us = self.world.now
-        absent = [v for v in self.place if not self.at(v)]
-        for v in absent:
-            self.missing[v] = (self.world.now, sum(self.one_us(u) for u in self.above(v) if u in absent))
+        for v in self.place:
+            if not self.at(v):
+                self.missing[v] = (self.world.now, self.bound_us(v))
         self.world.after(LOOK_US, self.look)
 
     def look(self) -> None:
@@ -56,7 +57,7 @@ class Absence:
                 since, bound_us = self.missing.pop(v, (now, 1))
                 self.measure(now - since, bound_us)
             elif v not in self.missing:
-                self.missing[v] = (now, self.one_us(v))
+                self.missing[v] = (now, self.bound_us(v))
             else:
                 self.late(v)
         self.world.after(LOOK_US, self.look)
@@ -88,12 +89,24 @@ class Absence:
         """The operator itself, and those before it."""
         return [u for u in self.place if v in reach(self.world.plan.edges, u)]
 
+    def slept_us(self) -> list[int]:
+        """The patience of each host with any other one: a host that sleeps reports seldom."""
+        words = [node.host.words for node in self.world.nodes if node.host and node.host.words]
+        return [1000 * w.patience(k) for w in words for k in range(len(w.silent))]
+
+    def bound_us(self, v: int) -> int:
+        """It is found and begun again within this time, and so is each one before it that runs nowhere."""
+        return sum(self.one_us(u) for u in self.above(v) if u == v or not self.at(u))
+
     def one_us(self, v: int) -> int:
         """Within this time it is found and begun again, if all before it run."""
         plan = self.world.plan
         beat, dead, step = self.world.hardware.pace
         period = max(beat, -(-plan.batch_ms // 1000) * SECOND)
-        patience = max(dead, 3 * period, 2 * step)
+        lake = [e.within_ms * 1000 for e in plan.edges if e.dst == OUTSIDE]
+        if lake and all(lake):
+            dead = min(lake)  # the process asks for a delay: a host is not taken for dead sooner
+        patience = max(dead, 3 * period, 2 * step, *self.slept_us())
         sources = [plan.vertices[e.src] for e in plan.ins(v) if not e.delay_us]  # feedback does not count
         lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].lost]
         pieces = reserve.checkpoint_bytes(plan, plan.vertices[v]) // (self.world.hardware.mtu // 2) + 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from headwater.plan.model import LOCAL, UNSAFE
 from headwater.protocol.position import rank
+from headwater.runtime.standing import CHECKPOINT, ENTRIES, KEEPERS
 
 from .scenario import Scenario
 from .world import SECOND, Node
@@ -21,6 +22,11 @@ LOST = "lost beyond the level"
 GIVEN_UP = "operator given up"
 PATIENCE_US = 12 * SECOND  # a person says that an operator shall give up when it has waited for so long
 LOOK_US = SECOND
+
+
+def hopeless(host: Any) -> list[list[Any]]:
+    """What operators of a host may wait for forever."""
+    return [row for row in host.waits() if row[1] in (CHECKPOINT, KEEPERS, ENTRIES)]
 
 
 class Beyond(Scenario):
@@ -81,8 +87,8 @@ class Beyond(Scenario):
         world = self.world
         waits: set[tuple[int, int, int]] = set()
         for node in world.nodes:
-            for row in node.host.waits() if node.host and not node.lost else ():
-                waits.add((row[0], node.number, row[3]))
+            for row in hopeless(node.host) if node.host and not node.lost else ():
+                waits.add((row[0], node.number, row[4]))
         self.waited = {key: self.waited.get(key, world.now) for key in waits}
         gateway = world.nodes[0]
         calm = world.now > self.storm_us

@@ -193,7 +193,7 @@ class Board(Program):
 
     def __init__(self, changes: Changes, machine: Machine, store: Log) -> None:
         sensors: dict[str, Any] = {name: {} for name in changes.sources}
-        super().__init__({"name": machine.name, "sensors": sensors}, SimpleNamespace(
+        super().__init__({"name": machine.name, "sensors": sensors, "sleep_s": 0}, SimpleNamespace(
             battery_mv=lambda: None, rssi=lambda: None
         ))  # fmt: skip
         self.changes = changes

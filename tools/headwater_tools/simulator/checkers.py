@@ -12,6 +12,7 @@ from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
+from headwater.runtime import checkpoint_transfer
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
@@ -507,11 +508,20 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
-    if any(_spilled(p, waits) for p in inst.ports):
+    if any(_spilled(p, waits) for p in inst.ports) or not _storable(world, inst):
         return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
+
+
+def _storable(world: World, inst: Any) -> bool:
+    """Whether enough hosts live that may store its checkpoint: one that died and was not declared lost still
+    counts for the level."""
+    host = inst.host
+    v = inst.vertex.index
+    keepers = [h for h in checkpoint_transfer.keepers(host, v) if h != host.me]
+    return len([h for h in keepers if not world.nodes[h].dead]) >= checkpoint_transfer.needed(host, v)
 
 
 def waiting(world: World, place: dict[int, int]) -> tuple[set[int], dict[int, Any]]:

@@ -33,6 +33,8 @@ class Handover:
     stood: list[int]  # xi of every input where it paused
     epoch: tuple[int, int] = (0, 0)
     start: list[int] | None = None  # ... where the new instance began to run
+    sends_us: int = 0  # when the checkpoint was on the other host
+    met: bool = False  # every producer has answered the new instance
 
     def failed(self) -> bool:
         return (self.giver.boots, self.taker.boots) != self.boots or not (self.giver.up and self.taker.up)
@@ -44,6 +46,7 @@ class Handovers:
         self.count = 0
         self.replayed = 0  # entries that new instances took again, where a host had failed or not
         self.pauses_us: list[int] = []  # from each pause until the new instance could take an entry
+        self.firsts_us: list[int] = []  # ... until it had taken one
         self.offers: dict[int, tuple[Any, int]] = {}  # taker -> what it was offered, boot of the giver then
         self.paused: dict[
             tuple[int, int], tuple[int, int, list[int]]
@@ -121,8 +124,11 @@ class Handovers:
                 name = self.world.plan.vertices[each.v].name
                 text = "%s was handed over at %r, and goes on from %r"
                 self.world.error(text % (name, each.stood, stands))
-        if all(e.contact or e.closed for e in inst.inputs):
+        if not each.met and all(e.contact or e.closed for e in inst.inputs):
             self.pauses_us.append(self.world.now - each.paused_us)
+            each.met = True
+        if each.met and sum(stands) > sum(each.start):
+            self.firsts_us.append(self.world.now - each.paused_us)
             self.open.remove(each)
 
     def acknowledged(self, node: Node, port: Any, on_safe: Any, r: Any, epoch: Any, *rest: Any) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from headwater import operators
-from headwater.plan.model import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, PEER, PEERS2, SPILL, UNSAFE, Plan
+from headwater.plan.model import DROP_NEWEST, DROP_OLDEST, LOCAL, OUTSIDE, SPILL, UNSAFE, Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
 from headwater.runtime import decisions
 from headwater.runtime.instance import RUNNING
@@ -127,7 +127,7 @@ class Scenario:
         self.ran = {v: {host} for v, host in self.place.items()}  # every host that it ever ran on
         self.closed: set[tuple[int, int]] = set()  # inputs that a decision closed, to be reopened
         self.ended: set[tuple[int, int]] = set()  # inputs whose producer is lost
-        self.kills_max = 2 if plan.level == PEERS2 else 1 if plan.level == PEER else 0
+        self.kills_max = max([plan.level_of(v.index) for v in plan.vertices if v.kind], default=0)
         world = self.world
         world.on_left.append(self.has_left)
         self.sameness = Sameness(world, self.epochs, self.place)
@@ -254,7 +254,7 @@ class Scenario:
         """Whether a host may die: enough remain to hold checkpoints at the level, and to run operators."""
         living = len([n for n in self.world.nodes if not n.lost])
         if self.plan.level == LOCAL:
-            return living > 2 and node is not None
+            return living > 2 and node is not None and (self.kills < self.kills_max or not self.keeps(node))
         if self.declares:
             return self.kills < self.kills_max and living > 2
         return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
@@ -262,8 +262,15 @@ class Scenario:
     def may_lose(self, node: Node) -> bool:
         """Whether the level covers the loss of its flash."""
         if self.plan.level == LOCAL:
-            return node.number not in self.place.values() and not self.has_only_copy(node)
+            may = self.kills < self.kills_max or not self.keeps(node)
+            return may and node.number not in self.place.values() and not self.has_only_copy(node)
         return self.kills < self.kills_max
+
+    def keeps(self, node: Node) -> bool:
+        """Whether it keeps checkpoints of an operator that several hosts may run."""
+        plan = self.plan
+        movable = [v.index for v in plan.vertices if v.kind and plan.level_of(v.index)]
+        return any(node.number in plan.keepers(v) for v in movable)
 
     def has_only_copy(self, node: Node) -> bool:
         """Whether an operator that ran on this host runs elsewhere by now, and may still need the checkpoint
@@ -282,13 +289,10 @@ class Scenario:
         living = {n.number for n in self.world.nodes if not n.lost}
         if node.number in sensors and len(living & sensors) < 2:
             return False
-        movable = [v.index for v in self.plan.vertices if v.kind and len(v.hosts) > 1]
-        if self.plan.level == LOCAL and any(node.number in self.plan.keepers(v) for v in movable):
-            return False  # what begins elsewhere waits for it, until a person says that it is lost
         return self.may_lose(node) and self.spare(node) and not self.stranded(node)
 
     def lose(self, node: Node) -> None:
-        if self.plan.level != LOCAL:
+        if self.keeps(node):
             self.kills += 1
 
     # ---- what a person says
@@ -330,7 +334,7 @@ class Scenario:
 
     def has_left(self, number: int) -> None:
         """Every host knows that this one is lost, and stores elsewhere what it held: another may die."""
-        if self.plan.level != LOCAL:
+        if self.keeps(self.world.nodes[number]):
             self.kills -= 1
 
     # ---- operators that start elsewhere

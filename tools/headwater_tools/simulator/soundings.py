@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headwater.plan.model import Alarm
+from headwater.plan.alarms import Alarm
 from headwater.runtime.signals import BY_SILENCE
 
 from .world import SECOND, Node, World

@@ -12,8 +12,7 @@ import math
 from collections.abc import Iterable
 
 from ..svg import box, sheet, stroke, text
-from .recorder import ALONE, ASLEEP, BEGINS, CUT, DEAD, DOWN, UP, Lane, Mark, Move, Recorder, Span
-from .world import SECOND
+from .lanes import ALONE, ASLEEP, BEGINS, CUT, DEAD, DOWN, SECOND, UP, Lane, Lanes, Mark, Move, Span
 
 WIDTH = 1240
 LEFT = 112
@@ -24,6 +23,7 @@ SLOT_H = 15
 BATTERY_H = 26
 PAD = 5
 LANE_GAP = 8
+WAITING_H = 70  # samples that wait, below the lanes
 MARK_H = 15
 AFTER_US = 3 * SECOND  # shown after the last thing that happened
 LETTER_W = 6.2  # of a small letter, about
@@ -42,6 +42,8 @@ BATTERY = "#7fb58a"
 BATTERY_LINE = "#26703a"
 LOW = 20  # percent: below, a battery's line is red
 LOW_LINE = "#b3261e"
+ON_BOARDS = "#6f95c9"
+EVERYWHERE = "#cfdcec"
 PLANNED = "#1a5fb4"
 UNPLANNED = "#222222"
 
@@ -61,19 +63,19 @@ DEFINITIONS = "".join(
 )
 
 
-def draw(recorder: Recorder, title: str) -> str:
-    return _Drawing(recorder, title).svg()
+def draw(shown: Lanes, title: str) -> str:
+    return _Drawing(shown, title).svg()
 
 
 class _Drawing:
-    def __init__(self, recorder: Recorder, title: str) -> None:
-        self.recorder = recorder
+    def __init__(self, shown: Lanes, title: str) -> None:
+        self.shown = shown
         self.title = title
         self.end_us = self.shown_us()
-        self.colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(recorder.operators)}
-        self.lanes = list(recorder.lanes.values())
-        self.slots = {lane.name: slots(lane, recorder.operators) for lane in self.lanes}
-        self.marks = [m for m in recorder.marks if m.at_us <= self.end_us]
+        self.colours = {name: COLOURS[k % len(COLOURS)] for k, name in enumerate(shown.operators)}
+        self.lanes = list(shown.lanes.values())
+        self.slots = {lane.name: slots(lane, shown.operators) for lane in self.lanes}
+        self.marks = [m for m in shown.marks if m.at_us <= self.end_us]
         self.rows = rows([self.x(m.at_us) for m in self.marks], MARK_H + 2)
         self.first: float = TOP + MARK_H * (max(self.rows, default=-1) + 1) + 22
         self.tops: dict[str, float] = {}
@@ -81,17 +83,19 @@ class _Drawing:
         for lane in self.lanes:
             self.tops[lane.name] = y
             y += self.height(lane) + LANE_GAP
-        self.bottom = y
+        self.panel = y
+        self.bottom = y + (WAITING_H + LANE_GAP if shown.waiting else 0)
 
     def svg(self) -> str:
         out = [DEFINITIONS, text(LEFT, 24, self.title, "start", 15)]
         out += self.axis()
         for lane in self.lanes:
             out += self.ground(lane)
+        out += self.waiting()
         out += self.switches()
         for lane in self.lanes:
             out += self.bars(lane)
-        for move in self.recorder.moves:
+        for move in self.shown.moves:
             out += self.arrow(move)
         out += self.faults()
         legend, y = self.legend(self.bottom + 44)
@@ -102,12 +106,13 @@ class _Drawing:
 
     def shown_us(self) -> int:
         """Until shortly after the last thing that happened, and no longer."""
-        found = [self.recorder.calm_us]
-        found += [m.at_us for m in self.recorder.moves] + [at for at, _ in self.recorder.switches]
-        for lane in self.recorder.lanes.values():
+        found = [self.shown.calm_us]
+        found += [w.at_us for w in self.shown.waiting[-1:]]
+        found += [m.at_us for m in self.shown.moves] + [at for at, _ in self.shown.switches]
+        for lane in self.shown.lanes.values():
             for spans in (lane.states, *lane.operators.values()):
                 found += [s.start_us for s in spans]
-        return max(SECOND, min(self.recorder.end_us, max(found) + AFTER_US))
+        return max(SECOND, min(self.shown.end_us, max(found) + AFTER_US))
 
     def x(self, us: int) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * min(us, self.end_us) / self.end_us
@@ -122,8 +127,8 @@ class _Drawing:
             out.append(stroke(x, self.first - 4, x, self.bottom, "#dddddd"))
             out.append(text(x, self.bottom + 14, "%d" % s, "middle", 11))
         out.append(text(WIDTH - RIGHT, self.bottom + 27, "seconds", "end", 11))
-        if self.recorder.calm_us and self.recorder.calm_us < self.end_us:
-            out += self.line(self.recorder.calm_us, "faults stop", "#888888")
+        if self.shown.calm_us and self.shown.calm_us < self.end_us:
+            out += self.line(self.shown.calm_us, "faults stop", "#888888")
         return out
 
     def line(self, at_us: int, words: str, colour: str) -> list[str]:
@@ -134,7 +139,7 @@ class _Drawing:
         ]
 
     def switches(self) -> list[str]:
-        return [part for at, words in self.recorder.switches for part in self.line(at, words, "#6b3fa0")]
+        return [part for at, words in self.shown.switches for part in self.line(at, words, "#6b3fa0")]
 
     # ---- lanes
 
@@ -161,7 +166,7 @@ class _Drawing:
 
     def until(self, spans: list[Span], span: Span) -> int:
         """The last one goes on to the end if it was so at the last look."""
-        last = span is spans[-1] and span.end_us >= self.recorder.end_us - SECOND
+        last = span is spans[-1] and span.end_us >= self.shown.end_us - SECOND
         return self.end_us if last else span.end_us
 
     def battery(self, lane: Lane) -> list[str]:
@@ -194,8 +199,34 @@ class _Drawing:
             ),
         ]
 
+    # ---- samples that wait
+
+    def waiting(self) -> list[str]:
+        seen = [w for w in self.shown.waiting if w.at_us <= self.end_us]
+        if not seen:
+            return []
+        most = max(1, *(w.everywhere for w in seen))
+        base = self.panel + WAITING_H - 4
+        out = [
+            text(LEFT - 10, self.panel + 14, "waiting", "end", 13),
+            text(LEFT - 10, self.panel + 29, "most: %s" % f"{most:,}", "end", 10, ' fill="#555"'),
+            stroke(LEFT, base, self.x(self.end_us), base, "#bbbbbb"),
+        ]
+        for colour, counts in (
+            (EVERYWHERE, [w.everywhere for w in seen]),
+            (ON_BOARDS, [w.on_boards for w in seen]),
+        ):
+            points: list[tuple[float, float]] = [(LEFT, base)]
+            for w, n in zip(seen, counts, strict=True):
+                points.append((self.x(w.at_us), points[-1][1]))
+                points.append((self.x(w.at_us), base - (WAITING_H - 14) * n / most))
+            points.append((points[-1][0], base))
+            line = " ".join("%.1f,%.1f" % p for p in points)
+            out.append('<polygon points="%s" fill="%s"/>' % (line, colour))
+        return out
+
     def slot_y(self, host: str, operator: str) -> float:
-        lane = self.recorder.lanes[host]
+        lane = self.shown.lanes[host]
         below = BATTERY_H if lane.battery else 0
         return self.tops[host] + PAD + below + SLOT_H * self.slots[host].get(operator, 0) + 1
 
@@ -306,11 +337,14 @@ class _Drawing:
         if any(lane.battery for lane in self.lanes):
             area = box(0, 4, 26, 8, 'fill="%s" fill-opacity="0.55"' % BATTERY)
             items.append(("battery", [area, stroke(0, 4, 26, 4, BATTERY_LINE, "1.2")]))
+        if self.shown.waiting:
+            for name, colour in (("samples only on boards", ON_BOARDS), ("not in the lake yet", EVERYWHERE)):
+                items.append((name, [box(0, 2, 26, BAR_H - 4, 'fill="%s"' % colour)]))
         for name, dashes, colour, is_planned in (
             ("planned move", "", PLANNED, True),
             ("unplanned", ' stroke-dasharray="4 2"', UNPLANNED, False),
         ):
-            if any(move.planned is is_planned for move in self.recorder.moves):
+            if any(move.planned is is_planned for move in self.shown.moves):
                 end = ' marker-end="url(#%s)"' % ("planned" if is_planned else "unplanned")
                 items.append((name, [stroke(0, 6, 25, 6, colour, "1.6", dashes + end)]))
         return place(items, y)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.data import block
 from headwater.data.batch import Batch
 from headwater.offboard.interfaces import Readable
-from headwater.offboard.reasons import OF_MOVES
+from headwater.offboard.reasons import because
 from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
@@ -368,7 +368,7 @@ class World:
             "%s begins %s, which was handed over" % (self.name(node.number), self.plan.vertices[v].name)
         )
         if self.recorder and node.host and node.host.taking:
-            self.recorder.moved(v, node.host.taking.giver, node.number, OF_MOVES[why])
+            self.recorder.moved(v, node.host.taking.giver, node.number, because(why))
         begin(v, number, why)
         for look in self.on_taken_over:
             look(node, v)

@@ -209,6 +209,8 @@ function show(changed) {
     if (undecided && view.streams.length) first_plots();
     show_streams();
   }
+  if (changed.waiting) show_waiting();
+  if (changed.moves) show_moves();
   if (changed.checkpoints) show_checkpoints();
   if (changed.events) show_events();
   show_summary();
@@ -245,7 +247,7 @@ function sink_words({ seen_s, acked_s, stopped, elsewhere }) {
 
 function show_summary() {
   const boards = view.hosts.filter((host) => host.process);
-  const up = boards.filter((host) => host.link === "up").length;
+  const up = boards.filter((host) => ["up", "asleep"].includes(host.link)).length;
   const rows = view.streams;
   const here = rows.reduce((sum, row) => sum + row.durable - row.acked + row.older, 0);
   const known = rows.every((row) => row.board !== null);
@@ -295,23 +297,29 @@ function show_alarms() {
 
 const LINKS = {
   up: ["good", "● up"],
+  asleep: ["good", "○ asleep"],
   silent: ["warn", "◐ silent"],
   lost: ["bad", "▲ lost"],
   gone: ["bad", "✕ gone"],
   "never seen": ["", "○ never seen"],
 };
 
-function battery(mv) {
-  if (mv === null || mv === undefined) return h("p", { class: "battery quiet" }, "no battery reading");
+// Time left: the larger of two units is enough.
+const left = (seconds) => (seconds > 315360000 ? "years" : seconds < 3600 ? `${Math.floor(seconds / 60)} min` : span(seconds));
+
+// What a board knows of its battery; its voltage alone tells the charge roughly.
+function battery({ battery_mv: mv, percent }) {
+  if ((mv === null || mv === undefined) && percent === null) return h("p", { class: "battery quiet" }, "mains, or no battery reading");
   const low = view.limits.battery_low_mv, empty = low - EMPTY_MV;
-  const share = Math.min(1, Math.max(0, (mv - empty + 100) / (CELL_FULL - empty + 100)));
-  const state = mv < empty ? "empty" : mv < low ? "low" : "";
+  const share = percent !== null ? percent / 100 : Math.min(1, Math.max(0, (mv - empty + 100) / (CELL_FULL - empty + 100)));
+  const state = mv && mv < empty ? "empty" : mv && mv < low ? "low" : "";
   const picture = s("svg", { viewBox: "0 0 48 22", "aria-hidden": "true" },
     s("rect", { class: "shell", x: 1, y: 1, width: 41, height: 20, rx: 4 }),
     s("rect", { class: "knob", x: 43.5, y: 7, width: 3.5, height: 8, rx: 1.5 }),
     s("rect", { class: "charge", x: 4, y: 4, width: Math.max(1, 35 * share), height: 14, rx: 2 }));
   const word = { empty: " · nearly empty", low: " · low", "": "" }[state];
-  return h("p", { class: "battery " + state }, picture, h("span", null, `${(mv / 1000).toFixed(2)} V${word}`));
+  const known = [percent === null ? "" : `${percent} %`, mv ? `${(mv / 1000).toFixed(2)} V${word}` : ""];
+  return h("p", { class: "battery " + state }, picture, h("span", null, known.filter(Boolean).join(" · ")));
 }
 
 function show_hosts() {
@@ -326,12 +334,13 @@ function show_hosts() {
       ["clock within", host.clock_us === null ? "not synchronised" : `${(host.clock_us / 1000).toFixed(1)} ms`],
       ["running for", host.up_s === null || host.up_s === undefined ? "–" : `${span(host.up_s)}, start ${number(host.boot)}`],
     ];
+    if (host.left_s !== null) facts.unshift(["battery lasts", left(host.left_s)]);
     if (host.rssi !== null && host.rssi !== undefined) facts.push(["radio", `${host.rssi} dBm`]);
     if (host.refused) facts.push(["samples refused", number(host.refused)]);
     const notes = [host.why, host.crash ? `Crashed: ${host.crash}` : ""].filter(Boolean);
     return h("li", { class: kind === "bad" && host.process ? "bad" : "", "data-host": host.name },
       h("h3", null, host.name, h("span", { class: "chip " + kind }, word)),
-      battery(host.battery_mv),
+      battery(host),
       h("dl", null, facts.map(([name, text]) => [h("dt", null, name), h("dd", null, text)])),
       notes.map((text) => h("p", { class: "note" }, text)));
   });
@@ -419,6 +428,38 @@ function show_events() {
   $("events").replaceChildren(...items);
 }
 
+// All that waits, and for whom.
+function show_waiting() {
+  $("waiting-section").hidden = !view.waiting.length;
+  $("waiting").replaceChildren(...view.waiting.map(({ process, what, name, text }) => h("li", { "data-waits": name },
+    h("span", null, what === "process" ? `process ${process}` : `${what === "change" ? "change of" : "operator"} ${name}`), h("span", null, text))));
+}
+
+function show_moves() {
+  const many = view.processes.length > 1;
+  $("moves-section").hidden = !view.moves.length;
+  $("moves").replaceChildren(...view.moves.map((m) => h("li", null, stamp(m.at_us),
+    h("span", null, h("b", null, many ? `${m.process} / ${m.operator}` : m.operator), m.from === m.host ? ` began again on ${m.host}` : ` from ${m.from} to ${m.host}`, h("span", { class: "quiet" }, ` · ${m.why}`)))));
+}
+
+// ---- operators on their hosts
+
+const SIGNS = { runs: "", waits: "◐ waits", moves: "⇄ moves", unknown: "? not heard yet" };
+const sign = (node) => SIGNS[node.does] || "";
+const others = (node) => node.candidates.filter((c) => c.host !== node.host).map((c) => (c.link === "up" ? c.host : `${c.host} (${c.link})`)).join(", ");
+
+// One line of the table of operators.
+function operator_row(node, at) {
+  const open = node.open.map((change) => `${change.what} waits${change.waits ? `: ${change.waits}` : ""}`);
+  const parameters = [...Object.entries(node.parameters).map(([name, v]) => `${name} ${v}`), ...open].join(", ");
+  const why = node.moved ? [`from ${node.moved.from}: ${node.moved.why}`] : ["its first host"];
+  const source = node.kind === "source";
+  return h("tr", { "data-operator": node.name }, h("th", { scope: "row" }, node.name, h("span", { class: "values" }, ` ${node.kind}`)),
+    h("td", null, h("b", null, node.host), sign(node) ? h("span", { class: "warned" }, ` ${sign(node)}`) : "", node.waits ? h("span", { class: "values" }, ` ${node.waits}`) : ""),
+    h("td", { "data-is": source ? null : "since" }, source ? "–" : [stamp(node.since_us), h("span", { class: "values" }, ` ${why}`)]),
+    h("td", { "data-is": source ? null : "may run on" }, others(node) || "–"), h("td", { "data-is": source ? null : "epoch" }, source ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
+}
+
 // ---- a process as a graph
 
 const graphs = new Map(); // process -> {section, nodes: id -> text of its position, key}
@@ -432,9 +473,9 @@ function show_processes() {
       graph.picture = h("div", { class: "card graph" });
       graph.table = h("tbody");
       graph.section = h("section", { "data-process": process.name, "aria-label": `Process ${process.name}` }, graph.title, graph.picture,
-        h("details", null, h("summary", null, "Operators as a table"),
+        h("details", { open: innerWidth >= NARROW }, h("summary", null, "Operators, their hosts and why they are there"),
           h("div", { class: "card flush" }, h("table", { class: "operators" },
-            h("thead", null, h("tr", null, ["Operator", "Host", "Backups", "Epoch", "Permanent checkpoint", "Parameters in force"].map((t) => h("th", { scope: "col" }, t)))),
+            h("thead", null, h("tr", null, ["Operator", "Runs on", "Since, and why", "May run on", "Epoch", "Permanent checkpoint", "Parameters in force"].map((t) => h("th", { scope: "col" }, t)))),
             graph.table))));
       graphs.set(process.name, graph);
       $("processes").append(graph.section);
@@ -453,7 +494,7 @@ const down = (name) => view.hosts.some((host) => host.name === name && ["lost", 
 
 function draw(graph, process) {
   const width = Math.max(280, graph.picture.clientWidth - 18);
-  const key = JSON.stringify([process, width, view.hosts.map((host) => [host.name, host.link, host.battery_mv])]);
+  const key = JSON.stringify([process, width, view.hosts.map((host) => [host.name, host.link, host.battery_mv, host.left_s])]);
   if (graph.key === key) return;
   graph.key = key;
   const steps = { runs: "", waits: " · does not run everywhere", drains: " · drains for a new version", stops: " · drains, then stops", switches: " · switches to a new version" };
@@ -466,15 +507,20 @@ function draw(graph, process) {
   const svg = s("svg", { viewBox: `0 0 ${width} ${laid.height}`, role: "img", "aria-label": told(process) });
   svg.append(...laid.under, ...laid.edges.map(edge_path).flat(), ...plan.items.map((item) => box(graph, item, laid)).filter(Boolean));
   graph.picture.replaceChildren(svg);
+  came(graph, process);
   graph.cells = new Map();
   graph.table.replaceChildren(...process.nodes.map((node) => {
     const at = h("td", null, "–");
     graph.cells.set(node.id, at);
-    const open = node.open.map((change) => `${change.what} waits${change.waits ? `: ${change.waits}` : ""}`);
-    const parameters = [...Object.entries(node.parameters).map(([name, v]) => `${name} ${v}`), ...open].join(", ");
-    return h("tr", null, h("th", { scope: "row" }, node.name, h("span", { class: "values" }, ` ${node.kind}`)), h("td", null, node.host),
-      h("td", null, node.backups.join(", ") || "–"), h("td", null, node.kind === "source" ? "–" : number(node.epoch)), at, h("td", { class: "values" }, parameters || "–"));
+    return operator_row(node, at);
   }));
+}
+
+// An operator that has changed its host lights up.
+function came(graph, process) {
+  const hosts = new Map(process.nodes.map((node) => [node.id, node.host]));
+  for (const [id, { g }] of graph.nodes) if (graph.hosts && graph.hosts.has(id) && graph.hosts.get(id) !== hosts.get(id)) g.classList.add("fresh");
+  graph.hosts = hosts;
 }
 
 // The graph in words, for screen readers.
@@ -482,7 +528,7 @@ function told(process) {
   const name = (i) => process.nodes[i].name;
   const parts = process.nodes.map((node) => {
     const to = process.edges.filter((e) => e.from === node.id).map((e) => (e.to === null ? `the lake as ${e.lake}` : name(e.to)));
-    return `${node.name} (${node.kind}, on ${node.host}${down(node.host) ? ", which does not answer" : ""}) feeds ${to.join(", ") || "nothing"}`;
+    return `${node.name} (${node.kind}, on ${node.host}${down(node.host) ? ", which does not answer" : ""}${node.waits ? `, ${node.waits}` : ""}) feeds ${to.join(", ") || "nothing"}`;
   });
   return `Process ${process.name}: ${parts.join("; ")}.`;
 }
@@ -517,8 +563,11 @@ function lanes({ items, links, last }, width) {
   for (const item of [...items].sort((a, b) => a.rank - b.rank || a.id - b.id)) {
     if (!item.lake && !hosts.includes(item.host)) hosts.push(item.host);
   }
+  // A host that operators have left stays to be seen.
+  const bare = [...new Set(items.filter((item) => item.moved).map((item) => item.moved.from))].filter((host) => !hosts.includes(host));
+  hosts.push(...bare);
   // Rows of a lane: which item is in which row at which rank. An edge over several ranks gets a row to itself.
-  const lane = new Map(hosts.map((host) => [host, { taken: [], thick: [] }]));
+  const lane = new Map(hosts.map((host) => [host, bare.includes(host) ? { taken: [new Set()], thick: [true] } : { taken: [], thick: [] }]));
   const free = (l, row, from, to) => {
     for (let r = from; r <= to; r++) if (l.taken[row] && l.taken[row].has(r)) return false;
     return true;
@@ -620,7 +669,8 @@ function lane_label(host, x, y, room) {
   if (found) {
     const [kind, word] = LINKS[found.link];
     lines.push(s("text", { class: kind === "bad" ? "lane-bad" : "small", x, y: y + 17 }, word));
-    if (found.battery_mv) lines.push(s("text", { class: "small", x, y: y + 33 }, `${(found.battery_mv / 1000).toFixed(2)} V`));
+    const known = found.left_s !== null ? `${left(found.left_s)} left` : found.battery_mv ? `${(found.battery_mv / 1000).toFixed(2)} V` : "";
+    if (known) lines.push(s("text", { class: "small", x, y: y + 33 }, known));
   }
   return lines;
 }
@@ -671,9 +721,10 @@ function box(graph, item, laid) {
   if (item.lake && laid.narrow) return null;
   const kind = item.lake ? "sink" : item.kind === "source" ? "source" : "operator";
   const room = (item.w - 18) / 7.7, small = (item.w - 18) / 6.4;
-  const under = item.lake ? `durable at ${item.kind}` : item.tagged ? `${down(item.host) ? "▲ " : ""}${item.kind} · ${item.host}` : item.kind;
-  const whole = item.lake ? `${item.lake}, ${under}` : `${item.name}: ${item.kind} on ${item.host}`;
-  const g = s("g", { class: kind + (item.host && down(item.host) ? " down" : ""), transform: `translate(${item.x} ${item.y})`, "data-node": item.name },
+  const state = item.lake ? "" : sign(item) ? ` · ${sign(item)}` : item.moved ? ` · from ${item.moved.from}` : "";
+  const under = item.lake ? `durable at ${item.kind}` : item.tagged ? `${down(item.host) ? "▲ " : ""}${item.kind} · ${item.host}${state}` : item.kind + state;
+  const whole = item.lake ? `${item.lake}, ${under}` : `${item.name}: ${item.kind} on ${item.host}${item.waits ? `, ${item.waits}` : ""}`;
+  const g = s("g", { class: kind + (item.host && down(item.host) ? " down" : "") + (sign(item) ? " waits" : ""), transform: `translate(${item.x} ${item.y})`, "data-node": item.name },
     s("title", null, whole),
     s("rect", { class: "box", width: item.w, height: item.h, rx: item.lake ? item.h / 2 : 8 }),
     s("text", { class: "name", x: item.lake ? item.w / 2 : 10, y: 18, "text-anchor": item.lake ? "middle" : "start" }, clip(item.name, room)),

@@ -1,7 +1,8 @@
 # Runs on MicroPython: a real host with a real log, fed by a sensor that reads a file.
 #
 # The gateway is another process, at the other end of standard input and output. Each side writes the
-# frames it has, each with its length before it, and a length of 0 when it waits for the other.
+# frames it has, each with its length before it (and of those from here the number of the host that they are
+# for), and a length of 0 when it waits for the other.
 # Reports go to standard error. The flash is memory outside the heap.
 
 import gc
@@ -78,13 +79,13 @@ class Wire:
         self.out = sys.stdout.buffer
 
     def send(self, to, frame):
+        self.frames.append(bytes((len(frame) & 255, len(frame) >> 8, to)))
         self.frames.append(bytes(frame))
 
     # Give the gateway what there is, and read its frames until it waits.
     def exchange(self):
         out = self.out
         for frame in self.frames:
-            out.write(len(frame).to_bytes(2, "little"))
             out.write(frame)
         self.frames.clear()
         out.write(b"\0\0")
@@ -113,8 +114,9 @@ class Sensor:
 
 
 class Board:
-    # `link_bytes`: what the program of a board takes beside a host, in pieces like its own.
-    def __init__(self, path, data, link_bytes=0, sectors=64):
+    # `link_bytes`: what the program of a board takes beside a host, in pieces like its own. `hosts`: those
+    # that it speaks to.
+    def __init__(self, path, data, link_bytes=0, sectors=64, hosts=(0,)):
         collect_often()
         heap = HEAP
         self.link = [bytearray(_PIECE) for _ in range(link_bytes // _PIECE)]
@@ -131,7 +133,7 @@ class Board:
         self.wire = Wire()
         self.nonces = 1
         self.now = 1000000
-        keys = {0: KEY}
+        keys = {number: KEY for number in hosts}
         self.host = Host(self.plan, ME, self.log, keys, Clock(), self.wire.send, self.nonce, None, MTU)
         heap.append(("host", live()))
         self.host.start(self.now)

@@ -1,4 +1,4 @@
-"""Line figures as SVG: panels side by side, one logarithmic scale of percent for all, readable on white."""
+"""Line figures as SVG: panels side by side, one logarithmic scale for all, readable on white."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ LEFT = 66
 TOP = 64
 GAP = 26
 BOTTOM = 96
+WIDTH_MIN = 720  # the title and the legend need this
 # Dark enough for white paper, and told apart without colour by their marks.
 STYLES = {
     "uncoordinated": ("#b3261e", "square"),
@@ -25,27 +26,34 @@ STYLES = {
 class Line(NamedTuple):
     name: str  # of STYLES
     dashed: bool
-    values: Sequence[float]  # in percent, one for each x
+    values: Sequence[float]  # one for each x; what is not above 0 is left out
 
 
-def draw(title: str, x_title: str, xs: Sequence[int], panels: dict[str, list[Line]], dashed_is: str) -> str:
+def draw(
+    title: str,
+    x_title: str,
+    xs: Sequence[int],
+    panels: dict[str, list[Line]],
+    dashed_is: str,
+    unit: str = "%",
+) -> str:
     values = [v for lines in panels.values() for line in lines for v in line.values if v > 0]
     low = math.floor(math.log10(min(values)))
-    high = math.ceil(math.log10(max(values)))
-    width = LEFT + len(panels) * (PANEL_W + GAP)
+    high = max(low + 1, math.ceil(math.log10(max(values))))
+    width = max(WIDTH_MIN, LEFT + len(panels) * (PANEL_W + GAP))
     height = TOP + PANEL_H + BOTTOM
     out = [text(LEFT, 24, title, "start", 15)]
     for number, (name, lines) in enumerate(panels.items()):
         x0 = LEFT + number * (PANEL_W + GAP)
-        out += _panel(x0, name, lines, xs, low, high, number == 0)
-    middle = LEFT + (width - LEFT - GAP) / 2
+        out += _panel(x0, name, lines, xs, low, high, unit if number == 0 else "")
+    middle = LEFT + (len(panels) * (PANEL_W + GAP) - GAP) / 2
     out.append(text(middle, TOP + PANEL_H + 42, x_title, "middle", 12))
     out += _legend(TOP + PANEL_H + 74, dashed_is)
     return sheet(width, height, out) + "\n"
 
 
 def _panel(
-    x0: float, name: str, lines: list[Line], xs: Sequence[int], low: int, high: int, labelled: bool
+    x0: float, name: str, lines: list[Line], xs: Sequence[int], low: int, high: int, unit: str
 ) -> list[str]:
     def px(x: float) -> float:
         pad = 14
@@ -58,8 +66,8 @@ def _panel(
     for decade in range(low, high + 1):
         y = py(10.0**decade)
         out.append(stroke(x0, y, x0 + PANEL_W, y, "#cccccc" if decade not in (low, high) else "#888888"))
-        if labelled:
-            out.append(text(x0 - 8, y + 4, "%g %%" % 10.0**decade, "end", 12))
+        if unit:
+            out.append(text(x0 - 8, y + 4, "%g %s" % (10.0**decade, unit), "end", 12))
         for step in range(2, 10):
             if decade < high:
                 y = py(step * 10.0**decade)

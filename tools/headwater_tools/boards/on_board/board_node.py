@@ -2,6 +2,7 @@
 #     micropython board_start.py IMAGES board_node SECTORS
 # in the folder of the board: config.json, its keys, flash.bin, and files that control it:
 #   battery   millivolts, as text
+#   charge    what its battery has left, in millicoulombs, as text; written here as the board spends it
 #   rssi      of the link, as text
 #   buzzer, led  what sounds: 1, or 0; the actuators of a virtual board are files, whatever its settings say
 #   cut       power fails after this many more bytes have been programmed, as text
@@ -85,6 +86,19 @@ class Flash:
         return 0
 
 
+# Millivolts of a battery that has this much left, in hundredths of a percent: as profile.left reads them.
+def voltage(curve, left):
+    below = curve[0]
+    for point in curve:
+        if left < 100 * point[1]:
+            if point is below:
+                return below[0]
+            mv = (point[0] - below[0]) * (left - 100 * below[1])
+            return below[0] + mv // (100 * (point[1] - below[1]))
+        below = point
+    return below[0]
+
+
 # An actuator: what sounds can be read in a file.
 class Shown:
     def __init__(self, path):
@@ -101,6 +115,8 @@ class Board:
 
         self.flash = Flash("flash.bin", sectors)
         self.node = None
+        self.left = number_in("charge")  # millicoulombs in the battery; None: it has none that runs down
+        self.spent = 0  # of what the host of this boot has counted, in nanocoulombs
         self.drivers = {}
         self.actuators = {}
         for name in ("buzzer", "led"):
@@ -125,8 +141,22 @@ class Board:
     async def online(self):
         pass
 
+    # A battery that runs down gives what the board spends by its own count, and then nothing.
     def battery_mv(self):
-        return number_in("battery")
+        host = self.node.host
+        if self.left is None or not (host and host.energy and host.energy.profile):
+            return number_in("battery")
+        energy = host.energy
+        gone = (energy.total_nc - self.spent) // 1000000
+        if gone:
+            self.spent += gone * 1000000
+            self.left -= gone
+            if self.left <= 0:
+                die()
+            with open("charge.new", "w") as f:
+                f.write(str(self.left))
+            os.rename("charge.new", "charge")
+        return voltage(energy.profile.curve, 10000 * self.left // energy.profile.capacity_mc)
 
     def rssi(self):
         return number_in("rssi")

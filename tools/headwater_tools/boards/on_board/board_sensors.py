@@ -4,7 +4,7 @@
 # Sample i is taken i periods after the moment `t0_us` of the machine's clock; a board that was dead for
 # a while continues at the clock's time. Settings beside `driver`:
 #   t0_us        microseconds since 1970 of sample 0
-#   until_us     of the last one: the sensor gives nothing after it
+#   until_us     of the last one: the sensor gives nothing after it. So does a file `until` with such a number
 #   ledger       file to which every accepted batch is added: see `Sampler.taken`
 #   path         of a "file": signed 16-bit integers, little-endian, again and again from the start
 #   seed         of a "wave" and of "presses"
@@ -52,8 +52,18 @@ class Sampler:
     def _count(self, wall):
         return max(0, (wall - self.t0_us) * self.rate_mhz // 1000000000)
 
+    # The last one, where the file `until` gives one.
+    def _until(self):
+        try:
+            with open("until") as f:
+                self.last = self._count(int(f.read()))
+        except OSError:
+            pass
+
     # How many can be taken now.
     def _ready(self, wall):
+        if self.last is None:
+            self._until()
         n = self._count(wall)
         return (n if self.last is None or n < self.last else self.last) - self.i
 

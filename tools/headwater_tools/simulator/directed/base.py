@@ -116,6 +116,11 @@ class Directed(Scenario):
         else:
             host.exchange.__dict__.pop("may_say", None)
 
+    def unaware(self, host: Any) -> None:
+        """In this boot a host does not hear any more where operators run, whichever message tells it."""
+        host.heard_where = lambda *_: None
+        self.withhold(host, True, frames.WHERE)
+
     def configure(self, v: int, **params: int) -> None:
         if self.node(GATEWAY).up:
             self.world.call(self.node(GATEWAY), lambda host: self.ask(host, v, params), "configure")

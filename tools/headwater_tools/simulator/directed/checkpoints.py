@@ -8,6 +8,8 @@ from typing import Any
 from headwater.plan.model import Plan
 from headwater.process import Affine, Decimate, Process
 from headwater.runtime.host import Host
+from headwater.storage.keyspace import PERMANENT, checkpoint_key
+from headwater.storage.log import Log
 
 from ...examples import sp4
 from ..world import SECOND, Hardware, Node
@@ -63,6 +65,41 @@ class LakeAway(Directed):
             (10, lambda: self.crash(SPARE)),
             (11, lambda: self.boot(SPARE)),
             (13, lambda: self.heal(SPARE, GATEWAY)),
+        ]
+
+
+class Overtaken(Directed):
+    """Frames overtake each other, and checkpoints follow each other closely: one may reach its holder after a
+    later one.
+    """
+
+    SECONDS = 80
+
+    def process(self) -> Process:
+        p = boards("overtaken", "left", "spare", checkpoints="uncoordinated", every=5, batch=5, batch_ms=250)
+        return shifted(p, "spare", "gateway", "left", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (10_000, 1_200_000)
+        return []
+
+
+class ChangedUnmet(Directed):
+    """A change is asked for before an operator has met its source, and is not taken until then. Soon after
+    that its host dies: the one that continues must know the incarnation of the source, for what was made of
+    it has reached the lake.
+    """
+
+    def process(self) -> Process:
+        p = boards("unmet", "left", "spare", every=400)
+        return shifted(p, "spare", "gateway", "left", cap=600)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.cut(LEFT, SPARE)),
+            (1.5, lambda: self.configure(SHIFTED, offset=7)),
+            (3, lambda: self.heal(LEFT, SPARE)),
+            (6, lambda: [self.kill(SPARE), self.move(SHIFTED, GATEWAY)]),
         ]
 
 
@@ -204,6 +241,42 @@ class GotLost(Directed):
             self.world.after(SECOND // 1000, self.cut_got)
 
 
+class Unreadable(Directed):
+    """An operator has taken a decision; then the flash of its board fails where its checkpoint is. Both its
+    board and that of its producer restart. No epoch is new, so no keeper is recalled, and the producer still
+    has every entry: only the name that it remembers tells that there is a checkpoint with a decision in it.
+    """
+
+    def process(self) -> Process:
+        p = boards("named", "left", "spare", checkpoints="uncoordinated")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        first = values >> Affine().named("first").on("left", backup=["gateway"])
+        p.lake("named/first", first, durable="lake", cap=600)
+        second = Affine().named("second").on("spare", backup=["gateway"])
+        p.lake("named/second", first.buffered(600) >> second)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        second = self.vertex("second")
+        return [
+            (0.1, lambda: self.open_lake(False)),
+            (4, lambda: self.configure(second, offset=7)),
+            (9, lambda: self.crash(LEFT, SPARE)),
+            (9.2, lambda: self.spoil(second)),
+            (9.4, lambda: self.boot(LEFT)),
+            (9.8, lambda: self.boot(SPARE)),
+            (14, lambda: self.open_lake(True)),
+        ]
+
+    def spoil(self, v: int) -> None:
+        spare = self.node(SPARE)
+        spare.flash.revive()
+        log = Log(spare.flash)
+        log.mount()
+        log.drop_blob(checkpoint_key(v, PERMANENT))
+        self.world.losses += 1
+
+
 class DeadHolder(Directed):
     """A board that only holds checkpoints dies; enough others are alive. Its operators' outputs continue at
     the rate of its source: a checkpoint does not wait for the dead one each time.
@@ -255,6 +328,14 @@ class DeadBackup(DeadHolder):
 
     LEVEL = "peer"
     BACKUP = ("wrist", "gateway")
+
+
+class FullHolder(DeadHolder):
+    """The board lives, and keeps no checkpoints any more: no silence tells that it does not."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        wrist = [name == "wrist" for name in self.plan.hosts].index(True)
+        return [(10, lambda: self.withhold(self.node(wrist).host, True)), (58, self.lag)]
 
 
 class OnlyKeeps(DeadHolder):

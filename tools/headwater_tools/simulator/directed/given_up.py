@@ -8,6 +8,7 @@ from typing import Any
 
 from headwater.process import Affine, Average, Process, Union
 
+from ..beyond import hopeless
 from ..scenario import Result
 from ..world import SECOND, Hardware
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards
@@ -60,10 +61,10 @@ class GivenUp(Directed):
         """A person says so, and says it twice."""
         node = self.node(GATEWAY)
         for at in self.world.nodes:
-            for row in at.host.waits() if at.host and not at.lost else ():
+            for row in hopeless(at.host) if at.host and not at.lost else ():
                 if row[0] == v:
                     for _ in range(2):
-                        ask = partial(self.ask_to, v, at.number, row[3])
+                        ask = partial(self.ask_to, v, at.number, row[4])
                         self.world.call(node, ask, "give up")
 
     def ask_to(self, v: int, at: int, number: int, host: Any) -> None:
@@ -71,7 +72,7 @@ class GivenUp(Directed):
 
     def must_wait(self, number: int, v: int = SHIFTED) -> None:
         inst = self.host(number).instances.get(v)
-        if inst is None or not self.host(number).waits():
+        if inst is None or not hopeless(self.host(number)):
             self.world.error("%s waits for no checkpoint" % self.world.name(number))
 
     def must_run(self, v: int) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from headwater.process import Affine, Process
+from headwater.plan.model import Plan
+from headwater.process import Affine, Average, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND, FLEE
 from headwater.runtime.exchange import Exchange
@@ -108,6 +109,86 @@ class Moved(Handed):
         why = {n.host.moves.get(SHIFTED, (0, 0))[0] for n in self.world.nodes if n.host}
         if why != {COMMAND} and self.handovers.count:
             self.world.error("hosts believe in these reasons: %r" % why)
+        return result
+
+
+class MovedAtOnce(Moved):
+    """... and its first entry comes with the answer of its producer. All links take the same time."""
+
+    DELAY_US = 30_000
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", level=self.LEVEL, every=500, batch_ms=10)
+        values = p.source("values", "v:i16", rate_hz=200, on="left")
+        shifted = values >> Affine().named("shifted").on("home", backup=list(self.BACKUP))
+        p.lake("handed/shifted", shifted, cap=600)
+        return p
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (self.DELAY_US, self.DELAY_US)
+        return []
+
+    def finish(self) -> Result:
+        result = super().finish()
+        if [us for us in self.handovers.firsts_us if us > 3 * self.DELAY_US]:
+            self.world.error("nothing was taken for %r us" % self.handovers.firsts_us)
+        return result
+
+
+class MovedLarge(Handed):
+    """The state goes to other hosts in many pieces, which takes longer than its producer waits before it asks
+    for another checkpoint: no piece goes often, and checkpoints arrive, before the move and after it."""
+
+    STRATEGY = "uncoordinated"
+    SECONDS = 30
+    DELAY_US = 50_000
+    KEEP = 256
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", checkpoints=self.STRATEGY, every=60, batch=60)
+        values = p.source("values", "v:i16", rate_hz=100, on="left")
+        window = Average(us=20_000_000, keep=self.KEEP, field="v").named("shifted")
+        p.lake("handed/shifted", values >> window.on("home", backup=list(self.BACKUP)), cap=600)
+        return p
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware(mtu=256)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (self.DELAY_US, self.DELAY_US)
+        self.before = self.bytes = self.again = 0
+        return [
+            (1, self.watch),
+            (AT - 0.1, self.arrives),
+            (self.SECONDS - 0.1, self.arrives),
+        ]
+
+    def watch(self) -> None:
+        """Count the bytes of pieces that reach hosts, and of those that were there."""
+        for node in self.world.nodes:
+            host: Any = node.host
+            host.exchange.may_say = partial(self.counted, host)
+
+    def counted(self, host: Any, sender: int, m: Any) -> bool:
+        if m[0] == frames.CKPT:
+            here = host.incoming.get(m[1])
+            known = here[3] if here and here[0] == (tuple(m[2]), m[3]) else 0
+            self.bytes += len(m[6])
+            self.again += len(m[6]) if m[5] < known else 0
+        return Exchange.may_say(host.exchange, sender, m)
+
+    def arrives(self) -> None:
+        """Every ten seconds or so the producer has heard of checkpoints that cover more."""
+        host = self.node(1).host
+        safe = host.ports[0, 0].readers[0].safe if host else 0
+        if safe < self.before + 200:
+            self.world.error("%d entries are safe, after %d" % (safe, self.before))
+        self.before = safe
+
+    def finish(self) -> Result:
+        result = super().finish()
+        if 25 * self.again > self.bytes:
+            self.world.error("%d of %d bytes of checkpoints arrived again" % (self.again, self.bytes))
         return result
 
 
@@ -442,6 +523,8 @@ class NeverSent(Spilled):
 
 SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
+    "moved at once": MovedAtOnce,
+    "moved with a large state": MovedLarge,
     "moved to the gateway": MovedToGateway,
     "moved, local": MovedLocal,
     "moved, uncoordinated": MovedUncoordinated,

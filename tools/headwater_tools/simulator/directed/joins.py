@@ -63,6 +63,23 @@ class DeadInput(Directed):
         self.world.call(node, lambda host: host.sleep(node.mono(), node.mono() + 10 * SECOND))
 
 
+class BoundFirst(Directed):
+    """Frames overtake each other on their way to a join of quiet sources: a boundary may arrive before the
+    entry that it follows.
+    """
+
+    def process(self) -> Process:
+        p = boards("first", "left", "right", batch=8)
+        a = p.source("a", "v:i16", most_hz=10, on="left")
+        b = p.source("b", "v:i16", most_hz=10, on="right")
+        p.lake("first/both", Union().named("both").on("gateway", backup=["right", "left"])(a, b))
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.world.delay_us = (10_000, 900_000)
+        return []
+
+
 class InTurn(DeadInput):
     """One of two boards never hears the time, so what their join puts out is stamped synchronised and not, in
     turn; and the lake is away, so its checkpoint carries as much of that as its buffer holds.

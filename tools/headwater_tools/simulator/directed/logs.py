@@ -139,6 +139,49 @@ class Spoiled(Directed):
             self.world.spoiled.update((edge, inc, xi) for xi in held)
 
 
+class CutElsewhere(Directed):
+    """A block arrives, and the answer to it is lost; so is what follows. When the link is back, all of it
+    comes as one block: it holds entries that were taken, and new ones after them.
+    """
+
+    SECONDS = 40
+
+    def process(self) -> Process:
+        p = boards("again", "left", batch=12)
+        p.lake("again/values", p.source("values", "v:i16", most_hz=10, on="left"))
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        out: list[tuple[float, Any]] = []
+        for second in range(3, 36, 8):
+            out.append((second, lambda: self.world.cut.add((GATEWAY, LEFT))))
+            out.append((second + 2, lambda: self.cut(LEFT, GATEWAY)))
+            out.append((second + 4, lambda: self.heal(LEFT, GATEWAY)))
+        return out
+
+
+class CutWhileSealing(Directed):
+    """Power goes while a source writes samples into its log, again and again: what becomes of them, no
+    operator and no other host has seen.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(3 + 2.5 * i, self.cut_next) for i in range(6)]
+
+    def cut_next(self) -> None:
+        left = self.node(LEFT)
+        if left.host is None:
+            return
+        store: Any = left.host.store
+        append_run = store.append_run
+
+        def cut(*args: Any) -> Any:
+            left.flash.arm(left.flash.op)
+            return append_run(*args)
+
+        store.append_run = cut
+
+
 class Behind(Directed):
     """A quiet board promised more than it sealed, and returns without a source of time."""
 

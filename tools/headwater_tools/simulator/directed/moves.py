@@ -26,7 +26,7 @@ class Zombie(Directed):
 
     def deaf(self, node: Node) -> None:
         if node.number != GATEWAY and node.host and self.world.now < 17 * SECOND:
-            node.host.heard_where = lambda *_: None  # type: ignore[method-assign]
+            self.unaware(node.host)
 
     def script(self) -> list[tuple[float, Any]]:
         world = self.world
@@ -61,8 +61,8 @@ class ZombieAfterRestart(Zombie):
 
 
 class CheckpointLeft(Directed):
-    """Two operators move from a host that is alive. At level local their checkpoints are only there, and no
-    keeper is asked: the names of their producers tell which host has them, after a restart as well.
+    """Two operators move from a host that is alive, and cut off from their source, which has restarted. The
+    process has level local; as they have backups, another host has their checkpoints all the same.
     """
 
     def process(self) -> Process:
@@ -213,7 +213,7 @@ class StoppedAtStart(Directed):
 
     def deaf(self, node: Node) -> None:
         if node.number == SPARE and node.host and self.world.now < 7 * SECOND:
-            node.host.heard_where = lambda *_: None  # type: ignore[method-assign]
+            self.unaware(node.host)
 
     def process(self) -> Process:
         p = boards("stopped", "left", "spare", checkpoints="extended")

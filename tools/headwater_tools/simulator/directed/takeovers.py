@@ -52,6 +52,32 @@ class HostDies(Decided):
         return [(6, lambda: self.kill(HOME))]
 
 
+class HostDiesHolding(Decided):
+    """... and it would be the first holder of the new instance's checkpoints, which does not wait for it."""
+
+    TAKEOVERS = 1
+    WAITS_US = 800_000  # less than the pause after which what was not stored is sent again
+
+    def script(self) -> list[tuple[float, Any]]:
+        self.began_us = 0
+        self.world.on_takeover.append(self.begins)
+        self.world.checks.append(self.settles)
+        return [(6, lambda: self.kill(HOME))]
+
+    def begins(self, node: Node, v: int, blind: bool) -> None:
+        self.began_us = self.world.now
+
+    def settles(self, node: Node) -> None:
+        if not self.began_us or node.number not in (OTHER, GATEWAY):
+            return
+        inst = self.shifted_at(node.number, node)
+        if inst and not inst.unsettled:
+            if self.world.now - self.began_us > self.WAITS_US:
+                us = self.world.now - self.began_us
+                self.world.error("its checkpoint was stored after %d us" % us)
+            self.began_us = 0
+
+
 class HostDiesGatewayAway(Decided):
     """The same while the gateway is away: a board takes over. What was granted it learns when the gateway is
     back."""
