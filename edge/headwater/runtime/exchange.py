@@ -19,7 +19,7 @@ from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
 from ..protocol.refusals import CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
-from .instance import EXPOSED, FETCHING, STOPPED
+from .instance import EXPOSED, FETCHING, RUNNING, STOPPED
 from .outputs import OutPort
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ class Exchange:
                 host.fetch(inst)
             elif inst.status == EXPOSED:
                 inst.ck.again()
-            if inst.vertex.give_up_s:
+            if inst.vertex.give_up_s and (inst.waited_us or inst.status != RUNNING or inst.lacks()):
                 from . import giving_up
 
                 giving_up.wait(host, inst)

@@ -56,7 +56,7 @@ def waits(host: "Host", inst: "Instance") -> bool:
 # the former incarnation of a source, or with one that is to be closed. So it has no place for the decision to
 # go on without.
 def stuck(inst: "Instance") -> bool:
-    if inst.status != RUNNING or not any([e.other or e.closing >= 0 for e in inst.inputs]):
+    if inst.status != RUNNING or not inst.lacks():
         return False
     for p in inst.ports:
         for r in p.readers:

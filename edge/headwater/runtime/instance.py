@@ -183,6 +183,11 @@ class Instance:
     def fetch_also_from(self, holders: "Sequence[int]") -> None:
         self.fetch_from += [h for h in holders if h not in self.fetch_from]
 
+    # Whether an input gives nothing before a decision: its stream is in another incarnation, or it is to be
+    # closed.
+    def lacks(self) -> bool:
+        return any([e.other or e.closing >= 0 for e in self.inputs])
+
     # ---- running
 
     def position(self) -> list[int]:

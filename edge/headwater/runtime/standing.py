@@ -50,7 +50,7 @@ def _rows(host: "Host") -> "list[list[Any]]":
             found.append([v, HOLDERS] + _unstored(host, inst))
         elif inst.status == WAITING:
             found.append([v, RESTART, [], []])
-        elif any([e.other or e.closing >= 0 for e in inst.inputs]):
+        elif inst.lacks():
             from . import giving_up
 
             if giving_up.stuck(inst):

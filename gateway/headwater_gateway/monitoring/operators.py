@@ -118,9 +118,7 @@ def words(service: Service, process: Process, what: int, position: list[int], ho
     if what == standing.RESTART:
         return "waits whether its last checkpoint is acknowledged, after a restart of its host"
     if what == standing.PLACE:
-        return "has given up, and %s" % (
-            "asks its producers first: %s" % whom if whom else "looks for a place"
-        )
+        return "has given up, and %s" % ("waits to hear from %s" % whom if whom else "looks for a place")
     if what == standing.ENTRIES:
         return "waits for entries that are lost: others have what it made of them"
     return "waits"
