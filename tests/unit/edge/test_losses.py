@@ -43,7 +43,13 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
                 "needed",
                 "return min(level, len(keepers(host, v)) - 1) if host.lost else level",
                 "return min(level, len([h for h in keepers(host, v) if h not in host.late]) - 1)",
-            )
+            ),
+            (
+                checkpoint_transfer,
+                "push_again",
+                "_push(host, host.instances[v])",
+                "_push(host, host.instances[v]); confirmed(host, host.instances[v])",
+            ),
         ],
         "apart",
     ),
