@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--process",
         choices=PROCESSES,
         help="an example in variants, a random process a seed, a process that changes from version to "
-        "version, one that loses more than its level covers (`beyond`), or `mix` of the others (default)",
+        "version, or `mix` of all (default)",
     )
     parser.add_argument(
         "--seconds",
