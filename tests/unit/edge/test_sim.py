@@ -124,7 +124,12 @@ def test_storms_are_mostly_short_and_a_minute_on_average():
 def test_what_is_drawn_is_counted_and_told(capsys):
     outcomes = [play(Job(seed, "sp2", seconds=30)) for seed in range(1, 9)]
     # These take the power of hosts as well, and count it under their own names.
-    others = ("battery empty", "death at a takeover", "death while a checkpoint is sent", "hosts down together")
+    others = (
+        "battery empty",
+        "hosts down together",
+        "death at a takeover",
+        "death while a checkpoint is sent",
+    )
     alone = [outcome for outcome in outcomes if not any(outcome.drawn.get(kind) for kind in others)]
     assert len(alone) >= 2
     for outcome in alone:
