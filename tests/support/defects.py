@@ -35,3 +35,12 @@ def seeded(changes: list[Change]) -> Iterator[None]:
     finally:
         for was, code in reversed(kept):
             was.__code__ = code
+
+
+def first_error(history: Any) -> str:
+    """The first error of a simulated history, or nothing. What the core asserts of itself counts too."""
+    try:
+        errors: list[str] = history.run().errors
+    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
+        return "%s: %s" % (type(error).__name__, error)
+    return errors[0] if errors else ""

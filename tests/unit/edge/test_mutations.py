@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from defects import Change, seeded
+from defects import Change, first_error, seeded
 from headwater.plan.model import Plan
 from headwater.process import Debounce, Process, Union
 from headwater.process.check import Needs
@@ -786,11 +786,7 @@ DEFECTS = [
 def history(name: str, seed: int) -> str:
     """The first error of a history, or nothing. What the core asserts of itself counts too."""
     scenario = SCHEDULES[name](seed) if name in SCHEDULES else Scenario(PLANS[name](), seed, SECONDS)
-    try:
-        errors = scenario.run().errors
-    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
-        return "%s: %s" % (type(error).__name__, error)
-    return errors[0] if errors else ""
+    return first_error(scenario)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ not."""
 from __future__ import annotations
 
 import pytest
-from defects import Change, seeded
+from defects import Change, first_error, seeded
 from headwater.process import Affine, Process
 from headwater.runtime import checkpoint_transfer, judging, relocation, watching
 from headwater.runtime.words import Words
@@ -111,12 +111,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
 
 
 def history(name: str, seed: int) -> str:
-    """The first error of a schedule, or nothing. What the core asserts of itself counts too."""
-    try:
-        errors = SCHEDULES[name](seed).run().errors
-    except (ArithmeticError, AssertionError, LookupError, ValueError) as error:
-        return "%s: %s" % (type(error).__name__, error)
-    return errors[0] if errors else ""
+    return first_error(SCHEDULES[name](seed))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
