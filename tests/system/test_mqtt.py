@@ -53,8 +53,8 @@ def test_board_links_over_verified_tls_and_tells_how_it_is(site: Site) -> None:
     status = until(lambda: site.gateway.status.get("chest"))
     assert (status["boot"], status["plan"], status["battery"], status["crash"]) == (1, None, 3912, None)
     assert set(status) == {
-        "backlog", "battery", "boot", "crash", "deployment", "dropped", "free", "log", "next", "plan",
-        "refused", "rssi", "state", "sync", "time", "up", "version",
+        "backlog", "battery", "boot", "crash", "deployment", "dropped", "energy", "free", "log", "next",
+        "plan", "refused", "rssi", "sleep", "state", "sync", "time", "up", "version", "waits",
     }  # fmt: skip
 
 
