@@ -75,10 +75,15 @@ class Exchange:
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self.counts: "Energy | None" = None
+        self.room: "Callable[[int], int] | None" = None  # frames that a host can be sent now; None: any number
 
     # Have frames counted from now on.
     def count_by(self, counts: "Energy") -> None:
         self.counts = counts
+
+    # Fill only as many frames for a host as room(its number) says: what links refuse would wait for a retry.
+    def pace_by(self, room: "Callable[[int], int]") -> None:
+        self.room = room
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
     def meet(self, number: int, peer: "Peer") -> None:
@@ -407,6 +412,8 @@ class Exchange:
 
     def _flush(self, link: Link) -> None:
         self._open = False
+        if self.room and not self.room(link.number):
+            return
         gone = self.host.lost.get(link.number) if self.host.lost else None
         if gone and self.host.me and (not link.peer.live or gone[0] == link.peer.log):
             link.order.clear()  # no host hears it
@@ -472,6 +479,8 @@ class Exchange:
                 self._put(link, frames.GAP, index, p.inc, xi + 1, gap[1], gap[2])
                 r.seek(gap[1])
                 continue
+            if self.room and self.room(link.number) <= self._open:
+                return
             n = p.due(r)
             n = n and self._put_entries(link, p, r, n)
             if not n:
