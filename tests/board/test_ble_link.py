@@ -1,7 +1,9 @@
 # The Bluetooth link: random walks in which each rule is checked after each step, every cut, counts that wrap, and
 # everything that another end could send. Both interpreters. More of them: tests/unit/edge/test_ble_link_properties.py.
 
-from headwater.protocol import ble_link
+import json
+
+from headwater.protocol import ble_info, ble_link
 from headwater.protocol.ble_link import BleLink
 from headwater.testing.ble_walk import Dice, Walk, content
 
@@ -29,6 +31,20 @@ class Host:
         for value in values:
             self.link.arrived(value, 0)
         return self.link.error
+
+
+# Read alone: all the parts together do not fit into a board's heap.
+def golden():
+    start = '"bluetooth": '
+    with open("tests/data/wire_vectors.json") as f:
+        line = f.readline()
+        while not line.startswith(start):
+            line = f.readline()
+        lines = [line[len(start) :]]
+        while line[0] not in "]}":
+            line = f.readline()
+            lines.append(line)
+    return json.loads("".join(lines).rstrip(",\n"))
 
 
 def walked(size, longest, seed, steps, **more):
@@ -226,6 +242,63 @@ def test_any_values_are_survived():
         assert all([0 < len(frame) <= 64 for frame in b.frames])
         assert turn or (b.link.error == 0 and len(b.frames) == 6)
     assert ends >= {0, ble_link.SHORT, ble_link.GAP, ble_link.COUNT, ble_link.LENGTH}
+
+
+def test_golden_connection_is_said_value_by_value():
+    part = golden()["link"]
+    ends = {}
+    for name in ("central", "peripheral"):
+        ends[name] = Host(part["longest"], central=name == "central", size=part["value bytes"])
+    waits = {name: list(part["frames"][name]) for name in ends}
+    steps = [(name, bytes.fromhex(value)) for name, value in part["steps"]]
+    turn = 0
+    while steps:
+        for name, other in (("central", "peripheral"), ("peripheral", "central")):
+            end = ends[name]
+            while waits[name] and end.link.send(b"", bytes.fromhex(waits[name][0])):
+                waits[name].pop(0)
+            end.link.pump(30000 * turn)
+            for value in end.values:
+                assert (name, value) == steps.pop(0)
+                ends[other].link.arrived(value, 30000 * turn)
+            end.values.clear()
+        turn += 1
+    for name, other in (("central", "peripheral"), ("peripheral", "central")):
+        assert [frame.hex() for frame in ends[name].frames] == part["frames"][other]
+
+
+def test_golden_ends_of_links_have_their_reasons():
+    for values, reason in golden()["ends"]:
+        end = Host(40)
+        assert end.error_of(*[bytes.fromhex(value) for value in values]) == getattr(ble_link, reason)
+
+
+def test_golden_tags_info_and_service_data():
+    part = golden()["shown"]
+    key = ble_info.tag_key(bytes.fromhex(part["master"]))
+    assert key.hex() == part["key of the tags"]
+    site = ble_info.site_tag(key)
+    assert site.hex() == part["site"]
+    for name in part["tags"]:
+        assert ble_info.tag(key, name).hex() == part["tags"][name]
+    found = [ble_info.read_info(bytes.fromhex(part["info"][name]), site) for name in sorted(part["info"])]
+    assert found == [(16, 578, ble_info.tag(key, "chest")), (24, 578, ble_info.tag(key, "g"))]
+    assert ble_info.info(key, "chest", 16, 578).hex() in part["info"].values()
+    shown = [ble_info.read_data(bytes.fromhex(data)) for data in part["service data"].values()]
+    assert sorted([flags for _, flags in shown]) == [0, ble_info.WANTS | ble_info.LOW]
+
+
+def test_info_of_others_and_malformed_info_is_refused():
+    key = ble_info.tag_key(b"x")
+    site = ble_info.site_tag(key)
+    good = ble_info.info(key, "a", 16, 578)
+    assert ble_info.read_info(good + b"more", site)
+    for bad in (
+        b"", good[:-1], b"\2" + good[1:], good[:1] + b"\0" + good[2:], good[:2] + b"\0\0" + good[4:],
+        good[:8] + bytes(8) + good[16:],
+    ):  # fmt: skip
+        assert ble_info.read_info(bad, site) is None
+    assert ble_info.read_data(b"abcd") is None and ble_info.read_data(b"abcdef") is None
 
 
 def test_a_link_and_its_buffers_stay_small():

@@ -298,6 +298,7 @@ class BleCarrier:
         s.link.agree(found[0], found[1])
         other = self._named(name)
         s.is_of(name, found[2])
+        self.wants.pop(name, None)  # it is said again, if nothing goes this way
         if other:
             self._close(self._worse(other, s), DOUBLE)
 
