@@ -115,6 +115,7 @@ from .moves import (
     ZombieAfterRestart,
 )
 from .takeovers import (
+    BeganOutOfReach,
     BlindLetsGo,
     BrokerRestarts,
     CandidateApart,
@@ -126,6 +127,7 @@ from .takeovers import (
     HostDiesHolding,
     LinkLost,
     LinkLostUnoffered,
+    NoHeap,
     OverErased,
     OverUnheard,
     OverUnheardLocal,
@@ -229,6 +231,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "host dies, a holder": HostDiesHolding,
     "broker restarts": BrokerRestarts,
     "producer restarts": ProducerRestarts,
+    "began out of reach": BeganOutOfReach,
+    "no heap to take over": NoHeap,
     "candidate apart": CandidateApart,
     "source dies": SourceDies,
     "peers apart": PeersApart,
