@@ -86,6 +86,7 @@ from .logs import (
     SizedSliding,
     SizedWide,
     SpilledBefore,
+    SpilledFull,
     Spoiled,
 )
 from .losses import (
@@ -150,6 +151,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "tells and dies": TellsAndDies,
     "changes while away": ChangesWhileAway,
     "spill left": SpillLeft,
+    "spilled full": SpilledFull,
     "ended half": EndedHalf,
     "stopped at start": StoppedAtStart,
     "erased holder": ErasedHolder,
