@@ -179,11 +179,10 @@ class Move:
                 if p.spills:
                     p.press()
 
-    # Whether it is not worth the pause: a battery does not end and no person waits, and nothing is made safe.
+    # Whether it is not worth the pause: no battery ends, and nothing is made safe.
     def _stalls(self) -> bool:
         host = self.host
-        needed = self.why in (moves.FLEE, moves.COMMAND)
-        return not needed and host.now - self.sent_us > _STALL * host.pace[2]
+        return self.why != moves.FLEE and host.now - self.sent_us > _STALL * host.pace[2]
 
     def _offer(self) -> None:
         from ..storage import reserve
