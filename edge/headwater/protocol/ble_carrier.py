@@ -14,7 +14,8 @@
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to one that
 #     says that it waits. One connect at a time.
-#   - Who connected leaves: after 2 s in which nothing moved, or after 8 s if another host waits for its slot.
+#   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board itself.
+#   - Who connected leaves: after 2 s in which nothing moved, or after 3 s if another host waits for its slot.
 #   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
 #     central the newer one.
 #   - A link that ends with an error is closed; both are counted, by reason.
@@ -43,8 +44,10 @@ REASONS = FULL + 1
 
 _GENUINE_US = const(5000000)
 _IDLE_US = const(2000000)
-_TURN_US = const(8000000)
-_WANT_US = const(10000000)
+_TURN_US = const(3000000)
+_WANT_US = const(1500000)
+_RELAY_US = const(3000000)
+_CALL_US = const(10000000)
 _SEEN_US = const(3000000)
 _SHY_US = const(4000000)
 _FAST_MS = const(30)
@@ -274,13 +277,21 @@ class BleCarrier:
 
     # Whether to connect to a host that advertises with these flags.
     def _wants(self, name: str, flags: int) -> bool:
-        return name in self.wants or self.gateway and flags & WANTS != 0
+        want = self.wants.get(name)
+        if want and (self.now - want[0] >= _RELAY_US or not self._proven(GATEWAY)):
+            return True
+        return self.gateway and flags & WANTS != 0
 
     def _with(self, handle: int) -> "_Slot | None":
         for s in self.slots:
             if s.used and s.link.handle == handle:
                 return s
         return None
+
+    # A genuine frame came from this host, over a connection that is there.
+    def _proven(self, name: str) -> bool:
+        s = self._named(name)
+        return s is not None and s.genuine
 
     def _named(self, name: str) -> "_Slot | None":
         for s in self.slots:
@@ -416,7 +427,7 @@ class BleCarrier:
         wait = self.wants.get(GATEWAY)
         calls = wait is not None and not self._named(GATEWAY)
         flags = (WANTS if calls else 0) | (LOW if self.low else 0)
-        fast = calls and wait is not None and self.now - wait[0] < _WANT_US
+        fast = calls and wait is not None and self.now - wait[0] < _CALL_US
         shows = (flags, (_FAST_MS if fast else _SLOW_MS) if free else 0)
         if shows != self.shows:
             self.shows = shows

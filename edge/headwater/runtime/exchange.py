@@ -412,26 +412,32 @@ class Exchange:
 
     def _flush(self, link: Link) -> None:
         self._open = False
-        if self.room and not self.room(link.number):
-            return
         gone = self.host.lost.get(link.number) if self.host.lost else None
         if gone and self.host.me and (not link.peer.live or gone[0] == link.peer.log):
             link.order.clear()  # no host hears it
             link.wants.clear()
             return
-        for key in link.order:
-            self._put(link, key[0], *link.wants[key])
-        link.order.clear()
-        link.wants.clear()
+        if link.order:
+            if self._full(link):
+                return
+            for key in link.order:
+                self._put(link, key[0], *link.wants[key])
+            link.order.clear()
+            link.wants.clear()
         for p in self.host.ports.values():
             for r in p.readers:
                 # To the lake only entries and gaps are sent, and both lie after the cursor.
                 if r.local or not r.live or r.host != link.number:
                     continue
                 if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
-                    self._flush_reader(link, p, r)
+                    if not (self.room and r.waits(p) and self._full(link)):
+                        self._flush_reader(link, p, r)
         if self._open and self.writer.count:
             self._seal(link)
+
+    # There is no room for another frame to this neighbour, beside the one that is open.
+    def _full(self, link: Link) -> bool:
+        return self.room is not None and self.room(link.number) <= self._open
 
     # Have a frame begun.
     def _begin(self, link: Link) -> None:
@@ -479,9 +485,9 @@ class Exchange:
                 self._put(link, frames.GAP, index, p.inc, xi + 1, gap[1], gap[2])
                 r.seek(gap[1])
                 continue
-            if self.room and self.room(link.number) <= self._open:
-                return
             n = p.due(r)
+            if n and self._full(link):
+                return
             n = n and self._put_entries(link, p, r, n)
             if not n:
                 break
