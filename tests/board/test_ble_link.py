@@ -1,5 +1,6 @@
-# The Bluetooth link: random walks in which each rule is checked after each step, every cut, counts that wrap, and
-# everything that another end could send. Both interpreters. More of them: tests/unit/edge/test_ble_link_properties.py.
+# The Bluetooth link: random walks in which each rule is checked after each step, every cut, counts that wrap,
+# and everything that another end could send. Both interpreters. More of them:
+# tests/unit/edge/test_ble_link_properties.py.
 
 import json
 

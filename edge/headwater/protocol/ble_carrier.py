@@ -1,20 +1,22 @@
 # The Bluetooth connections of a host, as one carrier: who connects to whom, what goes to whom, who leaves.
 #
-# It owns a few links (ble_link.py) whose buffers are made at the start, one for each connection. A radio does what
-# only the machine can do: the verbs of both are in docs/architecture.md, Carriers.
+# It owns a few links (ble_link.py) whose buffers are made at the start, one for each connection. A radio does
+# what only the machine can do: the verbs of both are in docs/architecture.md, Carriers.
 #
 # A connection, in either role: the central reads INFO of the other end, subscribes, and sends an empty
 # acknowledgement; its first frame is its own INFO. After that each frame has a head:
 #   to     u8 + bytes   the name that the frame is for; empty: the end that it arrives at
 #   from   u8 + bytes   ... that it is from; empty: the end that sent it
-# Only the gateway passes on: a board sends it frames for other boards, and it names the board that they are from.
+# Only the gateway passes on: a board sends it frames for other boards, and it names the board that they are
+# from.
 #
 # Rules.
 #   - A connection without a genuine frame within 5 s is closed, and its address left alone for a while. A tag
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
-#   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to one that
-#     says that it waits. One connect at a time.
-#   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board itself.
+#   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
+#     one that says that it waits. One connect at a time.
+#   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
+#     itself.
 #   - Who connected leaves: after 2 s in which nothing moved, or after 3 s if another host waits for its slot.
 #   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
 #     central the newer one.
@@ -101,8 +103,8 @@ class BleCarrier:
     private = False
 
     # name: of this host. key: of the site's tags. radio: see above.
-    # take(carrier, sender, frame) -> whether it was genuine. relay(to, sender, frame) -> likewise, of a frame for
-    # another host or another name of this one: of the gateway alone.
+    # take(carrier, sender, frame) -> whether it was genuine. relay(to, sender, frame) -> likewise, of a frame
+    # for another host or another name of this one: of the gateway alone.
     # on_room(): there is room again, where there was none. on_gone(carrier, name): a connection is over.
     # longest: bytes of a frame. cost: see carriers.py. hands, window: see ble_link.py.
     def __init__(
@@ -137,7 +139,9 @@ class BleCarrier:
         self.gateway = name == GATEWAY
         self.names: dict[bytes, str] = {} if self.gateway else {tag(key, GATEWAY): GATEWAY}
         self.heads: dict[str, bytes] = {}
-        self.wants: dict[str, list[int]] = {}  # name -> [since when something waits for it, when it was said last]
+        self.wants: dict[
+            str, list[int]
+        ] = {}  # name -> [since when something waits for it, when it was said last]
         self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
         self.pending: "Any" = None  # the address that the radio connects to
         self.low = False
@@ -216,7 +220,9 @@ class BleCarrier:
 
     # ---- what the radio reports
 
-    def connected(self, handle: int, central: bool, address: "Any", size: int, data: "Readable | None") -> None:
+    def connected(
+        self, handle: int, central: bool, address: "Any", size: int, data: "Readable | None"
+    ) -> None:
         if address == self.pending:
             self.pending = None
         self.connects += 1

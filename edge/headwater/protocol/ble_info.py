@@ -1,7 +1,7 @@
 # What a host shows to Bluetooth: the UUIDs of its service, INFO, and the service data of its advertisement.
 #
-# Anybody may read these, so they name nobody: a name is shown as a tag, the first bytes of its HMAC under a key
-# that all hosts of a site share and no one else has. A tag proves nothing; seals do.
+# Anybody may read these, so they name nobody: a name is shown as a tag, the first bytes of its HMAC under a
+# key that all hosts of a site share and no one else has. A tag proves nothing; seals do.
 
 from ..offboard.compat import TYPE_CHECKING, const
 from .sessions import hmac
@@ -45,8 +45,8 @@ def info(key: "Readable", name: str, window: int, longest: int) -> bytes:
     return bytes((VERSION, window, longest & 255, longest >> 8)) + tag(key, name) + site_tag(key) + bytes(4)
 
 
-# (window, longest, tag) of a host of the site with this tag; None: another site, another version, or malformed.
-# Bytes of later versions follow: the last four are not looked at.
+# (window, longest, tag) of a host of the site with this tag; None: another site, another version, or
+# malformed. Bytes of later versions follow: the last four are not looked at.
 def read_info(data: "Readable", site: bytes) -> "tuple[int, int, bytes] | None":
     if len(data) < INFO_BYTES or data[0] != VERSION or bytes(data[8:16]) != site:
         return None

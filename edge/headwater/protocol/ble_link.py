@@ -1,8 +1,9 @@
 # The link: frames over one Bluetooth connection, the same at both ends and in both roles.
 #
-# Each direction is a stream of bytes: frames, each after its length (u16). The stream is cut into fragments, and
-# each fragment is one value of an attribute, a notification or a write without response:
-#   byte 0   number of this fragment, modulo 256. A value of two bytes is no fragment: it only acknowledges, and
+# Each direction is a stream of bytes: frames, each after its length (u16). The stream is cut into fragments,
+# and each fragment is one value of an attribute, a notification or a write without response:
+#   byte 0   number of this fragment, modulo 256. A value of two bytes is no fragment: it only acknowledges,
+#   and
 #            has the number of the next fragment
 #   byte 1   how many fragments of the other side have arrived here, modulo 256
 # Radio loses nothing inside a connection. What loses is the end of a connection, with all that both hosts and
@@ -10,13 +11,16 @@
 # closes the link (`error`), a new connection begins at 0, and the layers above repeat what they still need.
 #
 # Promises, whatever the other side sends.
-#   - Every frame that arrives was sent whole on this connection, once, and in that order, or the link has ended.
+#   - Every frame that arrives was sent whole on this connection, once, and in that order, or the link has
+#     ended.
 #   - At most `window` fragments are unacknowledged, and at most `hands` of this side's: so many can be in the
-#     hands of the host at most. A value that is refused (ENOMEM) is offered again after 5 ms, unchanged or longer.
-#   - A fragment is acknowledged when a quarter of the window is due, or after 20 ms, or with the next fragment.
+#     hands of the host at most. A value that is refused (ENOMEM) is offered again after 5 ms, unchanged or
+#     longer.
+#   - A fragment is acknowledged when a quarter of the window is due, or after 20 ms, or with the next
+#     fragment.
 #   - Nothing is sent before the other side can hear it: the central speaks first, after it has subscribed.
-#   - A side whose fragments stay unacknowledged for 10 s ends the link: the last ones may be lost, and no number
-#     would ever show it.
+#   - A side whose fragments stay unacknowledged for 10 s ends the link: the last ones may be lost, and no
+#     number would ever show it.
 #   - Buffers are made once, for all connections; a fragment allocates three slices, or two if it is full.
 # Sans-I/O: values and microseconds in, values out. Bytes: docs/spec.md, Bluetooth.
 
@@ -51,9 +55,10 @@ NEVER = const(3600000000)  # so long at most until `pump` is due again
 
 
 class BleLink:
-    # put(handle, value) -> whether the host took it. take(link, frame): a frame arrived; it lies in the buffer of
-    # the link until the call returns. value: room for one value, which several links may share. longest: bytes
-    # of a frame, in and out. window: unacknowledged fragments that this end takes. hands: see above.
+    # put(handle, value) -> whether the host took it. take(link, frame): a frame arrived; it lies in the
+    # buffer of the link until the call returns. value: room for one value, which several links may share.
+    # longest: bytes of a frame, in and out. window: unacknowledged fragments that this end takes. hands: see
+    # above.
     def __init__(
         self,
         put: "Callable[[int, memoryview], bool]",
@@ -75,8 +80,8 @@ class BleLink:
         self.begin(-1, False, VALUE_MIN, 0)
         self.over()
 
-    # A new connection: all that was left of the one before is void. central: which role this end has. size: bytes
-    # of a value.
+    # A new connection: all that was left of the one before is void. central: which role this end has. size:
+    # bytes of a value.
     def begin(self, handle: int, central: bool, size: int, now: int) -> None:
         self.handle = handle
         self.error = 0

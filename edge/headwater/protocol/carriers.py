@@ -1,11 +1,13 @@
 # Carriers: which of the links of a host takes a frame. A host with one link needs none of this.
 #
-# What a carrier offers, and what it asks of this: docs/architecture.md, Carriers. For each name and each carrier
-# this knows whether a genuine frame has come that way (the way is proven), and since when frames that went that way
-# have had no answer. A way without an answer for `patience_us` is doubted, until a genuine frame comes over it.
+# What a carrier offers, and what it asks of this: docs/architecture.md, Carriers. For each name and each
+# carrier this knows whether a genuine frame has come that way (the way is proven), and since when frames that
+# went that way have had no answer. A way without an answer for `patience_us` is doubted, until a genuine
+# frame comes over it.
 #
-#   - The cheapest proven way carries. Cheaper ones that are not proven take the same frame as well, and so become
-#     proven, or doubted: changing to a cheaper carrier loses nothing. A session refuses what comes twice.
+#   - The cheapest proven way carries. Cheaper ones that are not proven take the same frame as well, and so
+#     become proven, or doubted: changing to a cheaper carrier loses nothing. A session refuses what comes
+#     twice.
 #   - Where no way is proven, every way takes the frame.
 #   - Where none is proven, or all are doubted, the carriers are told that the name is wanted.
 #   - A doubted way is tried again after a minute.

@@ -75,7 +75,7 @@ class Exchange:
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self.counts: "Energy | None" = None
-        self.room: "Callable[[int], int] | None" = None  # frames that a host can be sent now; None: any number
+        self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
     # Have frames counted from now on.
     def count_by(self, counts: "Energy") -> None:

@@ -149,7 +149,7 @@ class Reader:
         if self.cur.xi < port.ring.last:
             return True
         inside = self.edge.dst != OUTSIDE
-        return inside and (self.bound_sent < port.bound or port.crs and self.crs_sent < port.crs[-1][3])
+        return inside and (self.bound_sent < port.bound or bool(port.crs) and self.crs_sent < port.crs[-1][3])
 
 
 class OutPort:

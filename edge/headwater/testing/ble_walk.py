@@ -140,7 +140,12 @@ class End:
 class Walk:
     # size: bytes of a value (MTU - 3). longest: of a frame.
     def __init__(
-        self, size: int, longest: int, seed: int, window: int = WINDOW, hands: "tuple[int, int]" = (HANDS, HANDS)
+        self,
+        size: int,
+        longest: int,
+        seed: int,
+        window: int = WINDOW,
+        hands: "tuple[int, int]" = (HANDS, HANDS),
     ) -> None:
         self.dice = Dice(seed)
         self.longest = longest

@@ -117,7 +117,9 @@ def shown() -> dict[str, Any]:
         "site": ble_info.site_tag(key).hex(),
         "tags": {name: ble_info.tag(key, name).hex() for name in NAMES},
         "info": {
-            "%s, window %d, frames of %d" % (name, window, longest): ble_info.info(key, name, window, longest).hex()
+            "%s, window %d, frames of %d" % (name, window, longest): ble_info.info(
+                key, name, window, longest
+            ).hex()
             for name, window, longest in (("g", 24, 578), ("chest", 16, 578))
         },
         "service data": {

@@ -1,9 +1,9 @@
 """A model of the radio: connections with intervals, packets per event, lost events, silence and ends.
 
-A connection moves up to `per_event` values each way at each connection event. An event that fails loses nothing: its
-values wait for the next one. What loses is the end of a connection, with all that waits at both ends. A host has a
-bounded number of buffers; it refuses a value when all are taken. Who hears nothing for the supervision time
-takes the connection for ended, each end by itself.
+A connection moves up to `per_event` values each way at each connection event. An event that fails loses
+nothing: its values wait for the next one. What loses is the end of a connection, with all that waits at
+both ends. A host has a bounded number of buffers; it refuses a value when all are taken. Who hears nothing
+for the supervision time takes the connection for ended, each end by itself.
 
 Everything is drawn from a generator of its own, so that a history without Bluetooth is what it was.
 """
@@ -195,7 +195,9 @@ class Air:
         self.quiet: dict[tuple[int, int], int] = {}  # pair -> until when they do not hear each other
         self.handles = 0
         self.carried = self.refused = 0
-        self.judge: Callable[[Connection], str] | None = None  # "cut" before or "cut after" a fragment arrives
+        self.judge: Callable[[Connection], str] | None = (
+            None  # "cut" before or "cut after" a fragment arrives
+        )
         world.after(SCAN_US, self.scan)
 
     def antenna(self, number: int, boot: int) -> Antenna:

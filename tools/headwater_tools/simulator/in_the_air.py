@@ -38,7 +38,14 @@ class InTheAir(Scenario):
     def next(self) -> None:
         if self.site.now >= self.storm_us:
             return
-        faults: list[Callable[[], None]] = [self.silence, self.silence, self.end, self.cut, self.cut, self.weather]
+        faults: list[Callable[[], None]] = [
+            self.silence,
+            self.silence,
+            self.end,
+            self.cut,
+            self.cut,
+            self.weather,
+        ]
         self.chance.choice(faults)()
         self.site.after(int(self.chance.expovariate(1.0) * 2 * SECOND), self.next)
 
@@ -60,7 +67,9 @@ class InTheAir(Scenario):
         connections = self.site.air.connections()
         if connections:
             connection = self.chance.choice(connections)
-            self.site.draw(ENDED, "a connection of %s ends" % " and ".join(map(self.site.name, connection.ends)))
+            self.site.draw(
+                ENDED, "a connection of %s ends" % " and ".join(map(self.site.name, connection.ends))
+            )
             connection.end()
 
     def cut(self) -> None:
@@ -95,5 +104,3 @@ class InTheAir(Scenario):
             "connections": sum(m.connects for m in machines),
         }
         return result
-
-

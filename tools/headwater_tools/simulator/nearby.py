@@ -1,7 +1,7 @@
 """A simulated site with Bluetooth: some boards have it beside the broker, some have nothing else.
 
-The hosts have the carriers of boards (protocol/carriers.py, ble_carrier.py, ble_link.py) over a model of the radio
-(air.py). The gateway passes on what boards send to each other over different carriers.
+The hosts have the carriers of boards (protocol/carriers.py, ble_carrier.py, ble_link.py) over a model of
+the radio (air.py). The gateway passes on what boards send to each other over different carriers.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class Machine:
 
 
 class Nearby(World):
-    def __init__(self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None) -> None:
+    def __init__(
+        self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
+    ) -> None:
         self.machines: dict[int, Machine] = {}
         super().__init__(plan, seed, sector_size, hardware)
         r = random.Random("nearby %d" % seed)
@@ -115,7 +117,7 @@ class Nearby(World):
                 ble_info.GATEWAY if number == 0 else self.name(number),
                 KEY,
                 antenna,
-                carriers.came,  # type: ignore[arg-type]
+                carriers.came,
                 partial(self.relay, node.boots) if number == 0 else None,
                 host.exchange.writer.mtu,
                 4 if number == 0 else 3,
@@ -209,7 +211,8 @@ class Nearby(World):
     # ---- the broker, and what the gateway passes on
 
     def publish(self, sender: int, to: str, frame: bytes, name: str) -> None:
-        """A frame is published under the topic of a receiver and a sender; the gateway may name another sender."""
+        """A frame is published under the topic of a receiver and a sender; the gateway may name another
+        sender."""
         goes = self.number(to)
         comes = self.number(name) if name else sender
         self.frames += 1
