@@ -1,6 +1,6 @@
 # The Bluetooth connections of a host, as one carrier: who connects to whom, what goes to whom, who leaves.
 #
-# It owns a few links (ble_link.py) whose buffers are made at the start, one for each connection. A radio does
+# It owns a few links (ble_link.py), one for each connection; each is made once and used again. A radio does
 # what only the machine can do: the verbs of both are in docs/architecture.md, Carriers.
 #
 # A connection, in either role: the central reads INFO of the other end, subscribes, and sends an empty
@@ -131,11 +131,10 @@ class BleCarrier:
         self.tag = tag(key, name)
         self.site = site_tag(key)
         self.info = info(key, name, window, longest + _HEAD_MAX)
-        value = memoryview(bytearray(VALUE_MAX))
-        self.slots = [
-            _Slot(BleLink(radio.put, self._frame, value, longest + _HEAD_MAX, window, hands))
-            for _ in range(slots)
-        ]
+        self.value = memoryview(bytearray(VALUE_MAX))
+        self.limits = (longest + _HEAD_MAX, window, hands)
+        self.slots: "list[_Slot]" = []
+        self.slots_max = slots
         self.gateway = name == GATEWAY
         self.names: dict[bytes, str] = {} if self.gateway else {tag(key, GATEWAY): GATEWAY}
         self.heads: dict[str, bytes] = {}
@@ -145,7 +144,6 @@ class BleCarrier:
         self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
         self.pending: "Any" = None  # the address that the radio connects to
         self.low = False
-        self.short = False  # a frame was refused, or found no room
         self.listens = False
         self.shows: "tuple[int, int] | None" = None  # flags and interval of the advertisement
         self.now = 0
@@ -186,10 +184,7 @@ class BleCarrier:
 
     def room(self, to: str) -> int:
         s = self._slot(to)
-        n = s.link.room() if s else 0
-        if not n:
-            self.short = True
-        return n
+        return s.link.room() if s else 0
 
     def send(self, to: str, frame: "Readable", sender: str = "") -> bool:
         s = self._slot(to)
@@ -202,7 +197,6 @@ class BleCarrier:
         if head is None:
             head = self.heads[key] = _named("" if to == s.name else to) + _named(sender)
         if not s.link.send(head, frame):
-            self.short = True
             return False
         s.moves(self.now)
         self.frames += 1
@@ -226,14 +220,11 @@ class BleCarrier:
         if address == self.pending:
             self.pending = None
         self.connects += 1
-        for s in self.slots:
-            if not s.used:
-                break
-        else:
+        s = self._free()
+        if s is None:
             self.ended[FULL] += 1
             self.radio.close(handle)
             return
-        s.free()
         s.take(address, central, self.now)
         s.link.begin(handle, central, size, self.now)
         if central:
@@ -275,7 +266,7 @@ class BleCarrier:
         name = self.names.get(found[0])
         if name is None or self._named(name) or not self._wants(name, found[1]):
             return
-        if not any([not s.used for s in self.slots]):
+        if len([s for s in self.slots if s.used]) >= self.slots_max:
             return
         self.shy.pop(address, None)
         self.pending = address
@@ -287,6 +278,24 @@ class BleCarrier:
         if want and (self.now - want[0] >= _RELAY_US or not self._proven(GATEWAY)):
             return True
         return self.gateway and flags & WANTS != 0
+
+    # A slot for a new connection. The buffers of each are made when that many connections are there first.
+    def _free(self) -> "_Slot | None":
+        for s in self.slots:
+            if not s.used:
+                return s
+        if len(self.slots) >= self.slots_max:
+            return None
+        try:
+            link = BleLink(self.radio.put, self._frame, self.value, *self.limits, self._more)
+        except MemoryError:
+            return None
+        self.slots.append(_Slot(link))
+        return self.slots[-1]
+
+    def _more(self) -> None:
+        if self.on_room:
+            self.on_room()
 
     def _with(self, handle: int) -> "_Slot | None":
         for s in self.slots:
@@ -318,6 +327,7 @@ class BleCarrier:
         self.wants.pop(name, None)  # it is said again, if nothing goes this way
         if other:
             self._close(self._worse(other, s), DOUBLE)
+        self._more()  # what waited for a connection
 
     # Of two connections to the same host, the second one newer.
     def _worse(self, a: _Slot, b: _Slot) -> _Slot:
@@ -385,12 +395,6 @@ class BleCarrier:
                 due = min(due, s.link.pump(now))
                 if s.link.error:
                     self._close(s, s.link.error)
-        if self.short and self.on_room and any([s.ready and s.link.room() for s in self.slots]):
-            self.short = False
-            self.on_room()
-            for s in self.slots:
-                if s.used and s.why == CLOSED:
-                    due = min(due, s.link.pump(now))
         return due
 
     # A few times a second.
@@ -400,7 +404,7 @@ class BleCarrier:
             if now - self.wants[name][1] > _WANT_US:
                 del self.wants[name]
         waiting = self._waiting()
-        free = any([not s.used for s in self.slots])
+        free = len([s for s in self.slots if s.used]) < self.slots_max
         for s in self.slots:
             if s.used and s.why == CLOSED:
                 self._look(s, bool(waiting) and not free)
