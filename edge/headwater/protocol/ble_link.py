@@ -57,8 +57,8 @@ NEVER = const(3600000000)  # so long at most until `pump` is due again
 class BleLink:
     # put(handle, value) -> whether the host took it. take(link, frame): a frame arrived; it lies in the
     # buffer of the link until the call returns. value: room for one value, which several links may share.
-    # longest: bytes of a frame, in and out. more(): there is room again, where there was none. window: unacknowledged fragments that this end takes. hands: see
-    # above.
+    # longest: bytes of a frame, in and out. more(): there is room again, where there was none. window:
+    # unacknowledged fragments that this end takes. hands: see above.
     def __init__(
         self,
         put: "Callable[[int, memoryview], bool]",

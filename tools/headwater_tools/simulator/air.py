@@ -133,7 +133,10 @@ class Connection:
         air = self.air
         if self.over:
             return
-        if not self.apart() and air.random.random() >= air.weather.loss:
+        air.events += 1
+        if self.apart() or air.random.random() < air.weather.loss:
+            air.failed += 1
+        else:
             self.heard_us = air.world.now
             for number, held in self.held.items():
                 other = next(a for n, a in self.ends.items() if n != number)
@@ -195,6 +198,7 @@ class Air:
         self.quiet: dict[tuple[int, int], int] = {}  # pair -> until when they do not hear each other
         self.handles = 0
         self.carried = self.refused = 0
+        self.events = self.failed = 0  # connection events, and those of them that moved nothing
         self.judge: Callable[[Connection], str] | None = (
             None  # "cut" before or "cut after" a fragment arrives
         )
