@@ -17,14 +17,17 @@
 #     one that says that it waits. One connect at a time.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
-#   - Who connected leaves: after 2 s in which nothing moved, or after 3 s if another host waits for its slot.
+#   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves after
+#     3 s, or 15 s if it is never drained.
+#   - The last slot of a board is for the gateway, while something waits for that; if other boards have taken all,
+#     the board closes a connection to one of them.
 #   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
 #     central the newer one.
 #   - A link that ends with an error is closed; both are counted, by reason.
 # Sans-I/O: events and microseconds in, calls of the radio out.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from .ble_info import GATEWAY, LOW, WANTS, info, read_data, read_info, site_tag, tag
+from .ble_info import GATEWAY, LAST, LOW, WANTS, info, read_data, read_info, site_tag, tag
 from .ble_link import HANDS, NEVER, OVER, VALUE_MAX, WINDOW, BleLink
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ REASONS = FULL + 1
 _GENUINE_US = const(5000000)
 _IDLE_US = const(2000000)
 _TURN_US = const(3000000)
+_HELD_US = const(15000000)
 _WANT_US = const(1500000)
 _RELAY_US = const(3000000)
 _CALL_US = const(10000000)
@@ -266,7 +270,7 @@ class BleCarrier:
         name = self.names.get(found[0])
         if name is None or self._named(name) or not self._wants(name, found[1]):
             return
-        if len([s for s in self.slots if s.used]) >= self.slots_max:
+        if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:
             return
         self.shy.pop(address, None)
         self.pending = address
@@ -403,42 +407,43 @@ class BleCarrier:
         for name in list(self.wants):
             if now - self.wants[name][1] > _WANT_US:
                 del self.wants[name]
-        waiting = self._waiting()
-        free = len([s for s in self.slots if s.used]) < self.slots_max
+        waiting = [name for name in self.wants if not self._named(name)]
+        calls = self._calls()
+        left = self._left()
         for s in self.slots:
             if s.used and s.why == CLOSED:
-                self._look(s, bool(waiting) and not free)
-        if self.gateway:
-            listen = free
-        else:
-            listen = free and any([name != GATEWAY for name in waiting])
-            self._show(free)
+                self._look(s, not left and (calls or s.central and bool(waiting)))
+        listen = left > 0
+        if not self.gateway:
+            listen = listen and any([name != GATEWAY for name in waiting])
+            self._show(calls, left)
         if listen != self.listens:
             self.listens = listen
             self.radio.listen(listen)
         self.pump(now)
 
-    # Hosts that something waits for, without a connection.
-    def _waiting(self) -> "list[str]":
-        return [name for name in self.wants if not self._named(name)]
+    # Slots that are left.
+    def _left(self) -> int:
+        return self.slots_max - len([s for s in self.slots if s.used])
+
+    # Something waits for the gateway, which is not connected.
+    def _calls(self) -> bool:
+        return GATEWAY in self.wants and not self._named(GATEWAY)
 
     def _look(self, s: _Slot, turn: bool) -> None:
         now = self.now
         if not s.genuine and now - s.since_us >= _GENUINE_US:
             self._close(s, MUTE)
-        elif s.central and s.link.drained():
-            if now - s.moved_us >= _IDLE_US:
-                self._close(s, LEFT)
-            elif turn and now - s.since_us >= _TURN_US:
-                self._close(s, TURN)
+        elif turn and now - s.since_us >= (_TURN_US if s.link.drained() else _HELD_US):
+            self._close(s, TURN)
+        elif s.central and s.link.drained() and now - s.moved_us >= _IDLE_US:
+            self._close(s, LEFT)
 
     # Advertise what is the case now.
-    def _show(self, free: bool) -> None:
-        wait = self.wants.get(GATEWAY)
-        calls = wait is not None and not self._named(GATEWAY)
-        flags = (WANTS if calls else 0) | (LOW if self.low else 0)
-        fast = calls and wait is not None and self.now - wait[0] < _CALL_US
-        shows = (flags, (_FAST_MS if fast else _SLOW_MS) if free else 0)
+    def _show(self, calls: bool, left: int) -> None:
+        flags = (WANTS if calls else 0) | (LOW if self.low else 0) | (LAST if calls and left == 1 else 0)
+        fast = calls and self.now - self.wants[GATEWAY][0] < _CALL_US
+        shows = (flags, (_FAST_MS if fast else _SLOW_MS) if left else 0)
         if shows != self.shows:
             self.shows = shows
             self.radio.advertise(self.tag + bytes((flags,)), shows[1])
