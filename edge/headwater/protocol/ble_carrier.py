@@ -14,13 +14,14 @@
 #   - A connection without a genuine frame within 5 s is closed, and its address left alone for a while. A tag
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
-#     one that says that it waits. One connect at a time.
+#     one that says that it waits. One connect at a time, and first to the host for which something waits
+#     longest.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
-#   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves after
-#     3 s, or 15 s if it is never drained.
-#   - The last slot of a board is for the gateway, while something waits for that; if other boards have taken all,
-#     the board closes a connection to one of them.
+#   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves
+#     after 3 s, or 15 s if it is never drained.
+#   - The last slot of a board is for the gateway, while something waits for that; if other boards have taken
+#     all, the board closes a connection to one of them.
 #   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
 #     central the newer one.
 #   - A link that ends with an error is closed; both are counted, by reason.
@@ -54,7 +55,7 @@ _HELD_US = const(15000000)
 _WANT_US = const(1500000)
 _RELAY_US = const(3000000)
 _CALL_US = const(10000000)
-_SEEN_US = const(3000000)
+_NEAR_US = const(2000000)
 _SHY_US = const(4000000)
 _FAST_MS = const(30)
 _SLOW_MS = const(250)
@@ -146,6 +147,7 @@ class BleCarrier:
             str, list[int]
         ] = {}  # name -> [since when something waits for it, when it was said last]
         self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
+        self.near: dict[str, int] = {}  # name -> when its advertisement was seen last
         self.pending: "Any" = None  # the address that the radio connects to
         self.low = False
         self.listens = False
@@ -268,20 +270,34 @@ class BleCarrier:
         if not found or self.pending is not None or self.shy.get(address, 0) > self.now:
             return
         name = self.names.get(found[0])
-        if name is None or self._named(name) or not self._wants(name, found[1]):
+        if name is None or self._named(name):
+            return
+        self.near[name] = self.now
+        if self.gateway and found[1] & WANTS:
+            self.wanted(name, self.now)
+        if not self._wants(name):
             return
         if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:
             return
         self.shy.pop(address, None)
+        del self.near[name]
         self.pending = address
         self.radio.connect(address)
 
-    # Whether to connect to a host that advertises with these flags.
-    def _wants(self, name: str, flags: int) -> bool:
+    # Whether to connect to this host: something waits for it, and for no other host near by for longer.
+    def _wants(self, name: str) -> bool:
         want = self.wants.get(name)
-        if want and (self.now - want[0] >= _RELAY_US or not self._proven(GATEWAY)):
-            return True
-        return self.gateway and flags & WANTS != 0
+        if not want or self.now - want[0] < _RELAY_US and self._proven(GATEWAY):
+            return False
+        for other in self.wants:
+            since = self.wants[other][0]
+            if (
+                since < want[0]
+                and self.now - self.near.get(other, -_NEAR_US) < _NEAR_US
+                and not self._named(other)
+            ):
+                return False
+        return True
 
     # A slot for a new connection. The buffers of each are made when that many connections are there first.
     def _free(self) -> "_Slot | None":

@@ -1,5 +1,5 @@
-"""Carriers over the model of a radio, in simulated time: what they make of the air, what they survive. And each
-rule of the carriers broken once: a test notices."""
+"""Carriers over the model of a radio, in simulated time: what they make of the air, what they survive. And
+each rule of the carriers broken once: a test notices."""
 
 from __future__ import annotations
 
@@ -206,9 +206,9 @@ def test_a_blob_arrives_both_ways_wherever_the_connection_is_cut(word):
 
 # Rule; class, method, what is in it, and what breaks the rule.
 DEFECTS: list[tuple[str, Any, str, str, str]] = [
-    ("a host connects where something waits", BleCarrier, "_wants", "if want and", "if False and"),
-    ("... and nowhere else", BleCarrier, "_wants", "want = ", "return True or "),
-    ("the gateway hears a call", BleCarrier, "_wants", "flags & WANTS != 0", "False"),
+    ("a host connects where something waits", BleCarrier, "_wants", "if not want or", "if True or"),
+    ("... and nowhere else", BleCarrier, "_wants", "if not want", "return True\n    if not want"),
+    ("the gateway hears a call", BleCarrier, "seen", "found[1] & WANTS", "False"),
     ("a board calls for the gateway", BleCarrier, "_show", "(WANTS if calls else 0)", "0"),
     ("a low battery shows", BleCarrier, "_show", "(LOW if self.low else 0)", "0"),
     ("a call is fast", BleCarrier, "_show", "_FAST_MS if fast else _SLOW_MS", "_SLOW_MS"),
