@@ -198,7 +198,8 @@ def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
     assert groups("unit/cloud/test_ranges.py") == ["lake"]
     assert groups("unit/edge/test_qrs.py", "unit/cloud/test_audit.py") == ["judge", "gateway", "lake"]
     assert groups("system/test_flash.py") == ["board"]
-    assert groups() == groups("unit") == ["board", "judge", "gateway", "lake"]
+    assert groups() == groups("unit") == ["bluetooth", "board", "judge", "gateway", "lake"]
+    assert groups("unit/tools/test_radio.py") == ["bluetooth", "gateway"]
 
 
 def test_a_choice_of_tests_is_an_expression_of_markers() -> None:

@@ -33,9 +33,18 @@ S3_TESTS = ROOT / "tests" / "s3"
 
 # What tests import of each group of packages.
 PACKAGES = {
+    "bluetooth": {"bumble"},
     "board": {"esptool", "littlefs", "serial"},
     "judge": {"neurokit2"},
-    "gateway": {"aiohttp", "cryptography", "headwater_gateway", "paho", "prometheus_client", "pyarrow"},
+    "gateway": {
+        "aiohttp",
+        "bleak",
+        "cryptography",
+        "headwater_gateway",
+        "paho",
+        "prometheus_client",
+        "pyarrow",
+    },
     "lake": {
         "delta",
         "deltalake",
