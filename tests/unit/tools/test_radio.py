@@ -22,6 +22,8 @@ from headwater_tools.radio.bleak_backend import Client, Scanner
 
 Result = TypeVar("Result")
 
+pytestmark = pytest.mark.bluetooth
+
 PATIENCE_S = 60  # this machine starves processes for seconds
 CENTRAL, PERIPHERAL = "02:00:00:00:00:01", "02:00:00:00:00:02"
 INTERVAL, TIMEOUT = 12, 100  # 15 ms and 1 s, in their units

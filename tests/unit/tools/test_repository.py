@@ -204,17 +204,18 @@ def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
 
 def test_a_choice_of_tests_is_an_expression_of_markers() -> None:
     chosen = commands_test.chosen
-    assert chosen(["-q"]) == ["-m", "not install", "-q"]
+    assert chosen(["-q"]) == ["-m", "not (install or sweep)", "-q"]
     quick = chosen(["--quick", "-x"])
     assert quick[0] == "-m" and quick[2:] == ["-x", "tests/unit", "tests/board"]
-    for marker in ("spark", "broker", "browser", "slow", "install"):
+    for marker in ("spark", "broker", "browser", "bluetooth", "slow", "sweep", "install"):
         assert re.search(r"^not \(.*\b%s\b.*\)$" % marker, quick[1])
     assert chosen(["--install"]) == ["-m", "install"]
+    assert chosen(["--ble", "-x"]) == ["-m", "bluetooth", "-x"]
     assert chosen(["-m", "spark"]) == ["-m", "spark"]
     file = str(environment.ROOT / "tests" / "unit" / "gateway" / "test_units.py")
     assert chosen(["--quick", file])[2:] == [file]
     for words in (["--quick", "--install"], ["--quick", "-m", "spark"]):
-        with pytest.raises(UserError, match="by one of --quick, --install and -m"):
+        with pytest.raises(UserError, match="by one of --quick, --ble, --install and -m"):
             chosen(words)
 
 

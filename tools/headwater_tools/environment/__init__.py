@@ -22,7 +22,8 @@ from ..errors import UserError
 from . import bluetooth, debian
 from .debian import ARCHITECTURE, SUITE
 from .running import ROOT as ROOT
-from .running import run, say
+from .running import run
+from .running import say as say
 from .running import variables as variables
 
 # False if the package was installed from its wheel. Then pip has brought what commands import, and the
@@ -85,7 +86,7 @@ S3_LOCK = ROOT / "requirements-s3.lock"
 S3 = CACHE / ("s3-py%d.%d" % sys.version_info[:2])
 
 # The lock of the compiler that builds the interpreter of virtual boards with Bluetooth where the machine has
-# none. That interpreter comes with the group `bluetooth`.
+# none. That interpreter is built when a board is first started with a radio.
 ZIG_LOCK = ROOT / "requirements-zig.lock"
 
 # The interpreter of virtual boards. Debian's i386 packages, started through their own loader, so that the
@@ -169,9 +170,12 @@ def micropython() -> list[str]:
 
 def bluetooth_micropython() -> list[str]:
     """The command that starts 32-bit MicroPython with `bluetooth`; add options and a file. Its controller is
-    at the serial line that MICROPYBTUART names."""
+    at the serial line that MICROPYBTUART names. Built at first use, in about two minutes."""
     if not _bluetooth_ready():
-        ensure("bluetooth")
+        ensure("base")
+        with _lock():
+            if not _bluetooth_ready():
+                _make_bluetooth()
     return _inside(_bluetooth_folder(), bluetooth.COMMAND)
 
 
@@ -235,8 +239,8 @@ def s3_server(port: int) -> list[str]:
 
 
 def ensure(group: str = "base") -> None:
-    """Make sure that a group of packages is installed. `base` brings MicroPython too, `lake` Delta's jars,
-    `bluetooth` a MicroPython that has it; the groups of `LEAN` need nothing of `base`."""
+    """Make sure that a group of packages is installed. `base` brings MicroPython too, `lake` Delta's jars;
+    the groups of `LEAN` need nothing of `base`."""
     if not REPOSITORY or _ready(group):
         return
     with _lock():
@@ -247,8 +251,6 @@ def ensure(group: str = "base") -> None:
         _packages(group)
         if group == "lake":
             _fetch_jars()
-        if group == "bluetooth" and not _bluetooth_ready():
-            _make_bluetooth()
     if sys.prefix == str(VENV):
         import importlib
 
@@ -263,8 +265,6 @@ def _ready(group: str) -> bool:
         return False
     if group not in LEAN.values() and not (_stamped("base") and _micropython_ready()):
         return False
-    if group == "bluetooth":
-        return _bluetooth_ready()
     return group != "lake" or all(jar.exists() for jar in jars())
 
 
