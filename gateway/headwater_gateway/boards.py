@@ -243,6 +243,7 @@ class Boards:
         peer = board.peer
         try:
             span = peer.open(frame)
+            frame = peer.plain or frame
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])

@@ -302,6 +302,7 @@ class Node:
             self.dropped += 1
         elif span:
             try:
+                frame = peer.plain or frame
                 messages = frames.messages(frame, span[0], span[1], peer.log, self.store.log_number)
             except frames.FrameError:
                 self.dropped += 1

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 OPENING = 0x10  # first byte: this bit marks a frame that opens a session (sessions.py)
+ENCRYPTED = 0x20  # ... and this one a frame that is encrypted, or opens a session of such frames (cipher.py)
 TAG = 8  # bytes of the seal at the end of every frame
 FRAME_MAX = 1 << 14
 MESSAGES_MAX = 64
@@ -264,13 +265,19 @@ def _put(buf: bytearray, pos: int, v: int) -> int:
     return put_varint(buf, pos, v)
 
 
+# Whether a frame may go over a link that does not encrypt itself: its messages are encrypted, or it has none.
+# Such a link asks this of every frame that it is to send and of every one that arrives.
+def covered(frame: "Readable") -> bool:
+    return len(frame) > 0 and frame[0] & (ENCRYPTED | OPENING) != 0
+
+
 # -> (sender, boot, counter, plan (2 bytes), position of the first message). Reads opening frames
 # too: frame[0] & OPENING tells. Nothing here is to be trusted before the seal has been checked.
 def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
     n = len(frame)
     if n < 6 + TAG or n > FRAME_MAX:
         raise FrameError("a frame of %d bytes" % n)
-    version = frame[0] & ~OPENING
+    version = frame[0] & ~(OPENING | ENCRYPTED)
     if version != VERSION:
         raise FrameError("version %d of the frame format; this host speaks %d" % (version, VERSION))
     n -= TAG

@@ -20,13 +20,14 @@ from struct import unpack_from
 from ..board.native import BOARD
 from ..data.block import put_varint
 from ..offboard.compat import TYPE_CHECKING
-from .frames import OPENING, TAG, VERSION, FrameError, header
+from .frames import ENCRYPTED, OPENING, TAG, VERSION, FrameError, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from ..offboard.interfaces import Head, Readable, Span
+    from .cipher import Cipher
     from .frames import Writer
 
 # Why `open` gave nothing (Peer.why, index into Peer.counts).
@@ -40,7 +41,8 @@ NO_SESSION = 6  # nothing is known of this neighbour's counters yet; it has been
 OPENED = 7  # an opening frame, taken care of
 OLD_PLAN = 8  # genuine, of a plan before ours: Peer.span is (pos, end) of its messages
 OTHER_PLAN = 9  # of a plan this host does not know
-_WHYS = 10  # so many; texts in offboard/reasons.py
+UNREAD = 10  # encrypted, and cannot be decrypted: where only its salt is missing, the sender has been asked
+_WHYS = 11  # so many; texts in offboard/reasons.py
 _WINDOW = 64
 _BEGUN_MAX = 4
 
@@ -110,6 +112,10 @@ class Peer:
         self.why = TAKEN
         self.span: "Span | None" = None
         self.counts = [0] * _WHYS
+        self.cipher: "Cipher | None" = None  # once frames to or from this neighbour are encrypted
+        # Messages of the frame that was opened last, where they are not in the frame: it was encrypted, and
+        # could not be decrypted where it lies.
+        self.plain: bytes | None = None
 
     # What the store remembers of the neighbour: log number and highest boot seen. A lower boot of
     # that log stays refused; the counters are asked for all the same.
@@ -129,6 +135,43 @@ class Peer:
         self.plan = plan
         self.old_plans = old
 
+    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: the neighbour learns
+    # by it how to read what follows. False where there is no AES, and such a link cannot be used.
+    def hide(self, on: bool) -> bool:
+        cipher = self.cipher
+        if not cipher:
+            if not on:
+                return True
+            cipher = self._equip()
+            if not cipher:
+                return False
+        cipher.need(on)
+        self._tell(cipher)
+        return True
+
+    # The neighbour cannot read what this host encrypts before it has the salt.
+    def _tell(self, cipher: "Cipher") -> None:
+        if cipher.hides and not cipher.told:
+            self._open_with(0)
+
+    def _equip(self) -> "Cipher | None":
+        if not self.cipher:
+            try:
+                from .cipher import Cipher
+
+                salt = self._nonce().to_bytes(8, "little")
+                self.cipher = Cipher(salt, self._cipher_key(self.me, self.my_log, self.my_boot, salt))
+            except (ImportError, MemoryError):
+                pass  # no AES, or no room: what is encrypted cannot be read
+        return self.cipher
+
+    # The key of the frames of one of the two hosts, in one boot.
+    def _cipher_key(self, sender: int, log: int, boot: int, salt: bytes) -> bytes:
+        text = b"headwater cipher"
+        for v in (sender, log, boot):
+            text += v.to_bytes(8, "little")
+        return _mac(self._inner, self._outer, (text, salt))
+
     # Start a frame to this neighbour.
     def begin(self, writer: "Writer") -> None:
         # While another log waits for a session, the neighbour's log number is written out: the
@@ -136,9 +179,13 @@ class Peer:
         log = self.log if self.live and not self._asked else 0
         self.counter += 1
         writer.begin(self.me, self.my_boot, self.counter, self.plan, self.my_log, log)
+        if self.cipher:
+            self.cipher.begin(writer, self.counter)
 
     # Seal the frame that `begin` started -> memoryview of all of it. Look at `reply` afterwards.
     def seal(self, writer: "Writer") -> memoryview:
+        if self.cipher:
+            self.cipher.close(writer)
         pos = writer.pos
         mem = writer.mem
         mem[pos : pos + TAG] = self._tag(self.my_log, self.plan, mem[:pos])
@@ -188,14 +235,23 @@ class Peer:
         body = bytes(buf[:pos]) + self.plan[:2]
         for v in (self.my_log, answer, ask):
             body += v.to_bytes(8, "little")
+        if self.cipher:
+            body = self.cipher.opening(body)
         self.reply = body + self._tag(self.my_log, bytes(8), body)
 
     # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
-    # its messages, or None: `why` says why, and `reply` may hold a frame to send back. Never raises.
+    # its messages in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold a
+    # frame to send back. Never raises. What is encrypted is decrypted where it lies, where that can be written to.
     # head: what frames.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
+        self.plain = None
         why, span = self._judge(frame, head)
+        if why == TAKEN or why == OLD_PLAN or why == OPENED:
+            if frame[0] & ENCRYPTED:
+                why = self._uncover(frame, why, span)
+            elif span and self.cipher:
+                self.cipher.mirror(False)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -231,6 +287,27 @@ class Peer:
             self._open_with(0)
         return why, None
 
+    # A genuine frame with bit ENCRYPTED was judged: note its salt, or decrypt it.
+    def _uncover(self, frame: "Readable", why: int, span: "Span | None") -> int:
+        cipher = self._equip()
+        if not span:
+            at = len(frame) - TAG - 32  # log number, two nonces, salt
+            log = int.from_bytes(bytes(frame[at : at + 8]), "little")
+            if cipher and self.live and log == self.log:
+                salt = bytes(frame[at + 24 : at + 32])
+                cipher.learn(self._cipher_key(self.peer, log, self.boot, salt), log, self.boot)
+                self._tell(cipher)
+            return why
+        if not cipher:
+            return UNREAD
+        cipher.mirror(True)
+        self._tell(cipher)
+        if not cipher.knows(self.log, self.boot):
+            self._open_with(0, True)
+            return UNREAD
+        self.plain = cipher.read(frame, span, header(frame)[2])
+        return why
+
     # Counter and boot of a genuine frame of the log that the session is with.
     def _fresh(self, boot: int, counter: int) -> int:
         if boot < self.boot:
@@ -250,7 +327,7 @@ class Peer:
         return TAKEN
 
     def _opening(self, frame: "Readable", boot: int, counter: int, pos: int) -> int:
-        if len(frame) != pos + 24 + TAG:
+        if len(frame) != pos + (32 if frame[0] & ENCRYPTED else 24) + TAG:
             return MALFORMED
         log = int.from_bytes(bytes(frame[pos : pos + 8]), "little")
         answer = int.from_bytes(bytes(frame[pos + 8 : pos + 16]), "little")
@@ -259,6 +336,10 @@ class Peer:
             return MALFORMED
         if not self._genuine(frame, log, bytes(8)):
             return FORGED
+        if frame[0] & ENCRYPTED:
+            cipher = self._equip()
+            if cipher:
+                cipher.mirror(True)  # even if it is an old one: more is hidden, never less
         answered = self._asked and answer == self._asked
         if log == self.log:
             if self.live:

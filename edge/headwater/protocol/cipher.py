@@ -1,0 +1,114 @@
+# Encryption of frames on links that do not encrypt themselves. One Cipher for a neighbour, made when the first
+# frame to or from it needs one; a host that never needs one loads none of this.
+#
+# A frame is encrypted, then sealed: sessions.py checks seal and counter as ever, and gives only what passes to
+# `read`. The messages are encrypted by AES-256 in counter mode. Each direction has a key of its own, from the
+# key of the pair and the sender's number, log, boot and salt; the counter of the frame is in every counter
+# block. So no block is used twice under one key: a counter is used once in a boot, and everything that could
+# count to the same number again has another key, if only by the salt, which is drawn for each Cipher.
+#
+# What is promised:
+#   - a frame that begins while `hides` is set leaves encrypted, and is encrypted once;
+#   - whether frames are encrypted depends on this host's own link and on genuine frames, never on what the
+#     neighbour offers: nothing can be negotiated away.
+# Sans-I/O. Bytes: docs/spec.md, "Encryption".
+
+from ..board.native import BOARD
+from ..offboard.compat import TYPE_CHECKING
+from .frames import ENCRYPTED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..offboard.interfaces import Readable, Span, Writable
+    from .frames import Writer
+
+# AES in counter mode, if there is one: crypt(key, counter, mem) encrypts or decrypts mem where it is.
+_aes: "list[Callable[[bytes, int, Writable], None]]" = []
+
+
+# A program on CPython gives the one that it has (offboard/encryption.py).
+def use(crypt: "Callable[[bytes, int, Writable], None]") -> None:
+    _aes[:] = [crypt]
+
+
+if BOARD:
+    from ..board.aes import crypt
+
+    use(crypt)
+
+
+class Cipher:
+    # salt: 8 random bytes. key: the cipher key of this host's frames, made of that salt.
+    def __init__(self, salt: bytes, key: bytes) -> None:
+        if not _aes:
+            raise ImportError("no AES")
+        self._crypt = _aes[0]
+        self._salt = salt
+        self._key = key
+        # The neighbour's: the key of its frames, and the session that the key is of.
+        self._their_key = b""
+        self._log = 0
+        self._boot = 0
+        self.told = False  # an opening frame had the salt
+        self._needed = False  # this host's own link to the neighbour does not encrypt itself
+        self._mirrored = False  # the neighbour's newest frame was encrypted
+        self._begun = 0  # where the messages of the frame begin that is to be encrypted; 0: there is none
+        self._counter = 0  # of that frame
+
+    # This host's own link to the neighbour does not encrypt itself, or does.
+    def need(self, on: bool) -> None:
+        self._needed = on
+
+    # A genuine frame came from the neighbour, encrypted or not.
+    def mirror(self, on: bool) -> None:
+        self._mirrored = on
+
+    @property
+    def hides(self) -> bool:
+        return self._needed or self._mirrored
+
+    # ---- out
+
+    # A frame was begun.
+    def begin(self, writer: "Writer", counter: int) -> None:
+        self._begun = 0
+        if self.hides:
+            writer.mem[0] |= ENCRYPTED
+            self._begun = writer.pos
+            self._counter = counter
+
+    # The frame that was begun is complete, but for its seal.
+    def close(self, writer: "Writer") -> None:
+        if writer.mem[0] & ENCRYPTED:
+            if not self._begun:
+                raise ValueError("a frame is encrypted once")
+            self._crypt(self._key, self._counter, writer.mem[self._begun : writer.pos])
+            self._begun = 0
+
+    # The body of an opening frame: the neighbour learns the salt by it.
+    def opening(self, body: bytes) -> bytes:
+        if self.hides:
+            self.told = True
+            return bytes([body[0] | ENCRYPTED]) + body[1:] + self._salt
+        return body
+
+    # ---- in
+
+    # The key of the neighbour's frames in the session of this log number and boot.
+    def learn(self, key: bytes, log: int, boot: int) -> None:
+        self._their_key = key
+        self._log = log
+        self._boot = boot
+
+    # Whether frames of that session can be read.
+    def knows(self, log: int, boot: int) -> bool:
+        return self._boot == boot and self._log == log and len(self._their_key) > 0
+
+    # Decrypt the messages of a genuine frame: where they are, or, where the frame cannot be written to, in a copy,
+    # which is returned.
+    def read(self, frame: "Readable", span: "Span", counter: int) -> bytes | None:
+        copied = isinstance(frame, bytes) or getattr(frame, "readonly", False)
+        mem = memoryview(bytearray(frame)) if copied else memoryview(frame)
+        self._crypt(self._their_key, counter, mem[span[0] : span[1]])
+        return bytes(mem) if copied else None
