@@ -8,14 +8,14 @@
 # count to the same number again has another key, if only by the salt, which is drawn for each Cipher.
 #
 # What is promised:
-#   - a frame that begins while `hides` is set leaves encrypted, and is encrypted once;
+#   - a frame that begins while `hides` gives bits leaves encrypted, and is encrypted once;
 #   - whether frames are encrypted depends on this host's own link and on genuine frames, never on what the
 #     neighbour offers: nothing can be negotiated away.
 # Sans-I/O. Bytes: docs/spec.md, "Encryption".
 
 from ..board.native import BOARD
 from ..offboard.compat import TYPE_CHECKING
-from .frames import ENCRYPTED
+from .frames import BARE, ENCRYPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,13 +46,14 @@ class Cipher:
         self._crypt = _aes[0]
         self._salt = salt
         self._key = key
-        # The neighbour's: the key of its frames, and the session that the key is of.
+        # The neighbour's: its salt, the key of its frames, and the session that both are of.
+        self.their_salt = b""
         self._their_key = b""
         self._log = 0
         self._boot = 0
         self.told = False  # an opening frame had the salt
         self._needed = False  # this host's own link to the neighbour does not encrypt itself
-        self._mirrored = False  # the neighbour's newest frame was encrypted
+        self._mirrored = False  # the neighbour's link does not, by the newest frame from it
         self._begun = 0  # where the messages of the frame begin that is to be encrypted; 0: there is none
         self._counter = 0  # of that frame
 
@@ -60,43 +61,51 @@ class Cipher:
     def need(self, on: bool) -> None:
         self._needed = on
 
-    # A genuine frame came from the neighbour, encrypted or not.
+    # A genuine frame from the neighbour has bit BARE, or has not.
     def mirror(self, on: bool) -> None:
         self._mirrored = on
 
-    @property
-    def hides(self) -> bool:
-        return self._needed or self._mirrored
+    # What is set in the first byte of a frame; 0: it is not encrypted.
+    def hides(self) -> int:
+        if self._needed:
+            return ENCRYPTED | BARE
+        return ENCRYPTED if self._mirrored else 0
 
     # ---- out
 
     # A frame was begun.
     def begin(self, writer: "Writer", counter: int) -> None:
         self._begun = 0
-        if self.hides:
-            writer.mem[0] |= ENCRYPTED
+        bits = self.hides()
+        if bits:
+            writer.mem[0] |= bits
             self._begun = writer.pos
             self._counter = counter
 
-    # The frame that was begun is complete, but for its seal.
-    def close(self, writer: "Writer") -> None:
+    # The frame that was begun is complete, but for its seal. What the seal covers besides: the salt, if the frame
+    # is encrypted now. Without it a receiver that knows another salt would take what it cannot read.
+    def close(self, writer: "Writer") -> bytes:
         if writer.mem[0] & ENCRYPTED:
             if not self._begun:
                 raise ValueError("a frame is encrypted once")
             self._crypt(self._key, self._counter, writer.mem[self._begun : writer.pos])
             self._begun = 0
+            return self._salt
+        return b""
 
     # The body of an opening frame: the neighbour learns the salt by it.
     def opening(self, body: bytes) -> bytes:
-        if self.hides:
+        bits = self.hides()
+        if bits:
             self.told = True
-            return bytes([body[0] | ENCRYPTED]) + body[1:] + self._salt
+            return bytes([body[0] | bits]) + body[1:] + self._salt
         return body
 
     # ---- in
 
-    # The key of the neighbour's frames in the session of this log number and boot.
-    def learn(self, key: bytes, log: int, boot: int) -> None:
+    # The neighbour's salt in the session of this log number and boot, and the key made of it.
+    def learn(self, salt: bytes, key: bytes, log: int, boot: int) -> None:
+        self.their_salt = salt
         self._their_key = key
         self._log = log
         self._boot = boot

@@ -20,7 +20,7 @@ from struct import unpack_from
 from ..board.native import BOARD
 from ..data.block import put_varint
 from ..offboard.compat import TYPE_CHECKING
-from .frames import ENCRYPTED, OPENING, TAG, VERSION, FrameError, header
+from .frames import BARE, ENCRYPTED, OPENING, TAG, VERSION, FrameError, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -41,7 +41,7 @@ NO_SESSION = 6  # nothing is known of this neighbour's counters yet; it has been
 OPENED = 7  # an opening frame, taken care of
 OLD_PLAN = 8  # genuine, of a plan before ours: Peer.span is (pos, end) of its messages
 OTHER_PLAN = 9  # of a plan this host does not know
-UNREAD = 10  # encrypted, and cannot be decrypted: where only its salt is missing, the sender has been asked
+UNREAD = 10  # encrypted under a salt that is not known: the neighbour has been asked
 _WHYS = 11  # so many; texts in offboard/reasons.py
 _WINDOW = 64
 _BEGUN_MAX = 4
@@ -151,7 +151,7 @@ class Peer:
 
     # The neighbour cannot read what this host encrypts before it has the salt.
     def _tell(self, cipher: "Cipher") -> None:
-        if cipher.hides and not cipher.told:
+        if cipher.hides() and not cipher.told:
             self._open_with(0)
 
     def _equip(self) -> "Cipher | None":
@@ -184,11 +184,12 @@ class Peer:
 
     # Seal the frame that `begin` started -> memoryview of all of it. Look at `reply` afterwards.
     def seal(self, writer: "Writer") -> memoryview:
+        plan = self.plan
         if self.cipher:
-            self.cipher.close(writer)
+            plan += self.cipher.close(writer)
         pos = writer.pos
         mem = writer.mem
-        mem[pos : pos + TAG] = self._tag(self.my_log, self.plan, mem[:pos])
+        mem[pos : pos + TAG] = self._tag(self.my_log, plan, mem[:pos])
         writer.pos = pos + TAG
         if not self.live:
             self._open_with(0)
@@ -249,8 +250,8 @@ class Peer:
         why, span = self._judge(frame, head)
         if why == TAKEN or why == OLD_PLAN or why == OPENED:
             if frame[0] & ENCRYPTED:
-                why = self._uncover(frame, why, span)
-            elif span and self.cipher:
+                self._uncover(frame, span)
+            elif self.cipher and span:
                 self.cipher.mirror(False)
         self.why = why
         self.counts[why] += 1
@@ -274,39 +275,42 @@ class Peer:
             return NO_SESSION, None
         span = (pos, len(frame) - TAG)
         why = OTHER_PLAN
+        salt = b""
+        if frame[0] & ENCRYPTED:
+            if not self.cipher or not self.cipher.knows(self.log, boot):
+                self._open_with(0, True)
+                return UNREAD, None
+            salt = self.cipher.their_salt
         if plan2 == self.plan[:2]:
-            if self._genuine(frame, self.log, self.plan):
+            if self._genuine(frame, self.log, self.plan + salt):
                 return self._fresh(boot, counter), span
             why = FORGED
         for plan in self.old_plans:
             if plan2 == plan[:2]:
-                if self._genuine(frame, self.log, plan):
+                if self._genuine(frame, self.log, plan + salt):
                     return self._fresh(boot, counter) or OLD_PLAN, span
                 why = FORGED
         if why == FORGED and self._asked:  # perhaps of the log that has not answered yet
             self._open_with(0)
         return why, None
 
-    # A genuine frame with bit ENCRYPTED was judged: note its salt, or decrypt it.
-    def _uncover(self, frame: "Readable", why: int, span: "Span | None") -> int:
+    # A genuine frame with bit ENCRYPTED was taken: an opening frame, whose salt counts if it is one of the session;
+    # or messages, to be decrypted.
+    def _uncover(self, frame: "Readable", span: "Span | None") -> None:
         cipher = self._equip()
-        if not span:
+        if not cipher:
+            return
+        if span:
+            cipher.mirror(frame[0] & BARE != 0)
+            self.plain = cipher.read(frame, span, header(frame)[2])
+        else:
             at = len(frame) - TAG - 32  # log number, two nonces, salt
             log = int.from_bytes(bytes(frame[at : at + 8]), "little")
-            if cipher and self.live and log == self.log:
-                salt = bytes(frame[at + 24 : at + 32])
-                cipher.learn(self._cipher_key(self.peer, log, self.boot, salt), log, self.boot)
-                self._tell(cipher)
-            return why
-        if not cipher:
-            return UNREAD
-        cipher.mirror(True)
+            if not self.live or log != self.log:
+                return
+            salt = bytes(frame[at + 24 : at + 32])
+            cipher.learn(salt, self._cipher_key(self.peer, log, self.boot, salt), log, self.boot)
         self._tell(cipher)
-        if not cipher.knows(self.log, self.boot):
-            self._open_with(0, True)
-            return UNREAD
-        self.plain = cipher.read(frame, span, header(frame)[2])
-        return why
 
     # Counter and boot of a genuine frame of the log that the session is with.
     def _fresh(self, boot: int, counter: int) -> int:
@@ -338,7 +342,7 @@ class Peer:
             return FORGED
         if frame[0] & ENCRYPTED:
             cipher = self._equip()
-            if cipher:
+            if cipher and frame[0] & BARE:
                 cipher.mirror(True)  # even if it is an old one: more is hidden, never less
         answered = self._asked and answer == self._asked
         if log == self.log:
