@@ -56,7 +56,7 @@ def settle(a, b):
         for x, y in ((a, b), (b, a)):
             frame = x.take_reply()
             if frame:
-                assert frames.covered(frame)
+                assert cipher.covered(frame)
                 y.open(frame)
                 turns += 1
         assert turns < 8
@@ -202,7 +202,7 @@ def test_without_encryption_frames_are_what_they_were():
     settle(a, b)
     assert a.cipher is None and b.cipher is None
     frame = sealed(a, 3)
-    assert frame[0] == frames.VERSION and not frames.covered(frame)
+    assert frame[0] == frames.VERSION and not cipher.covered(frame)
     assert b.open(frame) and b.plain is None
 
 
@@ -278,7 +278,7 @@ def test_a_cipher_key_is_a_hash_of_all_that_it_belongs_to():
 def test_only_covered_frames_pass_a_link_that_does_not_encrypt_itself():
     a, b = pair()
     frame = sealed(a)
-    assert not frames.covered(frame) and not frames.covered(b"")
-    assert frames.covered(a.take_reply())
+    assert not cipher.covered(frame) and not cipher.covered(b"")
+    assert cipher.covered(a.take_reply())
     a.hide(True)
-    assert frames.covered(sealed(a)) and frames.covered(a.take_reply())
+    assert cipher.covered(sealed(a)) and cipher.covered(a.take_reply())

@@ -3,7 +3,7 @@
 # are combined with those of the frame as large integers, which costs a board far less than a loop over bytes.
 # ImportError where a board has no cryptolib.
 
-from cryptolib import aes
+from cryptolib import aes  # type: ignore[import-not-found]
 
 from ..offboard.compat import TYPE_CHECKING, const
 
@@ -17,7 +17,8 @@ _blocks = bytearray(_AT_ONCE)
 _stream = memoryview(bytearray(_AT_ONCE))
 
 
-# Encrypt or decrypt mem where it is: XOR with AES-256 of counter and number of the block, u64 each, big-endian.
+# Encrypt or decrypt mem where it is: XOR with AES-256 of counter and number of the block, each a u64,
+# big-endian.
 def crypt(key: bytes, counter: int, mem: "Writable") -> None:
     cipher = aes(key, _ECB)
     blocks = _blocks

@@ -1,12 +1,12 @@
-# Encryption of frames on links that do not encrypt themselves. One Cipher for a neighbour, made when the first
-# frame to or from it needs one; a host that never needs one loads none of this.
+# Encryption of frames on links that do not encrypt themselves. One Cipher for a neighbour, made when the
+# first frame to or from it needs one; a host that never needs one loads none of this.
 #
-# A frame is encrypted, then sealed: sessions.py checks seal and counter as ever, and gives only what passes to
-# `read`. The messages are encrypted by AES-256 in counter mode. Each direction has a key of its own, from the
-# key of the pair and the sender's number, log, boot and salt; the counter of the frame is in every counter
-# block. So no block is used twice under one key: a counter is used once in a boot, and everything that could
-# count to the same number again has another key, if only by the salt, which is drawn for each Cipher.
-#
+# A frame is encrypted, then sealed: sessions.py checks seal and counter as ever, and gives only what passes
+# to `read`. The messages are encrypted by AES-256 in counter mode. Each direction has a key of its own,
+# from the key of the pair and the sender's number, log, boot and salt; the counter of the frame is in every
+# counter block. So no block is used twice under one key: a counter is used once in a boot, and everything
+# that could count to the same number again has another key, if only by the salt, which is drawn for each
+# Cipher.
 # What is promised:
 #   - a frame that begins while `hides` gives bits leaves encrypted, and is encrypted once;
 #   - whether frames are encrypted depends on this host's own link and on genuine frames, never on what the
@@ -15,7 +15,7 @@
 
 from ..board.native import BOARD
 from ..offboard.compat import TYPE_CHECKING
-from .frames import BARE, ENCRYPTED
+from .frames import BARE, ENCRYPTED, OPENING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +38,12 @@ if BOARD:
     use(crypt)
 
 
+# Whether a frame may go over a link that does not encrypt itself: its messages are encrypted, or it has none.
+# Such a link asks this of every frame that it is to send and of every one that arrives.
+def covered(frame: "Readable") -> bool:
+    return len(frame) > 0 and frame[0] & (ENCRYPTED | OPENING) != 0
+
+
 class Cipher:
     # salt: 8 random bytes. key: the cipher key of this host's frames, made of that salt.
     def __init__(self, salt: bytes, key: bytes) -> None:
@@ -47,13 +53,13 @@ class Cipher:
         self._salt = salt
         self._key = key
         # The neighbour's: its salt, the key of its frames, and the session that both are of.
-        self.their_salt = b""
+        self.salt = b""
         self._their_key = b""
         self._log = 0
         self._boot = 0
         self.told = False  # an opening frame had the salt
         self._needed = False  # this host's own link to the neighbour does not encrypt itself
-        self._mirrored = False  # the neighbour's link does not, by the newest frame from it
+        self._follows = False  # the neighbour's link does not, by the newest frame from it
         self._begun = 0  # where the messages of the frame begin that is to be encrypted; 0: there is none
         self._counter = 0  # of that frame
 
@@ -62,14 +68,14 @@ class Cipher:
         self._needed = on
 
     # A genuine frame from the neighbour has bit BARE, or has not.
-    def mirror(self, on: bool) -> None:
-        self._mirrored = on
+    def follow(self, on: bool) -> None:
+        self._follows = on
 
     # What is set in the first byte of a frame; 0: it is not encrypted.
     def hides(self) -> int:
         if self._needed:
             return ENCRYPTED | BARE
-        return ENCRYPTED if self._mirrored else 0
+        return ENCRYPTED if self._follows else 0
 
     # ---- out
 
@@ -82,8 +88,8 @@ class Cipher:
             self._begun = writer.pos
             self._counter = counter
 
-    # The frame that was begun is complete, but for its seal. What the seal covers besides: the salt, if the frame
-    # is encrypted now. Without it a receiver that knows another salt would take what it cannot read.
+    # The frame that was begun is complete, but for its seal. What the seal covers besides: the salt, if the
+    # frame is encrypted now. Without it a receiver that knows another salt would take what it cannot read.
     def close(self, writer: "Writer") -> bytes:
         if writer.mem[0] & ENCRYPTED:
             if not self._begun:
@@ -105,7 +111,7 @@ class Cipher:
 
     # The neighbour's salt in the session of this log number and boot, and the key made of it.
     def learn(self, salt: bytes, key: bytes, log: int, boot: int) -> None:
-        self.their_salt = salt
+        self.salt = salt
         self._their_key = key
         self._log = log
         self._boot = boot
@@ -114,8 +120,8 @@ class Cipher:
     def knows(self, log: int, boot: int) -> bool:
         return self._boot == boot and self._log == log and len(self._their_key) > 0
 
-    # Decrypt the messages of a genuine frame: where they are, or, where the frame cannot be written to, in a copy,
-    # which is returned.
+    # Decrypt the messages of a genuine frame: where they are, or, where the frame cannot be written to, in
+    # a copy, which is returned.
     def read(self, frame: "Readable", span: "Span", counter: int) -> bytes | None:
         copied = isinstance(frame, bytes) or getattr(frame, "readonly", False)
         mem = memoryview(bytearray(frame)) if copied else memoryview(frame)

@@ -266,12 +266,6 @@ def _put(buf: bytearray, pos: int, v: int) -> int:
     return put_varint(buf, pos, v)
 
 
-# Whether a frame may go over a link that does not encrypt itself: its messages are encrypted, or it has none.
-# Such a link asks this of every frame that it is to send and of every one that arrives.
-def covered(frame: "Readable") -> bool:
-    return len(frame) > 0 and frame[0] & (ENCRYPTED | OPENING) != 0
-
-
 # -> (sender, boot, counter, plan (2 bytes), position of the first message). Reads opening frames
 # too: frame[0] & OPENING tells. Nothing here is to be trusted before the seal has been checked.
 def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:

@@ -135,8 +135,8 @@ class Peer:
         self.plan = plan
         self.old_plans = old
 
-    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: the neighbour learns
-    # by it how to read what follows. False where there is no AES, and such a link cannot be used.
+    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: the neighbour
+    # learns by it how to read what follows. False where there is no AES, and such a link cannot be used.
     def hide(self, on: bool) -> bool:
         cipher = self.cipher
         if not cipher:
@@ -240,9 +240,9 @@ class Peer:
             body = self.cipher.opening(body)
         self.reply = body + self._tag(self.my_log, bytes(8), body)
 
-    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
-    # its messages in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold a
-    # frame to send back. Never raises. What is encrypted is decrypted where it lies, where that can be written to.
+    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of its
+    # messages, in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold a
+    # frame to send back. Never raises. What is encrypted is decrypted where it lies, if that can be written to.
     # head: what frames.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
@@ -252,7 +252,7 @@ class Peer:
             if frame[0] & ENCRYPTED:
                 self._uncover(frame, span)
             elif self.cipher and span:
-                self.cipher.mirror(False)
+                self.cipher.follow(False)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -280,7 +280,7 @@ class Peer:
             if not self.cipher or not self.cipher.knows(self.log, boot):
                 self._open_with(0, True)
                 return UNREAD, None
-            salt = self.cipher.their_salt
+            salt = self.cipher.salt
         if plan2 == self.plan[:2]:
             if self._genuine(frame, self.log, self.plan + salt):
                 return self._fresh(boot, counter), span
@@ -294,14 +294,14 @@ class Peer:
             self._open_with(0)
         return why, None
 
-    # A genuine frame with bit ENCRYPTED was taken: an opening frame, whose salt counts if it is one of the session;
-    # or messages, to be decrypted.
+    # A genuine frame with bit ENCRYPTED was taken: an opening frame, whose salt counts if it is one of the
+    # session; or messages, to be decrypted.
     def _uncover(self, frame: "Readable", span: "Span | None") -> None:
         cipher = self._equip()
         if not cipher:
             return
         if span:
-            cipher.mirror(frame[0] & BARE != 0)
+            cipher.follow(frame[0] & BARE != 0)
             self.plain = cipher.read(frame, span, header(frame)[2])
         else:
             at = len(frame) - TAG - 32  # log number, two nonces, salt
@@ -343,7 +343,7 @@ class Peer:
         if frame[0] & ENCRYPTED:
             cipher = self._equip()
             if cipher and frame[0] & BARE:
-                cipher.mirror(True)  # even if it is an old one: more is hidden, never less
+                cipher.follow(True)  # even if it is an old one: more is hidden, never less
         answered = self._asked and answer == self._asked
         if log == self.log:
             if self.live:

@@ -88,8 +88,8 @@ class Exchange:
             peer.hide(True)
         self.asked_us = self.host.now - 1
 
-    # The link to this neighbour does not encrypt itself, or does, whether it is met already or not. False where
-    # there is no AES: such a link cannot be used.
+    # The link to this neighbour does not encrypt itself, or does, whether it is met already or not. False
+    # where there is no AES: such a link cannot be used.
     def hide(self, number: int, on: bool) -> bool:
         self._bare = tuple([n for n in self._bare if n != number]) + ((number,) if on else ())
         link = self.links.get(number)
@@ -125,15 +125,18 @@ class Exchange:
 
     # ---- in
 
-    # A frame arrived from somewhere; bare: over a link that does not encrypt itself. True where its messages were
-    # looked at.
+    # A frame arrived from somewhere; bare: over a link that does not encrypt itself. True where its
+    # messages were looked at.
     def receive(self, frame: "Readable", bare: bool = False) -> bool:
         host = self.host
         if self.counts:
             self.counts.got(len(frame))
-        if bare and not frames.covered(frame):
-            host.count(BARE)
-            return False
+        if bare:
+            from ..protocol import cipher
+
+            if not cipher.covered(frame):
+                host.count(BARE)
+                return False
         try:
             head = frames.header(frame)
             sender = head[0]

@@ -1,5 +1,5 @@
-"""Encrypted frames under an attacker who records, repeats, changes and invents, while hosts lose their memory,
-are put back to an earlier state, and change their links.
+"""Encrypted frames under an attacker who records, repeats, changes and invents, while hosts lose their
+memory, are put back to an earlier state, and change their links.
 
 The promises: a host whose link does not encrypt itself sends nothing that can be read, whatever comes in; no
 part of a stream is ever used twice; what is taken is what was sent, once; and as soon as the link works both
@@ -81,13 +81,13 @@ class Pair:
 
     def sent(self, who: int, frame: bytes) -> bytes:
         self.recorded.append((who, frame))
-        if self.bare[who] and not frames.covered(frame):
+        if self.bare[who] and not cipher.covered(frame):
             self.errors.append("a frame that can be read was sent on the air")
         return frame
 
     def deliver(self, frame: bytes, to: int) -> bool:
         """Hand over a frame, as the link and the relay do, and check what is taken."""
-        if (self.bare[0] or self.bare[1]) and not frames.covered(frame):
+        if (self.bare[0] or self.bare[1]) and not cipher.covered(frame):
             return False
         peer = self.peers[to]
         span = peer.open(frame)
@@ -174,7 +174,7 @@ def lived(actions: list[Any], seed: int = 1) -> Pair:
             if not world.deliver(world.data(k), 1 - k):
                 world.errors.append("frames that came again changed what is read")
         elif what == "both in clear":
-            if any(frames.covered(world.data(who)) for who in (0, 1)):
+            if any(cipher.covered(world.data(who)) for who in (0, 1)):
                 world.errors.append("neither link needs it, and frames are encrypted")
         else:
             whole = whole and what != "put back"
@@ -367,7 +367,7 @@ DEFECTS: dict[str, tuple[list[Change], str]] = {
                 Peer,
                 "open",
                 "    why, span = self._judge(frame, head)\n",
-                "    if len(frame) > 14 and frame[0] & 0x30 == 0x20 and self.cipher and self.cipher.their_salt:\n"
+                "    if len(frame) > 14 and frame[0] & 0x30 == 0x20 and self.cipher and self.cipher.salt:\n"
                 "        self.plain = self.cipher.read(frame, (6, len(frame) - 8), frame[3])\n"
                 "    why, span = self._judge(frame, head)\n",
             )
@@ -377,20 +377,20 @@ DEFECTS: dict[str, tuple[list[Change], str]] = {
     "the seal does not cover the salt": (
         [
             (Peer, "seal", "plan += self.cipher.close(writer)", "self.cipher.close(writer)"),
-            (Peer, "_judge", "salt = self.cipher.their_salt", 'salt = b""'),
+            (Peer, "_judge", "salt = self.cipher.salt", 'salt = b""'),
         ],
         "put back later",
     ),
     "a host hides only from a neighbour that hides": (
-        [(Cipher, "hides", "if self._needed:", "if self._needed and self._mirrored:")],
+        [(Cipher, "hides", "if self._needed:", "if self._needed and self._follows:")],
         "ordinary",
     ),
     "a host does not follow a neighbour on the air": (
-        [(Cipher, "hides", "return ENCRYPTED if self._mirrored else 0", "return 0")],
+        [(Cipher, "hides", "return ENCRYPTED if self._follows else 0", "return 0")],
         "ordinary",
     ),
     "a host follows one that follows": (
-        [(Peer, "_uncover", "cipher.mirror(frame[0] & BARE != 0)", "cipher.mirror(True)")],
+        [(Peer, "_uncover", "cipher.follow(frame[0] & BARE != 0)", "cipher.follow(True)")],
         "followers",
     ),
     "a salt counts whatever session it is of": (
@@ -409,7 +409,7 @@ DEFECTS: dict[str, tuple[list[Change], str]] = {
         "lost salt",
     ),
     "a frame in clear is taken over a link that does not encrypt itself": (
-        [(Exchange, "receive", "bare and not frames.covered(frame)", "False")],
+        [(Exchange, "receive", "not cipher.covered(frame)", "False")],
         "entrance",
     ),
 }
@@ -439,7 +439,7 @@ def test_each_rule_of_encryption_is_held_to(name: str) -> None:
 @pytest.mark.slow
 def test_a_frame_in_clear_on_the_air_is_an_error_of_a_whole_history() -> None:
     """The simulator's own listener has eyes."""
-    with seeded([(Cipher, "hides", "if self._needed:", "if self._needed and self._mirrored:")]):
+    with seeded([(Cipher, "hides", "if self._needed:", "if self._needed and self._follows:")]):
         assert "could be read on the air" in first_error(history("two boards on the air", 1))
     with seeded(_key_of("sender", "log")):
         errors = [first_error(history("two boards on the air", seed)) for seed in (1, 2, 3)]

@@ -208,8 +208,8 @@ def _seals() -> dict[str, Any]:
 
 
 def _encrypted() -> dict[str, Any]:
-    """A boot over a link of host 1 that does not encrypt itself; host 2 hears of it by what arrives. Then host
-    1 restarts in the same session of host 2, and host 2 forgets everything."""
+    """A boot over a link of host 1 that does not encrypt itself; host 2 hears of it by what arrives. Then
+    host 1 restarts, and its first frame is lost."""
     encryption.use()
     one, two = _peers()
     steps: list[list[str]] = []
@@ -217,7 +217,7 @@ def _encrypted() -> dict[str, Any]:
     def hand(sender: str, frame: bytes) -> None:
         to = two if sender == "1" else one
         span = to.open(frame)
-        said = [] if span is None else frames.messages(to.plain or frame, *span, to.log, to.my_log)
+        said = frames.messages(to.plain or frame, span[0], span[1], to.log, to.my_log) if span else []
         # The messages as they were written, so that each vector shows what was encrypted.
         plain = (to.plain or b"")[span[0] : span[1]].hex() if span else ""
         steps.append([sender, frame.hex(), reasons.OF_SEALS[to.why], plain])

@@ -36,7 +36,7 @@ class Air:
         """Whether a frame arrives, as far as the relay decides that."""
         if sender not in self.hosts and to not in self.hosts:
             return True
-        if frames.covered(frame):
+        if cipher.covered(frame):
             self.frames += not frame[0] & frames.OPENING
             return True
         if sender in self.hosts:
