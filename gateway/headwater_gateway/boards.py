@@ -16,8 +16,10 @@ from hashlib import sha256
 from typing import Any
 
 from headwater.data import msgpack
+from headwater.offboard import encryption
 from headwater.plan import model as plans
 from headwater.protocol import frames
+from headwater.protocol.cipher import covered
 from headwater.protocol.sessions import OPENED, TAKEN, Peer
 from headwater.protocol.site_link import (
     AGAIN,
@@ -140,6 +142,7 @@ class Boards:
         self.nonce = nonce
         self.log = log
         self.boot = boot
+        encryption.use()
         self.writer = frames.Writer(FRAME_MAX)
         self.dropped: dict[str, int] = {}
         self.all: dict[str, Board] = {}
@@ -227,10 +230,13 @@ class Boards:
 
     # ---- in
 
-    def receive(self, name: str, frame: bytes) -> None:
+    def receive(self, name: str, frame: bytes, bare: bool = False) -> None:
+        """A frame of the site link; bare: over a link that does not encrypt itself."""
         board = self.all.get(name)
         if board is None:
             self._count(refused.UNKNOWN_BOARD)
+        elif bare and not covered(frame):
+            self._count(refused.BARE)
         elif not frame:
             board.link_lost = True
         else:

@@ -7,6 +7,7 @@
 # counter block. So no block is used twice under one key: a counter is used once in a boot, and everything
 # that could count to the same number again has another key, if only by the salt, which is drawn for each
 # Cipher.
+#
 # What is promised:
 #   - a frame that begins while `hides` gives bits leaves encrypted, and is encrypted once;
 #   - whether frames are encrypted depends on this host's own link and on genuine frames, never on what the
@@ -15,13 +16,14 @@
 
 from ..board.native import BOARD
 from ..offboard.compat import TYPE_CHECKING
-from .frames import BARE, ENCRYPTED, OPENING
+from .frames import BARE, ENCRYPTED, OPENING, TAG, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..offboard.interfaces import Readable, Span, Writable
     from .frames import Writer
+    from .sessions import Peer
 
 # AES in counter mode, if there is one: crypt(key, counter, mem) encrypts or decrypts mem where it is.
 _aes: "list[Callable[[bytes, int, Writable], None]]" = []
@@ -44,28 +46,41 @@ def covered(frame: "Readable") -> bool:
     return len(frame) > 0 and frame[0] & (ENCRYPTED | OPENING) != 0
 
 
+# The key of the frames of one of the two hosts, in one boot.
+def key_of(peer: "Peer", sender: int, log: int, boot: int, salt: bytes) -> bytes:
+    text = b"headwater cipher"
+    for v in (sender, log, boot):
+        text += v.to_bytes(8, "little")
+    return peer.derive(text, salt)
+
+
 class Cipher:
-    # salt: 8 random bytes. key: the cipher key of this host's frames, made of that salt.
-    def __init__(self, salt: bytes, key: bytes) -> None:
+    # peer: the sessions with the neighbour. nonce: 64 random bits, which are used for nothing else.
+    def __init__(self, peer: "Peer", nonce: int) -> None:
         if not _aes:
             raise ImportError("no AES")
         self._crypt = _aes[0]
-        self._salt = salt
-        self._key = key
+        self._salt = nonce.to_bytes(8, "little")
+        self._key = key_of(peer, peer.me, peer.my_log, peer.my_boot, self._salt)
         # The neighbour's: its salt, the key of its frames, and the session that both are of.
         self.salt = b""
         self._their_key = b""
         self._log = 0
         self._boot = 0
-        self.told = False  # an opening frame had the salt
+        self._told = False  # an opening frame had the salt
         self._needed = False  # this host's own link to the neighbour does not encrypt itself
         self._follows = False  # the neighbour's link does not, by the newest frame from it
         self._begun = 0  # where the messages of the frame begin that is to be encrypted; 0: there is none
         self._counter = 0  # of that frame
 
-    # This host's own link to the neighbour does not encrypt itself, or does.
-    def need(self, on: bool) -> None:
+    # This host's own link to the neighbour does not encrypt itself, or does. -> `untold`
+    def need(self, on: bool) -> bool:
         self._needed = on
+        return self.untold()
+
+    # The neighbour cannot read what comes now, because no opening frame had the salt.
+    def untold(self) -> bool:
+        return not self._told and self.hides() != 0
 
     # A genuine frame from the neighbour has bit BARE, or has not.
     def follow(self, on: bool) -> None:
@@ -103,26 +118,35 @@ class Cipher:
     def opening(self, body: bytes) -> bytes:
         bits = self.hides()
         if bits:
-            self.told = True
+            self._told = True
             return bytes([body[0] | bits]) + body[1:] + self._salt
         return body
 
     # ---- in
 
-    # The neighbour's salt in the session of this log number and boot, and the key made of it.
-    def learn(self, salt: bytes, key: bytes, log: int, boot: int) -> None:
-        self.salt = salt
-        self._their_key = key
-        self._log = log
-        self._boot = boot
+    # A frame was taken: its messages are decrypted, where they are, or, where the frame cannot be written to,
+    # in a copy, which is returned. Without a span it is an opening frame: its salt counts if it is one of the
+    # session.
+    def take(self, peer: "Peer", frame: "Readable", span: "Span | None") -> bytes | None:
+        if span:
+            self.follow(frame[0] & BARE != 0)
+            return self._read(frame, span) if frame[0] & ENCRYPTED else None
+        at = len(frame) - TAG - 32  # log number, two nonces, salt
+        if frame[0] & ENCRYPTED:
+            log = int.from_bytes(bytes(frame[at : at + 8]), "little")
+            if peer.live and log == peer.log:
+                self.salt = bytes(frame[at + 24 : at + 32])
+                self._their_key = key_of(peer, peer.peer, log, peer.boot, self.salt)
+                self._log = log
+                self._boot = peer.boot
+        return None
 
-    # Whether frames of that session can be read.
+    # Whether frames of the session of this log number and boot can be read.
     def knows(self, log: int, boot: int) -> bool:
         return self._boot == boot and self._log == log and len(self._their_key) > 0
 
-    # Decrypt the messages of a genuine frame: where they are, or, where the frame cannot be written to, in
-    # a copy, which is returned.
-    def read(self, frame: "Readable", span: "Span", counter: int) -> bytes | None:
+    def _read(self, frame: "Readable", span: "Span") -> bytes | None:
+        counter = header(frame)[2]
         copied = isinstance(frame, bytes) or getattr(frame, "readonly", False)
         mem = memoryview(bytearray(frame)) if copied else memoryview(frame)
         self._crypt(self._their_key, counter, mem[span[0] : span[1]])

@@ -135,42 +135,28 @@ class Peer:
         self.plan = plan
         self.old_plans = old
 
-    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: the neighbour
-    # learns by it how to read what follows. False where there is no AES, and such a link cannot be used.
+    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: by it the neighbour
+    # learns to read what follows. False where there is no AES, and such a link cannot be used.
     def hide(self, on: bool) -> bool:
-        cipher = self.cipher
-        if not cipher:
-            if not on:
-                return True
-            cipher = self._equip()
-            if not cipher:
-                return False
-        cipher.need(on)
-        self._tell(cipher)
-        return True
-
-    # The neighbour cannot read what this host encrypts before it has the salt.
-    def _tell(self, cipher: "Cipher") -> None:
-        if cipher.hides() and not cipher.told:
+        if on and not self._equip():
+            return False
+        if self.cipher and self.cipher.need(on):
             self._open_with(0)
+        return True
 
     def _equip(self) -> "Cipher | None":
         if not self.cipher:
             try:
                 from .cipher import Cipher
 
-                salt = self._nonce().to_bytes(8, "little")
-                self.cipher = Cipher(salt, self._cipher_key(self.me, self.my_log, self.my_boot, salt))
+                self.cipher = Cipher(self, self._nonce())
             except (ImportError, MemoryError):
                 pass  # no AES, or no room: what is encrypted cannot be read
         return self.cipher
 
-    # The key of the frames of one of the two hosts, in one boot.
-    def _cipher_key(self, sender: int, log: int, boot: int, salt: bytes) -> bytes:
-        text = b"headwater cipher"
-        for v in (sender, log, boot):
-            text += v.to_bytes(8, "little")
-        return _mac(self._inner, self._outer, (text, salt))
+    # A key of 32 bytes for another use.
+    def derive(self, *parts: "Readable") -> bytes:
+        return _mac(self._inner, self._outer, parts)
 
     # Start a frame to this neighbour.
     def begin(self, writer: "Writer") -> None:
@@ -241,18 +227,19 @@ class Peer:
         self.reply = body + self._tag(self.my_log, bytes(8), body)
 
     # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of its
-    # messages, in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold a
-    # frame to send back. Never raises. What is encrypted is decrypted where it lies, if that can be written to.
-    # head: what frames.header has read of the frame, if it has.
+    # messages, in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold
+    # a frame to send back. Never raises. What is encrypted is decrypted where it lies, if it can be written
+    # to. head: what frames.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
         self.plain = None
         why, span = self._judge(frame, head)
-        if why == TAKEN or why == OLD_PLAN or why == OPENED:
-            if frame[0] & ENCRYPTED:
-                self._uncover(frame, span)
-            elif self.cipher and span:
-                self.cipher.follow(False)
+        if (why == TAKEN or why == OLD_PLAN or why == OPENED) and (frame[0] & ENCRYPTED or self.cipher):
+            cipher = self._equip()
+            if cipher:
+                self.plain = cipher.take(self, frame, span)
+                if cipher.untold():
+                    self._open_with(0)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -294,24 +281,6 @@ class Peer:
             self._open_with(0)
         return why, None
 
-    # A genuine frame with bit ENCRYPTED was taken: an opening frame, whose salt counts if it is one of the
-    # session; or messages, to be decrypted.
-    def _uncover(self, frame: "Readable", span: "Span | None") -> None:
-        cipher = self._equip()
-        if not cipher:
-            return
-        if span:
-            cipher.follow(frame[0] & BARE != 0)
-            self.plain = cipher.read(frame, span, header(frame)[2])
-        else:
-            at = len(frame) - TAG - 32  # log number, two nonces, salt
-            log = int.from_bytes(bytes(frame[at : at + 8]), "little")
-            if not self.live or log != self.log:
-                return
-            salt = bytes(frame[at + 24 : at + 32])
-            cipher.learn(salt, self._cipher_key(self.peer, log, self.boot, salt), log, self.boot)
-        self._tell(cipher)
-
     # Counter and boot of a genuine frame of the log that the session is with.
     def _fresh(self, boot: int, counter: int) -> int:
         if boot < self.boot:
@@ -340,10 +309,8 @@ class Peer:
             return MALFORMED
         if not self._genuine(frame, log, bytes(8)):
             return FORGED
-        if frame[0] & ENCRYPTED:
-            cipher = self._equip()
-            if cipher and frame[0] & BARE:
-                cipher.follow(True)  # even if it is an old one: more is hidden, never less
+        if frame[0] & BARE and self._equip():
+            self.cipher.follow(True)  # type: ignore[union-attr]  # if it is old, too: more is hidden, never less
         answered = self._asked and answer == self._asked
         if log == self.log:
             if self.live:

@@ -324,14 +324,14 @@ def test_the_code_writes_the_golden_vectors() -> None:
 
 # Each rule, broken, and a short history that must notice; "air": one on a whole board, as below.
 
-_NO_SALT: Change = (Peer, "_cipher_key", "(text, salt)", "(text,)")
+_NO_SALT: Change = (cipher, "key_of", "(text, salt)", "(text)")
 
 
 def _key_of(*fields: str) -> list[Change]:
     """The key of a cipher depends on these numbers alone."""
     return [
         _NO_SALT,
-        (Peer, "_cipher_key", "(sender, log, boot)", "(%s)" % "".join(f + ", " for f in fields)),
+        (cipher, "key_of", "(sender, log, boot)", "(%s)" % "".join(f + ", " for f in fields)),
     ]
 
 
@@ -368,7 +368,7 @@ DEFECTS: dict[str, tuple[list[Change], str]] = {
                 "open",
                 "    why, span = self._judge(frame, head)\n",
                 "    if len(frame) > 14 and frame[0] & 0x30 == 0x20 and self.cipher and self.cipher.salt:\n"
-                "        self.plain = self.cipher.read(frame, (6, len(frame) - 8), frame[3])\n"
+                "        self.plain = self.cipher._read(frame, (6, len(frame) - 8))\n"
                 "    why, span = self._judge(frame, head)\n",
             )
         ],
@@ -390,11 +390,11 @@ DEFECTS: dict[str, tuple[list[Change], str]] = {
         "ordinary",
     ),
     "a host follows one that follows": (
-        [(Peer, "_uncover", "cipher.follow(frame[0] & BARE != 0)", "cipher.follow(True)")],
+        [(Cipher, "take", "self.follow(frame[0] & BARE != 0)", "self.follow(frame[0] & ENCRYPTED != 0)")],
         "followers",
     ),
     "a salt counts whatever session it is of": (
-        [(Peer, "_uncover", "not self.live or log != self.log", "not self.live")],
+        [(Cipher, "take", "peer.live and log == peer.log", "peer.live")],
         "old frames again",
     ),
     "a frame under an unknown salt is not asked about": (
