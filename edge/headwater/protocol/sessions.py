@@ -235,10 +235,10 @@ class Peer:
         self.plain = None
         why, span = self._judge(frame, head)
         if (why == TAKEN or why == OLD_PLAN or why == OPENED) and (frame[0] & ENCRYPTED or self.cipher):
-            cipher = self._equip()
-            if cipher:
-                self.plain = cipher.take(self, frame, span)
-                if cipher.untold():
+            found = self._equip()
+            if found:
+                self.plain = found.take(self, frame, span)
+                if found.untold():
                     self._open_with(0)
         self.why = why
         self.counts[why] += 1

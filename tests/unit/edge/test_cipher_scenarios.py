@@ -20,6 +20,7 @@ from headwater.protocol import cipher, frames, refusals, sessions
 from headwater.protocol.cipher import Cipher
 from headwater.protocol.sessions import Peer
 from headwater.runtime.exchange import Exchange
+from headwater_tools.boards import micropython
 from headwater_tools.examples import diamond, sp2, sp3
 from headwater_tools.simulator.air import Air
 from headwater_tools.simulator.scenario import Scenario
@@ -320,6 +321,33 @@ def golden() -> list[str]:
 def test_the_code_writes_the_golden_vectors() -> None:
     assert golden() == []
     encryption.use()
+
+
+# As a real board has it: linked, with short names.
+ON_BOARD = """
+from headwater.protocol import frames
+from headwater.protocol.sessions import Peer
+
+a, b = Peer(bytes(32), 1, 11, 1, 2, b"thisplan", lambda: 5), Peer(bytes(32), 2, 22, 1, 1, b"thisplan", lambda: 6)
+assert a.hide(True)
+for _ in range(4):
+    for x, y in ((a, b), (b, a)):
+        opening = x.take_reply()
+        if opening:
+            y.open(opening)
+w = frames.Writer(100)
+for x, y in ((a, b), (b, a)):
+    x.begin(w)
+    w.put(frames.STANDS, 77)
+    frame = x.seal(w)
+    span = y.open(frame)
+    print(frame[0], frames.messages(frame, span[0], span[1], 1, 2))
+"""
+
+
+def test_the_image_of_a_board_encrypts() -> None:
+    done = micropython.run(ON_BOARD, tests=False)
+    assert done.stdout.split("\n")[:2] == ["97 [(26, 77)]", "33 [(26, 77)]"], done.stderr
 
 
 # Each rule, broken, and a short history that must notice; "air": one on a whole board, as below.
