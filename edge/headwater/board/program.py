@@ -290,7 +290,7 @@ class Node:
 
     # ---- the site link
 
-    def _site(self, frame: "Readable", bare: bool) -> None:
+    def _site(self, frame: "Readable", bare: bool = False) -> None:
         peer = self.peer
         if self.host and self.host.energy:
             self.host.energy.got(len(frame))

@@ -328,7 +328,8 @@ ON_BOARD = """
 from headwater.protocol import frames
 from headwater.protocol.sessions import Peer
 
-a, b = Peer(bytes(32), 1, 11, 1, 2, b"thisplan", lambda: 5), Peer(bytes(32), 2, 22, 1, 1, b"thisplan", lambda: 6)
+a = Peer(bytes(32), 1, 11, 1, 2, b"thisplan", lambda: 5)
+b = Peer(bytes(32), 2, 22, 1, 1, b"thisplan", lambda: 6)
 assert a.hide(True)
 for _ in range(4):
     for x, y in ((a, b), (b, a)):

@@ -432,7 +432,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     rng = random.Random(seed)
     good = vectors()
     batches = {spec["alphabet"]: Batch(Alphabet(spec["alphabet"]), 48) for spec in good["blocks"]}
-    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0}
+    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0, "encrypted": 0}
 
     def one_block() -> None:
         spec = rng.choice(good["blocks"])
@@ -494,7 +494,33 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
                 accepted["seal"] += 1
             assert peer.reply is None or len(peer.reply) <= 80
 
-    turns: tuple[Callable[[], None], ...] = (one_block, one_frame, one_pack, one_seal)
+    # The same where frames are encrypted.
+    hidden, reader = _peers(3)
+    hidden.hide(True)
+    while hidden.reply or reader.reply:
+        for peer, other in ((hidden, reader), (reader, hidden)):
+            opening = peer.take_reply()
+            if opening:
+                other.open(opening)
+    encrypted = [_sealed(hidden, (frames.STANDS, k)) for k in range(60)]
+    unread = set(encrypted)
+    former = [bytes.fromhex(step[1]) for step in good["encryption"]["steps"]]
+
+    def one_encrypted() -> None:
+        data = rng.choice(encrypted + former)
+        if rng.random() < 0.8:
+            data = _broken(rng, data)
+        for peer in (deaf, reader):
+            peer.reply = None
+            span = peer.open(data)
+            if span is not None:
+                unread.remove(data)
+                [message] = frames.messages(peer.plain, span[0], span[1], peer.log, peer.my_log)
+                assert message == (frames.STANDS, encrypted.index(data))
+                accepted["encrypted"] += 1
+            assert peer.reply is None or len(peer.reply) <= 80
+
+    turns: tuple[Callable[[], None], ...] = (one_block, one_frame, one_pack, one_seal, one_encrypted)
     for case in range(cases):
         turns[case % len(turns)]()
     assert not deaf.live, "nobody answered its nonce, and yet a session is open"
