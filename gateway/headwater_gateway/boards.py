@@ -16,7 +16,6 @@ from hashlib import sha256
 from typing import Any
 
 from headwater.data import msgpack
-from headwater.offboard import encryption
 from headwater.plan import model as plans
 from headwater.protocol import frames
 from headwater.protocol.cipher import covered
@@ -142,7 +141,6 @@ class Boards:
         self.nonce = nonce
         self.log = log
         self.boot = boot
-        encryption.use()
         self.writer = frames.Writer(FRAME_MAX)
         self.dropped: dict[str, int] = {}
         self.all: dict[str, Board] = {}
