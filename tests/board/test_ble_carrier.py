@@ -382,7 +382,7 @@ class Way:
 
 
 def two(cheap=True, dear=True):
-    carriers = Carriers(lambda sender, frame: frame != b"forged")
+    carriers = Carriers(lambda sender, frame, bare: not bare and frame != b"forged")
     one, other = Way(1, cheap), Way(9, dear)
     carriers.add(other)
     carriers.add(one)

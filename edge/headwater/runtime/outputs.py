@@ -460,6 +460,11 @@ class OutPort:
                 if p.spills and p.sealed > p.trim_to:
                     p.press()
 
+    # What was sent and is not answered is sent again soon, however long no answer came.
+    def again(self) -> None:
+        for r in self.readers:
+            r.rto_us = 0
+
     # A pending checkpoint was replaced: its request is void.
     def withdraw(self, xi: int, cid: bytes) -> None:
         self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]

@@ -14,7 +14,7 @@ from defects import seeded
 from headwater.protocol import ble_info, ble_link
 from headwater.protocol.ble_carrier import BleCarrier
 from headwater.protocol.carriers import Carriers, _Way
-from headwater_tools.simulator.air import MS, Air, Connection, Weather
+from headwater_tools.simulator.radio import MS, Connection, Radio, Weather
 
 KEY = ble_info.tag_key(b"master")
 SECOND = 1_000_000
@@ -53,7 +53,7 @@ class Pair:
 
     def __init__(self, weather: Weather, window: int = ble_link.WINDOW) -> None:
         self.clock: Any = Clock()
-        self.air = Air(self.clock, 1, weather, self.busy)
+        self.air = Radio(self.clock, 1, weather, self.busy)
         self.arrived: list[list[bytes]] = [[], []]
         self.due = [-1, -1]
         self.ends = [self.end(0, "g", window), self.end(1, "chest", window)]
