@@ -217,8 +217,8 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
         "a stranger is not spoken to",
         BleCarrier,
         "_meets",
-        "if not found or name is None:",
-        "if name is None and 0:",
+        "not found or name is None",
+        "False",
     ),
     ("one of two connections stays", BleCarrier, "_meets", "if other:", "if 0:"),
     ("both ends choose the same", BleCarrier, "_worse", "self.tag < a.tag", "True"),
@@ -226,8 +226,8 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
         "the newer of one central stays",
         BleCarrier,
         "_worse",
-        "            return a\n",
-        "            return b\n",
+        "        return a\n",
+        "        return b\n",
     ),
     ("a mute connection is closed", BleCarrier, "_look", "not s.genuine and", "False and"),
     ("only genuine frames prove", BleCarrier, "_frame", "if genuine:", "if 1:"),
@@ -235,6 +235,8 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
     ("an idle connection is left", BleCarrier, "_look", ">= _IDLE_US", ">= 1 << 40"),
     ("what moves is not left", BleCarrier, "send", "s.moves(self.now)", "pass"),
     ("slots have an end", BleCarrier, "seen", "self._left() <= (1 if self._calls() else 0)", "False"),
+    ("the last slot is for the gateway", BleCarrier, "seen", "1 if self._calls() else 0", "0"),
+    ("... at the others too", BleCarrier, "seen", "found[1] & LAST and not self.gateway", "False"),
     ("others get their turn", BleCarrier, "_look", "elif turn and", "elif 0 and"),
     (
         "a frame for another host needs the gateway",
@@ -267,7 +269,7 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
         "a full proven way is no room",
         Carriers,
         "room",
-        "n = way.carrier.room(to)\n                    break",
+        "n = way.carrier.room(to)\n                break",
         "break",
     ),
     ("an end proves nothing", Carriers, "gone", "way.over()", "pass"),
@@ -286,5 +288,5 @@ def tried() -> None:
 @pytest.mark.parametrize("defect", DEFECTS, ids=[defect[0] for defect in DEFECTS])
 def test_a_broken_rule_is_noticed(defect, monkeypatch):
     monkeypatch.syspath_prepend("tests/board")
-    with seeded([defect[1:]]), pytest.raises((AssertionError, LookupError, ValueError)):
+    with seeded([defect[1:]]), pytest.raises((AssertionError, LookupError, TypeError, ValueError)):
         tried()
