@@ -264,7 +264,7 @@ def test_both_ends_of_crossed_connections_close_the_same_one():
             carrier = BleCarrier(name, KEY, radio, None)
             carrier.knows(NAMES)
             ends.append((radio, carrier, name))
-        for radio, carrier, name in ends:
+        for _, carrier, name in ends:
             other = ends[0][1] if name == "wrist" else ends[1][1]
             for handle in order:
                 if (handle == 1) == (name == "chest"):

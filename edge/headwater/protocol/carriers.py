@@ -136,10 +136,6 @@ class Carriers:
         for carrier in self.all:
             carrier.wanted(to, self.now)
 
-    # Whether nobody on the way can read what is sent to this host: each carrier that might take it encrypts.
-    def private(self, to: str) -> bool:
-        return all([c.private for c in self.all])
-
     # ---- in
 
     # A frame came over a carrier. Whether it was genuine.
