@@ -438,7 +438,7 @@ class Takeovers:
     def calm_us(self) -> int:
         """How long it takes after faults stop until every operator runs once."""
         dead, step = self.world.hardware.pace[1:]
-        worst = 0
+        worst = self.world.settle_us
         for v in self.movable:
             above = [u for u in self.movable if v in reach(self.world.plan.edges, u)]
             sources = [self.world.plan.vertices[e.src] for u in above for e in self.world.plan.ins(u)]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from headwater.plan.model import Plan
 
 from .nearby import PACE, Nearby
+from .radio import Impostor
 from .scenario import Result, Scenario
 from .world import SECOND, Hardware
 
@@ -17,6 +18,7 @@ SILENCE = "silence between two radios"
 ENDED = "connection ended"
 CUT = "connection cut at a fragment"
 LOST = "connection events lost"
+IMPOSTOR = "impostor connects"
 MTU_MAX = 512
 
 
@@ -45,6 +47,7 @@ class InTheAir(Scenario):
             self.cut,
             self.cut,
             self.weather,
+            self.impostor,
         ]
         self.chance.choice(faults)()
         self.site.after(int(self.chance.expovariate(1.0) * 2 * SECOND), self.next)
@@ -64,7 +67,7 @@ class InTheAir(Scenario):
 
     def end(self) -> None:
         """With all that waits at both ends."""
-        connections = self.site.radio.connections()
+        connections = [c for c in self.site.radio.connections() if max(c.ends) < Impostor.NUMBER]
         if connections:
             connection = self.chance.choice(connections)
             self.site.draw(
@@ -88,6 +91,17 @@ class InTheAir(Scenario):
             return word
 
         radio.judge = judge
+
+    def impostor(self) -> None:
+        """Somebody connects to a host under the tag of another, with frames that were recorded."""
+        site, r = self.site, self.chance
+        hosts = [a for a in site.radio.antennas.values() if a.alive and a.interval_ms and a.carrier]
+        others = [a.carrier.info for a in site.radio.antennas.values() if a.carrier]
+        if hosts and len(others) > 1:
+            victim = r.choice(hosts)
+            frames = [f for _, f in site.recorded]
+            site.draw(IMPOSTOR, "an impostor connects to %s" % site.name(victim.number))
+            Impostor(site.radio, victim, r.choice(others), r.sample(frames, min(len(frames), 5)), r)
 
     def weather(self) -> None:
         self.site.radio.weather.loss = self.chance.choice((0.0, 0.05, 0.2, 0.5))

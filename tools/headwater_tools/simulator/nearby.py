@@ -7,6 +7,7 @@ the radio (radio.py). The gateway passes on what boards send to each other over 
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -70,6 +71,8 @@ class Machine:
 
 
 class Nearby(World):
+    settle_us = 30 * SECOND  # connections take turns
+
     def __init__(
         self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
     ) -> None:
@@ -93,6 +96,7 @@ class Nearby(World):
         )
         self.radio = Radio(self, seed, weather, self.busy)
         self.relayed = 0
+        self.recorded: deque[tuple[str, bytes]] = deque(maxlen=40)  # what a listener has: sender, frame
         self.on_peace.append(self.calm)
         told = ", ".join(self.name(n) for n in sorted(self.only)) or "none"
         self.draw("bluetooth", "Bluetooth alone: %s; %r" % (told, weather))
@@ -277,6 +281,7 @@ class _Covered(BleCarrier):
     def send(self, to: str, frame: Readable, sender: str = "") -> bool:
         comes = self.world.number(sender) if sender else self.number
         assert self.world.air
+        self.world.recorded.append((self.name, bytes(frame)))
         return self.world.air.passes(comes, self.world.number(to), bytes(frame)) and super().send(
             to, frame, sender
         )

@@ -287,4 +287,56 @@ class Radio:
         self.busy(central.number)
 
 
-__all__ = ["Antenna", "Connection", "Radio", "Weather"]
+class Impostor:
+    """Connects to a host under the tag of another one, and sends what it likes, or what it has recorded: it
+    has no key. It takes the place of a BleCarrier."""
+
+    NUMBER = 1000  # and up: no host has such a number
+
+    def __init__(
+        self, radio: Radio, victim: Antenna, info: bytes, frames: list[bytes], r: random.Random
+    ) -> None:
+        radio.handles += 1
+        antenna = Antenna(radio, self.NUMBER + radio.handles, 1)
+        antenna.carrier = self  # type: ignore[assignment]
+        self.antenna = antenna
+        self.handle = radio.handles
+        self.values = self.made(info, frames, r)
+        connection = Connection(radio, self.handle, antenna, victim)
+        connection.ready = True
+        assert victim.carrier
+        victim.carrier.connected(self.handle, False, antenna.address, radio.weather.size, None)
+        radio.busy(victim.number)
+        self.radio = radio
+        self.say()
+
+    def made(self, info: bytes, frames: list[bytes], r: random.Random) -> list[bytes]:
+        """Values: mostly a link as it should be, with frames of others in it."""
+        if r.random() < 0.2:
+            return [r.randbytes(r.randrange(30)) for _ in range(9)]
+        stream = b"".join(len(f).to_bytes(2, "little") + f for f in (info, *(b"\0\0" + f for f in frames)))
+        size = 18
+        cut = [stream[at : at + size] for at in range(0, len(stream), size)]
+        values = [b"\0\0"] + [bytes((k & 255, 0)) + piece for k, piece in enumerate(cut)]
+        if r.random() < 0.5:
+            at = r.randrange(len(values))
+            values[at] = r.randbytes(r.randrange(20))
+        return values
+
+    def say(self) -> None:
+        """A few at a time: there is a window."""
+        if self.handle not in self.antenna.connections:
+            return
+        for _ in range(2):
+            if self.values and self.antenna.put(self.handle, memoryview(self.values[0])):
+                self.values.pop(0)
+        self.radio.world.after(200 * MS, self.say)
+
+    def arrived(self, handle: int, value: memoryview) -> None:
+        pass
+
+    def over(self, handle: int) -> None:
+        pass
+
+
+__all__ = ["Antenna", "Connection", "Impostor", "Radio", "Weather"]

@@ -207,6 +207,8 @@ class Node:
 
 
 class World:
+    settle_us = 0  # after faults stop: until every host has heard every other one again
+
     def __init__(
         self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
     ) -> None:
