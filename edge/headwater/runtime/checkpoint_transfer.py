@@ -363,7 +363,11 @@ def recall(host: "Host", inst: "Instance") -> None:
         # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
         erased = 0 if host.taking and host.taking.assured(inst) else inst.erased
         enough = not rest or silent + erased <= needed(host, v)
-        if inst.status != FETCHING and not inst.blind and enough:
+        if inst.anew:
+            inst.anew.look()
+            if not inst.recalling:
+                return  # it has begun
+        elif inst.status != FETCHING and not inst.blind and enough:
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)

@@ -72,6 +72,8 @@ class Instance:
         self.blind = (
             False  # it began without any producer, and says nothing before it has asked (watching.py)
         )
+        self.anew: "Any" = None  # a giving_up.Anew, until it is known where it begins after it has given up
+        self.waited_us = 0  # for a checkpoint that it lacks (giving_up.wait)
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch: "Epoch" = (1, vertex.hosts[0])
         self.bounded = False  # a consumer needs its boundaries; see routing.arrange
@@ -156,6 +158,14 @@ class Instance:
         assert not self.recalling, "an epoch begins before it knows from where"
         self.unsettled = False
 
+    # It has given up, and looks for a place to begin at; or it has found that.
+    def seeks_place(self, anew: "Any") -> None:
+        self.anew = anew
+
+    # It has waited so much longer for a checkpoint that it lacks; or not at all.
+    def waits_longer(self, us: int) -> None:
+        self.waited_us = self.waited_us + us if us else 0
+
     # It says nothing to other hosts, or does from now on.
     def blinded(self, blind: bool) -> None:
         assert not blind or self.status == RECALLING, "an operator that runs is known to others"
@@ -172,6 +182,11 @@ class Instance:
     # These hosts have the checkpoint that it looks for, too.
     def fetch_also_from(self, holders: "Sequence[int]") -> None:
         self.fetch_from += [h for h in holders if h not in self.fetch_from]
+
+    # Whether an input gives nothing before a decision: its stream is in another incarnation, or it is to be
+    # closed.
+    def lacks(self) -> bool:
+        return any([e.other or e.closing >= 0 for e in self.inputs])
 
     # ---- running
 
@@ -235,7 +250,7 @@ class Instance:
                 least = -1  # the log holds what an earlier boot put out
             for r in p.readers:
                 e = r.local
-                if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                if e.inc == p.inc and e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
                     least = -1
                 else:
                     least = min(least, e.sink.depth if e else r.depth)

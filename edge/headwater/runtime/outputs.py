@@ -147,7 +147,7 @@ class Reader:
 
 class OutPort:
     # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the
-    # incarnation of a source.
+    # incarnation of a source; of an operator it is 0 until that gives up (giving_up.py).
     def __init__(
         self,
         host: "Host",
@@ -507,6 +507,14 @@ class OutPort:
         n = min(self.ring.last, r.got + r.room) - xi
         return n if n > 0 and (xi >= self.ring.first or xi >= self.first()) else 0
 
+    # Whether no consumer may hear of it yet: its operator has given up and has no place yet, or no checkpoint
+    # is stored at the level by which a later epoch would know of this incarnation.
+    def hidden(self) -> bool:
+        if self.source:
+            return False
+        inst = self.host.instances[self.vertex.index]
+        return bool(inst.anew) or (self.inc > 0 and inst.unsettled)
+
     # The epoch under which its entries are made.
     def epoch(self) -> "Epoch":
         return (0, 0) if self.source else self.host.instances[self.vertex.index].epoch
@@ -549,7 +557,9 @@ class OutPort:
             host.stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
             r.leave()
         r.host = sender
-        if inc != self.inc and inc != 0:
+        if self.hidden():
+            return
+        if inc != self.inc and (inc != 0 or not self.source):
             if newer:
                 r.lose()  # else it may be late, and have spoken since in the present incarnation
             self.answer(r, True)

@@ -17,6 +17,9 @@ class Decided:
 
     def __init__(self) -> None:
         self.known: dict[int, dict[int, tuple[Epoch, Decision, Given]]] = {}  # operator -> number -> decision
+        # (operator, number by which it gave up) -> what it had decided from that number on, in the course
+        # that was given up: its consumers may have taken what followed from that.
+        self.left: dict[tuple[int, int], list[Decision]] = {}
         self.looks: list[Callable[[int], None]] = []  # called with the operator, before it decides
 
     def watch(self, inst: Any) -> None:
@@ -28,6 +31,9 @@ class Decided:
                 look(v)
             known = self.known.setdefault(v, {})
             number = inst.decided + 1
+            if content[0] == "anew" and (number not in known or known[number][1][1][0] != "anew"):
+                later = [n for n in sorted(known) if n >= number]
+                self.left[v, number] = [known.pop(n)[1] for n in later]
             if number not in known or inst.epoch >= known[number][0]:
                 known[number] = (inst.epoch, (list(inst.position()), content), given)
             decide(content, given)
@@ -45,6 +51,8 @@ class Decided:
         last: Given = (0, 0)
         for number in range(1, upto + 1):
             given = known[number][2] if number in known else last
+            if number in known and known[number][1][1][0] == "anew":
+                last = given  # what was taken since its checkpoint is offered again
             if given != last and given[1] != (last[1] + 1 if given[0] == last[0] else 1):
                 return "decision %d is change %d, after change %d" % (number, given[1], last[1])
             last = given

@@ -218,7 +218,8 @@ class World:
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
         self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
-        self.losses = 0  # hosts whose flash is gone, or was at some time
+        self.losses = 0  # hosts whose flash is gone, or was at some time, and that have not left
+        self.losses_most = 0
         self.databases_lost = 0
         self.refusing: dict[int, int] = {}  # source -> since when its log accepts nothing
         self.decided = Decided()
@@ -494,6 +495,7 @@ class World:
     def flash_gone(self, node: Node) -> None:
         if not node.lost:
             self.losses += 1
+            self.losses_most = max(self.losses_most, self.losses)
         node.blobs = {}
         for v in self.plan.vertices:
             if not v.kind and v.hosts[0] == node.number and self.order.get(v.index):
@@ -667,8 +669,15 @@ class World:
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""
         src = self.plan.edges[edge].src if src < 0 else src
+        if self.plan.vertices[src].kind:
+            return self.incarnations(src)[-1]
         incs = self.order.get(src, [])
         return incs[-1] if incs and not self.plan.vertices[src].kind else 0
+
+    def incarnations(self, v: int) -> list[int]:
+        """Those of an operator's outputs, in order: another one begins when it gives up."""
+        course = self.decided.course(v, self.many(v)) if v in self.decided.known else []
+        return [0, *[content[1] for _, content in course if content[0] == "anew"]]
 
     def past(self, src: int, inc: int) -> bool:
         """Nothing more of this incarnation can come: it was lost, or the source has begun another."""
