@@ -154,7 +154,7 @@ class Anew:
         inst.resume(op or inst.op, pos, inst.changed, inst.given, inst.front)
         for e, xi in zip(inst.inputs, pos):
             e.resume(xi, e.inc, e.closed, e.from_ts, e.since)
-        inc = inst.epoch[0] << 6 | host.me
+        inc = inst.next_incarnation()
         for p in inst.ports:
             renumbering.begin(p, inc)
         inst.ck.moved()

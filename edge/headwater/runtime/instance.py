@@ -162,6 +162,14 @@ class Instance:
     def seeks_place(self, anew: "Any") -> None:
         self.anew = anew
 
+    # The incarnation that its outputs begin if it gives up under this epoch: no other epoch has it.
+    def next_incarnation(self) -> int:
+        return self.epoch[0] << 6 | self.epoch[1]
+
+    # Whether it has: then this epoch alone has acknowledged anything in it.
+    def began_anew(self) -> bool:
+        return any([p.inc == self.next_incarnation() for p in self.ports])
+
     # It has waited so much longer for a checkpoint that it lacks; or not at all.
     def waits_longer(self, us: int) -> None:
         self.waited_us = self.waited_us + us if us else 0
@@ -250,7 +258,11 @@ class Instance:
                 least = -1  # the log holds what an earlier boot put out
             for r in p.readers:
                 e = r.local
-                if e.inc == p.inc and e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                if e:
+                    ahead = e.inc == p.inc and e.cur.xi > p.ring.last
+                else:
+                    ahead = not (r.live or r.apart) or r.got > p.ring.last
+                if ahead:
                     least = -1
                 else:
                     least = min(least, e.sink.depth if e else r.depth)

@@ -6,9 +6,9 @@ import pytest
 from defects import Change, seeded
 from headwater.process import Affine, Process
 from headwater.process.check import check
-from headwater.runtime import giving_up, restore
+from headwater.runtime import checkpoint_transfer, giving_up, restore
 from headwater.runtime.giving_up import Anew
-from headwater.runtime.outputs import OutPort
+from headwater.runtime.outputs import OutPort, Reader
 from headwater_tools.simulator.directed import SCHEDULES, given_up
 from headwater_tools.simulator.jobs import Job, play
 
@@ -21,7 +21,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "its outputs go on in the same incarnation",
         "one xi of the lake with the payload of two courses",
-        [(Anew, "_begin", "inc = inst.epoch[0] << 6 | host.me", "inc = 0")],
+        [(Anew, "_begin", "inc = inst.next_incarnation()", "inc = 0")],
         "given up",
     ),
     (
@@ -74,6 +74,31 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a stream that ends without a word, though its sources go on",
         [(giving_up, "waits", "or inst.recalling or stuck(inst)", "or inst.recalling")],
         "given up, stuck",
+    ),
+    (
+        "it goes on as soon as all keepers have answered that are not lost",
+        "one xi with the payload of two courses: before a change that the lost ones knew of, and after it",
+        [
+            (
+                checkpoint_transfer,
+                "_knows_enough",
+                "return missed",
+                "return all([h in host.lost for h in inst.unheard]) or missed",
+            )
+        ],
+        "given up, unnamed",
+    ),
+    (
+        "in its next boot it waits for the keepers that it has given up",
+        "an operator that a person has to tell again after each power cut",
+        [(checkpoint_transfer, "_knows_enough", "or inst.began_anew()", "")],
+        "given up and cut",
+    ),
+    (
+        "who has not gone on with the new incarnation yet counts as ahead",
+        "a loop in which each decision waits for the other",
+        [(Reader, "stand_apart", "self.apart = True", "pass")],
+        "given up in a loop",
     ),
     (
         "the outputs begin where they ended",

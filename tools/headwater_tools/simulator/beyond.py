@@ -46,7 +46,23 @@ class Beyond(Scenario):
 
     def arrived(self) -> bool:
         self.wanted = None  # what has to arrive changes when an operator gives up
-        return not self.waited and super().arrived()
+        return not self.waited and not self.lacking() and super().arrived()
+
+    def lacking(self) -> list[str]:
+        """Operators that still have to go on with another incarnation of an input, in words."""
+        found = []
+        for v, at in sorted(self.place.items()):
+            host = self.world.nodes[at].host
+            inst = host.instances.get(v) if host else None
+            for p, e in enumerate(inst.inputs if inst else ()):
+                if e.other and not e.closed:
+                    found.append("%s has not gone on with input %d" % (self.plan.vertices[v].name, p))
+        return found
+
+    def nothing_open(self) -> None:
+        super().nothing_open()
+        for text in self.lacking():
+            self.world.error(text)
 
     def lose_all(self, until: int) -> None:
         """All hosts of which some operator needs one that lives, as soon as that is possible."""

@@ -634,7 +634,7 @@ def least(world: World, place: dict[int, int]) -> Ideal:
     return Ideal(
         world.plan, entries, bounds, decisions, found, taken,
         buffers=True, begun=world.begun, drained=world.drained, reopened=reopened(world),
-        left=world.decided.left,
+        left=world.decided.left, until=world.decided.until,
     )  # fmt: skip
 
 
@@ -664,7 +664,8 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     bounds = dict.fromkeys(entries, far)
     ideal = Ideal(
         plan, entries, bounds, world.decisions(), {}, taken, far,
-        begun=world.begun, reopened=reopened(world), left=world.decided.left,
+        begun=world.begun, reopened=reopened(world),
+        left=world.decided.left, until=world.decided.until,
     )  # fmt: skip
     run = least(world, place)
     _, full = waiting(world, place)

@@ -20,6 +20,8 @@ class Decided:
         # (operator, number by which it gave up) -> what it had decided from that number on, in the course
         # that was given up: its consumers may have taken what followed from that.
         self.left: dict[tuple[int, int], list[Decision]] = {}
+        # ... -> what all operators had decided by then, the course that was given up with the rest of it.
+        self.until: dict[tuple[int, int], dict[int, list[Decision]]] = {}
         self.looks: list[Callable[[int], None]] = []  # called with the operator, before it decides
 
     def watch(self, inst: Any) -> None:
@@ -32,6 +34,9 @@ class Decided:
             known = self.known.setdefault(v, {})
             number = inst.decided + 1
             if content[0] == "anew" and (number not in known or known[number][1][1][0] != "anew"):
+                self.until[v, number] = {
+                    w: self.course(w, max(of, default=0)) for w, of in self.known.items()
+                }
                 later = [n for n in sorted(known) if n >= number]
                 self.left[v, number] = [known.pop(n)[1] for n in later]
             if number not in known or inst.epoch >= known[number][0]:

@@ -7,7 +7,6 @@ what comes out with the boundaries that the sources really gave.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 from headwater import operators
@@ -19,6 +18,7 @@ from headwater.runtime.operator import OperatorError
 from .world import Entry
 
 FAR = 1 << 62
+_AFTER_US = 1000000000  # timers are due within this after the last entry
 Ends = dict[int, tuple[int, int]]  # edge -> (incarnation, or 0: any; entries of it that can be had)
 
 
@@ -46,7 +46,7 @@ class Machine:
         self.windows = [Batch(run.plan.vertices[e.src].outs[e.sport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
         self.full: list[tuple[int, list[Entry], list[tuple[Machine, int]]]] = []  # of outputs with a bound
-        self.course = list(run.decisions.get(v.index, ()))
+        self.course = list(run.courses.get(v.index, ()))
         self.lines = [run.lines[v.index, k] for k in range(len(v.outs))]
 
     def head(self, p: int) -> Entry | None:
@@ -202,31 +202,26 @@ class Machine:
                 self.op.opened(p, content[3])
 
     def anew(self, content: list[Any]) -> None:
-        """The operator gives up. The course that it leaves goes on beside it: consumers may have taken what
-        followed there, and the lake keeps that as another incarnation."""
+        """The operator gives up: it goes on where it says, in its state there or in its first one, and its
+        outputs begin another incarnation."""
         _, inc, first, places, changed = content
-        v, run = self.vertex, self.run
-        left = copy.copy(self)
-        left.decided -= 1
-        left.course = [*self.course[: left.decided], *run.left.get((v.index, self.decided), ())]
-        left.closed, left.from_ts = list(self.closed), list(self.from_ts)
-        left.incs, left.taken = list(self.incs), list(self.taken)
-        left.full = []
-        run.leave(left, inc)
-        self.op = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
-        self.op.configure(changed)
+        op = operators.find(self.vertex.kind)(self.vertex.params, self.vertex.ins, self.vertex.outs, 1)
+        op.configure(changed)
         if not first:
-            state = bytearray(left.op.state_size())
-            left.op.snapshot(state, 0)
-            self.op.restore(bytes(state), self.op.VERSION)
+            state = bytearray(self.op.state_size())
+            self.op.snapshot(state, 0)
+            op.restore(bytes(state), op.VERSION)
+        self.op = op
         self.taken = [xi for xi, _ in places]
         self.incs = [of for _, of in places]
-        self.lines = [run.lines[v.index, k] for k in range(len(v.outs))]
+        before = [line.entries for line in self.lines]
+        self.run.leave(self.vertex, self.decided, inc)
+        self.lines = [self.run.lines[self.vertex.index, k] for k in range(len(self.lines))]
         self.full = [
-            (cap, self.lines[left.lines.index(line)].entries, consumers)
+            (cap, line.entries, consumers)
             for cap, entries, consumers in self.full
-            for line in left.lines
-            if line.entries is entries
+            for had, line in zip(before, self.lines, strict=True)
+            if had is entries
         ]
 
     def configure(self, params: Any) -> None:
@@ -288,7 +283,12 @@ class Ideal:
     incarnation) of which an earlier version took so many entries; `drained`: what timers give that no entry
     waits for is left out; `reopened`: (operator, number of a decision) by which an input was opened again ->
     the incarnation that it had until then, 0 if it had met none; `left`: (operator, number of a decision) by
-    which it gave up -> what it had decided since in the course that it left."""
+    which it gave up -> what it had decided since in the course that it left; `until`: ... -> what all
+    operators had decided by then.
+
+    An incarnation that an operator has given up is that of a run of its own, in which nothing was lost and
+    nothing is decided that was not decided by then: the lake and consumers may have what followed from entries
+    that were lost with their source, and after which others decide otherwise now."""
 
     def __init__(
         self,
@@ -304,12 +304,16 @@ class Ideal:
         drained: bool = False,
         reopened: dict[tuple[int, int], int] | None = None,
         left: dict[tuple[int, int], Any] | None = None,
+        until: dict[tuple[int, int], Any] | None = None,
+        courses: Any = None,
     ) -> None:
         self.plan = plan
         self.left = left or {}
+        self.until = until or {}
+        self.courses = decisions if courses is None else courses
         self.incs: dict[int, int] = {}  # operator -> the incarnation of its outputs, once it has given up
-        # Operator -> its former incarnations, each with the machine that gave it, in order.
-        self.former: dict[int, dict[int, Machine]] = {}
+        # Operator -> its former incarnations, each with the run that gave it, in order.
+        self.former: dict[int, dict[int, Ideal]] = {}
         self.shut = shut
         self.ends = ends
         self.taken = taken
@@ -341,25 +345,27 @@ class Ideal:
                 while machine and machine.step():
                     self.known.clear()
                     busy = True
-                for other in list(self.former.get(i, {}).values()):
-                    while other.step():
-                        self.known.clear()
-                        busy = True
 
-    def leave(self, left: Machine, inc: int) -> None:
-        """The outputs of an operator begin another incarnation; `left` goes on with the former one."""
-        v = left.vertex.index
-        self.former.setdefault(v, {})[self.incs.get(v, 0)] = left
-        self.incs[v] = inc
-        for k in range(len(left.vertex.outs)):
-            self.lines[v, k] = Line()
+    def leave(self, v: Vertex, number: int, inc: int) -> None:
+        """By its decision of this number an operator begins another incarnation of its outputs."""
+        stamps = [line[-1][0] for lines in self.accepted.values() for line in lines.values() if line]
+        far = max(stamps, default=0) + _AFTER_US
+        before = Ideal(
+            self.plan, self.accepted, dict.fromkeys(self.bounds, far), self.decisions, {}, self.taken, far,
+            begun=self.begun, reopened=self.reopened, left=self.left, until=self.until,
+            courses=self.until.get((v.index, number), {}),
+        )  # fmt: skip
+        self.former.setdefault(v.index, {})[self.incs.get(v.index, 0)] = before
+        self.incs[v.index] = inc
+        for k in range(len(v.outs)):
+            self.lines[v.index, k] = Line()
 
     def line(self, v: int, port: int, inc: int) -> list[Entry]:
         """What an operator put out in an incarnation."""
         if inc == self.incs.get(v, 0):
             return self.lines[v, port].entries
-        left = self.former.get(v, {}).get(inc)
-        return left.lines[port].entries if left else []
+        before = self.former.get(v, {}).get(inc)
+        return before.line(v, port, inc) if before else []
 
     def buffers(self) -> None:
         """An output holds this many entries until all consumers inside have taken them, unless it spills; in
@@ -414,8 +420,8 @@ class Ideal:
     def bound(self, v: int, inc: int = 0) -> int:
         """Nothing below this follows on the outputs of v, in that incarnation."""
         if v in self.machines and inc != self.incs.get(v, 0):
-            left = self.former.get(v, {}).get(inc)
-            return left.out_bound() if left else 0
+            before = self.former.get(v, {}).get(inc)
+            return before.bound(v, inc) if before else 0
         if v in self.bounds:
             return self.bounds[v]
         if v not in self.known:

@@ -6,14 +6,16 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headwater.process import Affine, Average, Process, Union
+from headwater.process import Affine, Attenuate, Average, Process, Union
+from headwater.protocol import frames
+from headwater.runtime.standing import ENTRIES
 
 from ..beyond import hopeless
 from ..scenario import Result
 from ..world import SECOND, Hardware
 from .base import GATEWAY, LEFT, SHIFTED, Directed, boards
 
-HOME, OTHER = 2, 3
+HOME, OTHER, ANOTHER = 2, 3, 4
 
 
 class GivenUp(Directed):
@@ -160,8 +162,8 @@ class GivenUpInside(GivenUp):
             (24, lambda: self.must_wait(GATEWAY, v)),
             (25, lambda: self.give_up(v)),
             (40, lambda: self.must_run(v)),
-            (42, lambda: self.crash(4, GATEWAY)),
-            (44, lambda: self.boot(4, GATEWAY)),
+            (42, lambda: self.crash(ANOTHER, GATEWAY)),
+            (44, lambda: self.boot(ANOTHER, GATEWAY)),
         ]
 
 
@@ -192,7 +194,7 @@ class GivenUpForgotten(GivenUpInside):
     """
 
     def script(self) -> list[tuple[float, Any]]:
-        away = [(a, b) for a in (HOME, OTHER) for b in (GATEWAY, LEFT, 4)]
+        away = [(a, b) for a in (HOME, OTHER) for b in (GATEWAY, LEFT, ANOTHER)]
         v = 2
         return [
             (1, lambda: self.deafen(GATEWAY)),
@@ -227,9 +229,37 @@ class GivenUpAfterChanges(GivenUp):
             self.world.error("it has decided: %s" % ", ".join(contents))
 
 
-class GivenUpStuck(GivenUp):
-    """The source's flash is erased at the same time, so no producer names anything: the operator begins
-    again, and cannot put out what the lake has already.
+class GivenUpUnnamed(GivenUp):
+    """The gateway has a checkpoint from before a change, the two boards that die have one from after it, and
+    the source never heard of that one. The lake has what followed from it, and nobody names it.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (1, lambda: self.cut(HOME, OTHER)),
+            (5, lambda: [self.heal(HOME, OTHER), self.deafen(GATEWAY)]),
+            (6, lambda: self.withhold(self.host(LEFT), True, frames.SAFE)),
+            (7, lambda: self.configure(SHIFTED, offset=7)),
+            (12, lambda: self.lose(HOME, OTHER)),
+            (14, lambda: self.withhold(self.host(LEFT), False)),
+            (24, lambda: self.must_wait(GATEWAY)),
+            (25, lambda: self.give_up(SHIFTED)),
+            (45, lambda: self.must_run(SHIFTED)),
+        ]
+
+    def must_run(self, v: int) -> None:
+        super().must_run(v)
+        left = [content[0] for _, content in self.world.decided.left[v, 1]]
+        contents = [content for _, content in self.world.decisions()[v]]
+        if left != ["set"] or [content[0] for content in contents] != ["anew", "set"]:
+            self.world.error("it has decided: %s" % ", ".join(content[0] for content in contents))
+        elif contents[0][2]:
+            self.world.error("it began in its first state, and had a checkpoint")
+
+
+class GivenUpLeftWithNothing(GivenUp):
+    """The source's flash is erased at the same time, so no producer names anything, and no keeper has
+    anything: all that an operator has that begins is that these may have had something.
     """
 
     def script(self) -> list[tuple[float, Any]]:
@@ -243,13 +273,65 @@ class GivenUpStuck(GivenUp):
         ]
 
 
+class GivenUpStuck(GivenUp):
+    """The operator's host dies, and the flash of the source is erased. Its furthest checkpoint is there, but
+    what it has put out since, the lake has, and it can never put that out again.
+    """
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8.2, lambda: [self.lose(HOME), self.erase(LEFT)]),
+            (9, lambda: self.boot(LEFT)),
+            (24, self.must_lack),
+            (25, lambda: self.give_up(SHIFTED)),
+            (45, lambda: self.must_run(SHIFTED)),
+        ]
+
+    def must_lack(self) -> None:
+        rows = [row for n in (GATEWAY, OTHER) for row in hopeless(self.host(n))]
+        if [row[1] for row in rows] != [ENTRIES]:
+            self.world.error("no operator waits for entries: %r" % rows)
+
+
+class GivenUpInALoop(GivenUp):
+    """The operator feeds back to the one before it, on another board, which has restarted meanwhile: that
+    one goes on with the new incarnation, though the depth for that counts operators that wait for it.
+    """
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "right", checkpoints="uncoordinated")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        calm = Attenuate(threshold=100).named("calm").on("right")(values)
+        mean = calm >> Average(count=2).named("mean").on("home", backup=["other", "gateway"])
+        p.feedback(mean, calm, port=1, delay_ms=4000)
+        p.lake("given_up/mean", mean, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        v = 2
+        return [
+            (1, lambda: self.deafen(GATEWAY)),
+            (8, lambda: self.lose(HOME, OTHER)),
+            (15, lambda: self.crash(ANOTHER)),
+            (16, lambda: self.boot(ANOTHER)),
+            (24, lambda: self.must_wait(GATEWAY, v)),
+            (25, lambda: self.give_up(v)),
+            (45, lambda: [self.must_run(v), self.must_go_on(1)]),
+        ]
+
+    def must_go_on(self, v: int) -> None:
+        if [content[0] for _, content in self.world.decisions().get(v, ())] != ["open"]:
+            self.world.error("its consumer has not gone on with the new incarnation")
+
+
 class GivenUpAndCut(GivenUp):
     """Level `peers=2`, and all three hosts die that have the checkpoints. Power fails on the host that has
     given up before that is stored where the level asks for it, twice.
     """
 
     SECONDS = 70
-    THIRD = 4
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -266,7 +348,7 @@ class GivenUpAndCut(GivenUp):
     def script(self) -> list[tuple[float, Any]]:
         return [
             (1, lambda: [self.deafen(GATEWAY), self.deafen(LEFT)]),
-            (8, lambda: self.lose(HOME, OTHER, self.THIRD)),
+            (8, lambda: self.lose(HOME, OTHER, ANOTHER)),
             (10, lambda: self.withhold(self.host(LEFT), False)),
             (30, lambda: self.must_wait(GATEWAY)),
             (31, lambda: self.give_up(SHIFTED)),
@@ -329,7 +411,10 @@ SCHEDULES: dict[str, type[Directed]] = {
     "given up, keepers silent": GivenUpKeepers,
     "given up, state behind": GivenUpBehind,
     "given up after changes": GivenUpAfterChanges,
+    "given up, unnamed": GivenUpUnnamed,
+    "given up, nothing left": GivenUpLeftWithNothing,
     "given up, stuck": GivenUpStuck,
+    "given up in a loop": GivenUpInALoop,
     "given up inside": GivenUpInside,
     "given up and forgotten": GivenUpForgotten,
     "given up and cut": GivenUpAndCut,
