@@ -49,21 +49,7 @@ _ARRIVES_US = const(30000000)  # a checkpoint that a keeper has begun to send is
 def waits(host: "Host", inst: "Instance") -> bool:
     if inst.blind or inst.anew or host.plan.strategy == UNSAFE:
         return False
-    return inst.status == FETCHING or inst.recalling or stuck(inst)
-
-
-# Whether its consumers have more than it can ever put out again: what it would need for that was lost with
-# the former incarnation of a source, or with one that is to be closed. So it has no place for the decision to
-# go on without.
-def stuck(inst: "Instance") -> bool:
-    if inst.status != RUNNING or not inst.lacks():
-        return False
-    for p in inst.ports:
-        for r in p.readers:
-            e = r.local
-            if (e.cur.xi if e and e.inc == p.inc else r.got) > p.ring.last:
-                return True
-    return False
+    return inst.status == FETCHING or inst.recalling or inst.stuck()
 
 
 # Operator v, which runs here under an epoch with this number, gives up. False where it does not wait.
@@ -84,7 +70,7 @@ def begin(host: "Host", v: int, number: int) -> bool:
 # may be this host that is away from all others.
 def wait(host: "Host", inst: "Instance") -> None:
     link = host.exchange.links.get(0)
-    if not waits(host, inst):
+    if not waits(host, inst) or (inst.status == RUNNING and not inst.lacks()):
         inst.waits_longer(0)
     elif not host.me or link and link.heard_us and host.now - link.heard_us < host.pace[1]:
         inst.waits_longer(RETRY_US // 2)

@@ -374,7 +374,7 @@ class Host:
 
     # Operators here that do not run, or are being handed over: see standing.py.
     def waits(self) -> "list[list[Any]]":
-        if not self.giving and not any([i.status != RUNNING or i.lacks() for i in self.instances.values()]):
+        if not self.giving and not any([i.status != RUNNING or i.stuck() for i in self.instances.values()]):
             return []
         from . import standing
 

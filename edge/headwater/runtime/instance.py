@@ -196,6 +196,29 @@ class Instance:
     def lacks(self) -> bool:
         return any([e.other or e.closing >= 0 for e in self.inputs])
 
+    # Whether its consumers have more than it has put out in this boot, and it has not what it would need for
+    # that: an input gives nothing before a decision, or nothing more so far. What it needs is lost with the
+    # former incarnation of a source, or with what an operator before it had; or it is with a board that is
+    # away, and only a person knows that it will not come back. Until then it decides nothing, nor does an
+    # operator before it.
+    def stuck(self) -> bool:
+        return self.status == RUNNING and self._behind() and (self.lacks() or self._idle())
+
+    def _behind(self) -> bool:
+        for p in self.ports:
+            for r in p.readers:
+                e = r.local
+                if (e.cur.xi if e and e.inc == p.inc else r.got) > p.ring.last:
+                    return True
+        return False
+
+    # The merge waits for every input but feedback.
+    def _idle(self) -> bool:
+        for e in self.inputs:
+            if e.contact and not (e.closed or e.edge.delay_us or e.waiting()):
+                return True
+        return False
+
     # ---- running
 
     def position(self) -> list[int]:

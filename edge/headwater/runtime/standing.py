@@ -50,11 +50,8 @@ def _rows(host: "Host") -> "list[list[Any]]":
             found.append([v, HOLDERS] + _unstored(host, inst))
         elif inst.status == WAITING:
             found.append([v, RESTART, [], []])
-        elif inst.lacks():
-            from . import giving_up
-
-            if giving_up.stuck(inst):
-                found.append([v, ENTRIES, [], []])
+        elif inst.stuck():
+            found.append([v, ENTRIES, [], []])
     return found
 
 

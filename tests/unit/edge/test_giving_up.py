@@ -72,7 +72,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "an operator whose consumers are ahead of it for good cannot give up",
         "a stream that ends without a word, though its sources go on",
-        [(giving_up, "waits", "or inst.recalling or stuck(inst)", "or inst.recalling")],
+        [(giving_up, "waits", "or inst.recalling or inst.stuck()", "or inst.recalling")],
         "given up, stuck",
     ),
     (

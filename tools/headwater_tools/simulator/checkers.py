@@ -92,12 +92,17 @@ class Sameness:
             self.seen[key] = (node.boots, ring.last)
 
     def acknowledged(self, v: int, inst: Any) -> None:
-        """An epoch goes on from what earlier ones have acknowledged, or from further on."""
+        """An epoch goes on from what earlier ones have acknowledged, or from further on; or it gives up, and
+        begins another incarnation. Only an operator whose host alone has its checkpoints begins again where
+        that host was erased."""
         world = self.world
-        if world.losses_most > world.plan.level_of(v):
+        if not world.plan.level_of(v) and world.gone:
             return
         before = self.safe.get(v, [])
-        if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)) and further(before, inst.ck.pos):
+        begins = not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0))
+        if begins and inst.began_anew():
+            before = self.safe[v] = []
+        if begins and further(before, inst.ck.pos):
             text = "%s: epoch %r begins at %r, and %r was acknowledged"
             world.error(text % (world.plan.vertices[v].name, inst.epoch, inst.ck.pos, before))
         if further(inst.ck.safe_pos, before):
@@ -329,8 +334,14 @@ class Held:
     def name(self, port: Any, r: Any) -> None:
         world = self.world
         v = r.edge.dst
-        if world.losses_most > world.plan.level_of(v):
-            return  # what it names may be lost
+        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)
+        if r.safe > r.name[k]:
+            world.error(
+                "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
+            )
+        number, when = world.decided.given_up.get(v, (0, -1))
+        if r.name[-1] < number or world.lost_beyond(v, when):
+            return  # what it names is given up, or is to be
         holding = []
         for h in world.nodes:
             best = world.held(h, v)
@@ -341,15 +352,10 @@ class Held:
         # A level counts hosts, and no more of them than there are keepers that have not left.
         keepers = [h for h in world.plan.keepers(v) if h not in world.left]
         need = min(1 + world.plan.level_of(v), len(keepers))
-        if len(living) < need - world.losses:
+        if len(living) < need - len([h for h in keepers if h in world.gone]):
             world.error(
                 "%s: edge to %s names %r, held only by %r of %r"
                 % (port.vertex.name, world.plan.vertices[v].name, r.name, living, r.holders)
-            )
-        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)
-        if r.safe > r.name[k]:
-            world.error(
-                "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
             )
 
 

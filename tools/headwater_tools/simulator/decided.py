@@ -15,13 +15,17 @@ class Decided:
     that the last: what an instance decided before a restart or another epoch went on without it was put out
     to no one."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.now = now
         self.known: dict[int, dict[int, tuple[Epoch, Decision, Given]]] = {}  # operator -> number -> decision
         # (operator, number by which it gave up) -> what it had decided from that number on, in the course
         # that was given up: its consumers may have taken what followed from that.
         self.left: dict[tuple[int, int], list[Decision]] = {}
         # ... -> what all operators had decided by then, the course that was given up with the rest of it.
         self.until: dict[tuple[int, int], dict[int, list[Decision]]] = {}
+        self.given_up: dict[
+            int, tuple[int, int]
+        ] = {}  # operator -> number by which it gave up last, and when
         self.looks: list[Callable[[int], None]] = []  # called with the operator, before it decides
 
     def watch(self, inst: Any) -> None:
@@ -37,6 +41,7 @@ class Decided:
                 self.until[v, number] = {
                     w: self.course(w, max(of, default=0)) for w, of in self.known.items()
                 }
+                self.given_up[v] = (number, self.now())
                 later = [n for n in sorted(known) if n >= number]
                 self.left[v, number] = [known.pop(n)[1] for n in later]
             if number not in known or inst.epoch >= known[number][0]:

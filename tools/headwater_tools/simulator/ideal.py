@@ -287,8 +287,8 @@ class Ideal:
     operators had decided by then.
 
     An incarnation that an operator has given up is that of a run of its own, in which nothing was lost and
-    nothing is decided that was not decided by then: the lake and consumers may have what followed from entries
-    that were lost with their source, and after which others decide otherwise now."""
+    nothing is decided that was not decided by then: the lake and consumers may have what followed from
+    entries that were lost with their source, and after which others decide otherwise now."""
 
     def __init__(
         self,
