@@ -116,6 +116,8 @@ class Round:
                 self.refused[(v, sender)] = refused
             else:
                 self.bids[(v, sender)] = (without, with_)
+            if self.flees and not self.waiting:
+                self.tick()  # a beat is long for a battery that ends
 
     def tick(self) -> None:
         from . import leaving

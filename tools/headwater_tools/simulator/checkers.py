@@ -33,8 +33,8 @@ class Sameness:
     taken what that boot put out there: such entries are dropped here. So is what an instance computes that a
     newer epoch has superseded. Entries that a consumer took are checked, and the lake is compared in any
     case. An instance and its checkpoint do not count as a consumer any more once a later epoch of it has a
-    checkpoint at the plan's level: no instance continues from there, and its own consumers have taken what it
-    put out.
+    checkpoint at the plan's level, or its host is declared lost: no instance continues from there, and its
+    own consumers have taken what it put out.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -143,6 +143,8 @@ class Sameness:
                     continue
                 k = [i.index for i in world.plan.ins(e.dst)].index(e.index)
                 for node in world.nodes:
+                    if node.lost:  # nobody goes on from what it has
+                        continue
                     life, curs, blobs = self.stood.get(node.number, (0, {}, {}))
                     if life != node.boots or not node.host:
                         curs, blobs = {}, node.blobs
