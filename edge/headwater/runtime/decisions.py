@@ -322,9 +322,7 @@ def other(host: "Host", e: "InEdge") -> None:
         if host.plan.strategy != UNSAFE and inst.ck.possible() and inst.ck.safe(e) < e.cur.xi:
             inst.ck.now()
         if e.port is None and host.plan.vertices[e.edge.src].kind and answered(inst):
-            from . import receiver
-
-            receiver.apart(host, e)
+            e.tell_apart()
 
 
 # Without checkpoints the last values are all that a later boot needs.

@@ -38,15 +38,6 @@ def got(host: "Host", e: "InEdge", flags: int) -> None:
     e.told(ring.last, depth)
 
 
-# Of the incarnation that the producer has begun nothing is here, nor will be before a decision. In a loop the
-# producer itself is among those whose depth that decision waits for.
-def apart(host: "Host", e: "InEdge") -> None:
-    if e.producer in host.exchange.links:
-        k = e.edge.index
-        flags = 2 * min(e.sink.depth, 255)
-        host.exchange.say(e.producer, frames.GOT, k, k, e.other, e.sink.epoch, 0, 0, flags)
-
-
 # Entries are missing between what is here and what the producer has sent.
 def _missing(host: "Host", e: "InEdge") -> None:
     if e.asks(host.now, _NAG_US):

@@ -120,7 +120,7 @@ def words(service: Service, process: Process, what: int, position: list[int], ho
     if what == standing.PLACE:
         return "has given up, and %s" % ("waits to hear from %s" % whom if whom else "looks for a place")
     if what == standing.ENTRIES:
-        return "waits for entries that are lost: others have what it made of them"
+        return "waits for entries that are lost, or on a silent board: others have what it made of them"
     return "waits"
 
 
