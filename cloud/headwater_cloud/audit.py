@@ -72,7 +72,8 @@ ATTEMPTS = 3  # if something is erased meanwhile
 LISTED_MAX = 1000  # missing ranges of one stream that the answer lists
 
 UNKNOWN = (
-    "whether anything was accepted above the highest ξ that any table names",
+    "whether anything was accepted above the highest ξ that any table names: of a board that was lost, or in "
+    "an incarnation that its operator has given up, there may have been more",
     "how many samples a hole stands for: they were never accepted, and have no ξ",
     "whether a payload that came only once is the one that a failure-free run computes",
     "whether `unsync`, `arrived` and `landed` were changed later: no checksum covers them",

@@ -109,6 +109,10 @@ class HostedProcess:
         self.host.now = mono_us()
         self.host.lose(self.plan.hosts.index(name), log)
 
+    def give_up(self, v: int, at: int, number: int) -> None:
+        """Operator v, which waits at that host under the epoch of this number, gives up."""
+        self.host.give_up(v, at, number, mono_us())
+
     def unconfirmed(self, number: int) -> list[int]:
         """Boards that have not confirmed yet that this host is lost."""
         from headwater.runtime import losses

@@ -18,6 +18,7 @@ from headwater.storage.keyspace import LEFT
 from . import UserError, registry
 from .boards import Board
 from .deployments.switching import Process, being_changed
+from .given_up import GivenUp
 
 if TYPE_CHECKING:
     from .service import Service
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 class Losses:
     def __init__(self, service: Service) -> None:
         self.service = service
+        self.given_up = GivenUp(service)
 
     def declare(self, name: str, sure: bool) -> dict[str, Any]:
         """Declare a board lost, if `sure`; what follows from it."""
@@ -117,6 +119,7 @@ class Losses:
     def look(self, process: Process) -> None:
         """A gateway that has lost its database learns from the hosts what was declared."""
         hosted = process.hosted
+        self.given_up.look(process)
         for number, (log, _) in hosted.host.lost.items() if hosted else ():
             board = self.service.boards.all[hosted.plan.hosts[number]] if hosted else None
             if board is not None and log not in board.lost and board.flash in (0, log):

@@ -584,8 +584,7 @@ class Service(Switching):
         }
 
     def alarms(self) -> dict[str, Any]:
-        """The headline, the alarms that are on, ids that are muted and until when, the receivers of notices,
-        and the latest events."""
+        """The headline, the alarms that are on, what is muted, receivers of notices, the latest events."""
         watch = self.observer.watch
         return {
             "headline": headline(watch),
@@ -702,6 +701,7 @@ class Service(Switching):
             "on_board_s": _tenths(fact.on_board_s) if newest else None,
             "last_ts_us": ts,
             "last": values,
+            "ended": self.losses.given_up.ended(end),
         }
 
     def _sink(self) -> dict[str, Any]:
@@ -720,7 +720,7 @@ def _empty(fact: StreamFacts) -> dict[str, Any]:
     """A stream of which nothing has arrived yet."""
     return {
         "process": fact.process, "stream": fact.stream, "incarnation": None, "alphabet": None,
-        "within_ms": None, "durable": 0, "cut": 0, "acked": 0, "backlog": 0, "lag_s": None,
+        "ended": None, "within_ms": None, "durable": 0, "cut": 0, "acked": 0, "backlog": 0, "lag_s": None,
         "on_board": fact.on_board, "on_board_s": _tenths(fact.on_board_s), "last_ts_us": None, "last": None,
     }  # fmt: skip
 

@@ -81,13 +81,14 @@ def _energy(value: Any) -> list[int] | None:
 
 
 def _waits(value: Any) -> list[list[Any]] | None:
-    """Operators that do not run: vertex, what it waits for, position, hosts (headwater.runtime.standing)."""
+    """Operators that do not run: vertex, what it waits for, position, hosts, number of its epoch
+    (headwater.runtime.standing)."""
     if not isinstance(value, list) or len(value) > BACKLOG_MAX:
         return None
     for row in value:
-        if not isinstance(row, list) or len(row) != 4 or any(_count(v) is None for v in row[:2]):
+        if not isinstance(row, list) or len(row) != 5 or any(_count(v) is None for v in (*row[:2], row[4])):
             return None
-        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[2:]):
+        if any(not isinstance(part, list) or any(_count(v) is None for v in part) for part in row[2:4]):
             return None
     return value
 

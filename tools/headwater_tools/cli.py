@@ -63,11 +63,12 @@ def near(word: str, known: Iterable[str]) -> str:
 
 def names(package: ModuleType) -> list[str]:
     """The modules of a package, without importing them."""
-    return sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_"))
+    found = (m.name for m in pkgutil.iter_modules(package.__path__))
+    return sorted(name.replace("_", "-") for name in found if not name.startswith("_"))
 
 
 def load(package: ModuleType, name: str) -> ModuleType:
-    return importlib.import_module("%s.%s" % (package.__name__, name))
+    return importlib.import_module("%s.%s" % (package.__name__, name.replace("-", "_")))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

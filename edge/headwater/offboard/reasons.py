@@ -62,7 +62,7 @@ OF_CONNECTIONS = (
 
 
 # Names of why operators move (protocol/moves.py), for machines.
-MOVES = ("start", "takeover", "flee", "balance", "command", "apart")
+MOVES = ("start", "takeover", "flee", "balance", "command", "apart", "given_up")
 
 
 # Why an operator runs where it does. there: the host where it ran before.
@@ -74,6 +74,7 @@ def because(why: int, there: str = "its host") -> str:
         "the batteries last longer so",
         "a person asked for it",
         "%s had lost touch with a producer",
+        "what its lost hosts had was given up",
     )[why].replace("%s", there)
 
 

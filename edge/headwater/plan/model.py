@@ -45,6 +45,8 @@ class Vertex:
     #           may take it over. Host 0 is the gateway.
     # log_bytes for a source: most bytes of log it may fill; 0: what there is
     # state_bytes, changed_bytes: of an operator's state, and of all its parameters in a checkpoint, at most
+    # give_up_s of an operator: how long it waits for a checkpoint that only lost hosts have; 0: until a
+    #           person says so
     def __init__(
         self,
         index: int,
@@ -59,6 +61,7 @@ class Vertex:
         log_bytes: int,
         state_bytes: int = 0,
         changed_bytes: int = 0,
+        give_up_s: int = 0,
     ) -> None:
         self.index = index
         self.name = name
@@ -72,6 +75,7 @@ class Vertex:
         self.log_bytes = log_bytes
         self.state_bytes = state_bytes
         self.changed_bytes = changed_bytes
+        self.give_up_s = give_up_s
 
 
 class Edge:

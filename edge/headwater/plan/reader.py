@@ -7,7 +7,8 @@
 #              [vertex ..], [edge ..]], and where boards raise alarms one field more: [alarm ..]
 #   vertex    [name, kind, version, {parameter: value}, [alphabet number of each input port ..],
 #              [.. of each output port], rate_mhz, log_bytes,
-#              state_bytes, changed_bytes]; -1 for a disabled input port;
+#              state_bytes, changed_bytes], and where it gives up by itself one field more: give_up_s;
+#              -1 for a disabled input port;
 #              a parameter that has its default is left out. In a value that is a list, a list inside
 #              it stands as false, its length, its items: trees are deeper than msgpack lists may be
 #   edge      [src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms], and where the
@@ -54,6 +55,7 @@ WITHIN_MS_MAX = 1000000000
 RATE_MHZ_MAX = 1000000000
 LOG_BYTES_MAX = 1 << 29
 STATE_BYTES_MAX = 65535
+GIVE_UP_S_MAX = 1000000000
 LAKE_NAME_MAX = 64
 DEPLOYMENT_MAX = (1 << 63) - 1  # what a database can hold
 
@@ -134,8 +136,12 @@ def _tree(where: str, flat: "list[Any]", pos: int, n: int, depth: int) -> "tuple
 
 def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...]) -> Vertex:
     where = "vertex %d" % i
-    row = _list("fields", where, row, 10, 10)
-    name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes = row
+    row = list(_list("fields", where, row, 10, 11))
+    if len(row) == 10:
+        row.append(0)
+    else:
+        _int("give_up_s", where, row[10], 1, GIVE_UP_S_MAX if row[1] else 0)
+    name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes, give_up_s = row
     _text("name", where, name)
     _text("kind", where, kind, True)
     _int("version", where, version, 0, 65535)
@@ -157,7 +163,7 @@ def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...
     _int("log_bytes", where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
     _int("state_bytes", where, state_bytes, 0, STATE_BYTES_MAX if kind else 0)
     _int("changed_bytes", where, changed_bytes, 0, STATE_BYTES_MAX if kind else 0)
-    row = (rate_mhz, hosts, log_bytes, state_bytes, changed_bytes)
+    row = (rate_mhz, hosts, log_bytes, state_bytes, changed_bytes, give_up_s)
     return Vertex(i, name, kind, version, params, ins, outs, *row)
 
 

@@ -150,6 +150,7 @@ class Declared:
         self.rate_hz: float | None = None
         self.most_hz: float | None = None
         self.log_kb: int | None = None
+        self.give_up_s: int | None = None  # None: a person decides
 
 
 class Stream:
@@ -188,9 +189,11 @@ class Stream:
         self.vertex.name = name
         return self
 
-    def on(self, host: str, backup: Backup = None) -> "Stream":
-        """Place the operator; `backup` is a host or several, best first."""
-        _place(self.vertex, host, backup)
+    def on(self, host: str, backup: Backup = None, give_up_after: int | None = None) -> "Stream":
+        """Place the operator; `backup` is a host or several, best first. `give_up_after`: if more hosts are
+        lost than the level covers, it goes on by itself after so many seconds, with a new incarnation of its
+        outputs; otherwise a person decides that (`hw give-up`)."""
+        _place(self.vertex, host, backup, give_up_after)
         return self
 
     def unused(self, *ports: int) -> "Stream":
@@ -220,8 +223,9 @@ class Stream:
         return operator("Otherwise")()(self.absent_after(after_ms, local), other)
 
 
-def _place(vertex: Declared, host: str, backup: Backup) -> None:
+def _place(vertex: Declared, host: str, backup: Backup, give_up_after: int | None = None) -> None:
     vertex.host = host
+    vertex.give_up_s = give_up_after
     vertex.process._mention(host)
     if backup is not None:
         vertex.backups = (backup,) if isinstance(backup, str) else tuple(backup)
@@ -238,11 +242,14 @@ class Spec:
     ) -> None:
         self._spec = (kind, cls, args, params, where)
         self._name: str | None = None
-        self._on: tuple[str, Backup] | None = None
+        self._on: tuple[str, Backup, int | None] | None = None
         self._unused: tuple[int, ...] = ()
 
     def _with(
-        self, name: str | None = None, on: "tuple[str, Backup] | None" = None, unused: tuple[int, ...] = ()
+        self,
+        name: str | None = None,
+        on: "tuple[str, Backup, int | None] | None" = None,
+        unused: tuple[int, ...] = (),
     ) -> "Spec":
         other = Spec(*self._spec)
         other._name = name if name is not None else self._name
@@ -253,8 +260,8 @@ class Spec:
     def named(self, name: str) -> "Spec":
         return self._with(name=name)
 
-    def on(self, host: str, backup: Backup = None) -> "Spec":
-        return self._with(on=(host, backup))
+    def on(self, host: str, backup: Backup = None, give_up_after: int | None = None) -> "Spec":
+        return self._with(on=(host, backup, give_up_after))
 
     def unused(self, *ports: int) -> "Spec":
         return self._with(unused=ports)
@@ -519,7 +526,7 @@ def dumps(p: model.Plan) -> bytes:
             name: _flat(value) if isinstance(value, list) else value for name, value in v.params.items()
         }
         row = [v.name, v.kind, v.version, params, ins, outs, v.rate_mhz, v.log_bytes]
-        rows.append(row + [v.state_bytes, v.changed_bytes])
+        rows.append(row + [v.state_bytes, v.changed_bytes] + ([v.give_up_s] if v.give_up_s else []))
     links = []
     for e in p.edges:
         links.append(

@@ -109,6 +109,7 @@ class _Check(Feasibility):
         self.feedback()
         self.lake_delays()
         self.absent()
+        self.giving_up()
         self.alarms()
         self.floats()
         self.resources()

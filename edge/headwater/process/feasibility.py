@@ -27,6 +27,9 @@ BATTERY_MAH_MAX = 100000
 LEVEL_HOLDERS = (0, 1, 2)
 
 
+GIVE_UP_LEAST_S = 10  # any operator that starts elsewhere may wait as long for its keepers
+
+
 class Feasibility(Rules):
     """The rules of whether a process can run as declared."""
 
@@ -299,6 +302,23 @@ class Feasibility(Rules):
                         % (wire.absent_ms, least // 2, self.producer(wire).name),
                         "Give %d ms or more (twice that), or lower batch_ms or link_ms" % least,
                     )
+
+    def giving_up(self) -> None:
+        """Operators that give up by themselves."""
+        for v in self.vertices:
+            after = v.declared.give_up_s
+            if after is None:
+                continue
+            if v.source:
+                self.error(v, "give_up_after on a source, which waits for nothing", "Leave it out")
+            elif self.strategy == plans.UNSAFE:
+                self.error(
+                    v,
+                    "give_up_after, and no checkpoints that it could wait for",
+                    "Leave it out, or give checkpoints=",
+                )
+            else:
+                self.number_in(v, "give_up_after", after, GIVE_UP_LEAST_S, reader.GIVE_UP_S_MAX)
 
     def alarms(self) -> None:
         p = self.process

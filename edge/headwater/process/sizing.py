@@ -345,6 +345,7 @@ class Sizing:
                     v.declared.log_kb * 1024 if isinstance(v.declared.log_kb, int) else 0,
                     v.state_bytes,
                     v.changed_bytes,
+                    v.declared.give_up_s or 0,
                 )
             )
         edges = []

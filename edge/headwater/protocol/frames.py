@@ -72,6 +72,7 @@ MOVED = 39
 ALARM = 40
 LOST = 41
 WITHOUT = 42
+GIVE_UP = 43
 
 MESSAGES = {
     DATA: "vieb",  # edge, incarnation, epoch, block (the block must stay last)
@@ -113,6 +114,7 @@ MESSAGES = {
     ALARM: "vvv",  # alarm, what, value: see runtime/signals.py
     LOST: "viv",  # host, log number, state: see runtime/losses.py
     WITHOUT: "vivp",  # host, log number, whether it is an answer, operators
+    GIVE_UP: "vv",  # vertex, number of an epoch: see runtime/giving_up.py
 }
 
 

@@ -7,4 +7,5 @@ FLEE = 2  # the battery of its host ran down
 BALANCE = 3  # the batteries last longer so
 COMMAND = 4  # a person asked for it
 APART = 5  # its host had lost touch with a producer
-WHY_MAX = APART
+GIVEN_UP = 6  # what its lost hosts had was given up, and it begins anew
+WHY_MAX = GIVEN_UP

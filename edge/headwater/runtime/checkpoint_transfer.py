@@ -330,6 +330,24 @@ def begin_recall(host: "Host", inst: "Instance") -> None:
     _ask_all(host, inst, host.plan.strategy != UNSAFE, True)
 
 
+# Whether no checkpoint was acknowledged that is further than what was found. At level local no other host has
+# any; and in an incarnation that this epoch has begun itself, it alone has acknowledged anything.
+def _knows_enough(host: "Host", inst: "Instance") -> bool:
+    from . import lifecycle
+
+    v = inst.vertex.index
+    missed = len(inst.unheard)
+    erased = inst.erased
+    if _back(host):
+        # What it had under its former number is lost, whether or not its flash was erased after that.
+        erased -= int(lifecycle.lost(host, v))
+        missed += int(host.lost[host.me][1] != LEFT)
+    # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
+    if not (host.taking and host.taking.assured(inst)):
+        missed += erased
+    return missed <= needed(host, v) or not host.plan.level_of(v) or inst.began_anew()
+
+
 # All keepers are to be asked.
 def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     from . import lifecycle
@@ -356,14 +374,11 @@ def recall(host: "Host", inst: "Instance") -> None:
 
             routing.seek(host, inst, have[1], [], have[0])
             return  # it is here, and this goes on when the operator stands there
-        silent = len(inst.unheard)
-        rest = [h for h in inst.unheard if h not in host.lost]
-        if _back(host) and host.lost[host.me][1] != LEFT:
-            silent += 1
-        # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
-        erased = 0 if host.taking and host.taking.assured(inst) else inst.erased
-        enough = not rest or silent + erased <= needed(host, v)
-        if inst.status != FETCHING and not inst.blind and enough:
+        if inst.anew:
+            inst.anew.look()
+            if not inst.recalling:
+                return  # it has begun
+        elif inst.status != FETCHING and not inst.blind and _knows_enough(host, inst):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
             data = host.store.get_blob(key)

@@ -166,6 +166,8 @@ def offer(host: "Host") -> None:
             if asks:
                 _say(host, host.where[v][2], frames.STANDS, v, v)
             continue
+        if asks and v in host.given_up:
+            _say(host, host.where[v][2], frames.STANDS, v, v)
         last = made(host, v)
         if last:
             done = taken(host, v)
@@ -202,6 +204,7 @@ def _on_stand(host: "Host", sender: int, m: "Message") -> None:
         store.put_blob(B_VALUES + v, now)
     if number != taken(host, v):
         store.put(F_TAKEN + v, number.to_bytes(4, "little"))  # last: until then it is told again
+    host.gave_up(v, False)
     if v in host.unlearned:
         host.unlearned.remove(v)
         lifecycle.no_more(host, v, LEARN)
@@ -318,6 +321,8 @@ def other(host: "Host", e: "InEdge") -> None:
         # What was taken of the former one exists nowhere else.
         if host.plan.strategy != UNSAFE and inst.ck.possible() and inst.ck.safe(e) < e.cur.xi:
             inst.ck.now()
+        if e.port is None and host.plan.vertices[e.edge.src].kind and answered(inst):
+            e.tell_apart()
 
 
 # Without checkpoints the last values are all that a later boot needs.

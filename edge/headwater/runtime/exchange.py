@@ -19,7 +19,7 @@ from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
 from ..protocol.refusals import BARE, CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
-from .instance import EXPOSED, FETCHING, STOPPED
+from .instance import EXPOSED, FETCHING, RUNNING, STOPPED
 from .outputs import OutPort
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class Link:
         self.wants: "dict[tuple[int, Any], tuple[Any, ...]]" = {}
         self.order: "list[tuple[int, Any]]" = []
         self.life: tuple[int, int] | None = None  # (log number, boot) of the neighbour
+        self.heard_us = 0  # when its last frame came; 0: none has
 
     def want(self, kind: int, subject: "Any", *values: "Any") -> None:
         key = (kind, subject)
@@ -161,6 +162,7 @@ class Exchange:
                 host.count(REVOKED)
                 self._revoked(link)
                 return False
+            link.heard_us = host.now
             if host.words:
                 host.words.hear(sender)
             if peer.live and link.life != (peer.log, peer.boot):
@@ -309,6 +311,10 @@ class Exchange:
             from . import receiver
 
             handlers = self.arriving = receiver.HANDLERS
+        elif kind == frames.GIVE_UP:
+            from . import giving_up
+
+            handlers = giving_up.HANDLERS
         elif kind >= frames.LOST:
             from . import losses
 
@@ -411,6 +417,10 @@ class Exchange:
                 host.fetch(inst)
             elif inst.status == EXPOSED:
                 inst.ck.again()
+            if inst.vertex.give_up_s and (inst.waited_us or inst.status != RUNNING or inst.lacks()):
+                from . import giving_up
+
+                giving_up.wait(host, inst)
             if inst.unsettled:
                 from . import checkpoint_transfer
 
@@ -553,7 +563,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0\4"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

@@ -14,6 +14,7 @@ from ..data.scratch import Scratch
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.clock import Floor
+from ..protocol.moves import GIVEN_UP
 from ..protocol.position import EPOCH_MAX
 from ..storage.keyspace import F_FLOOR
 from .exchange import Exchange
@@ -88,6 +89,7 @@ class Host:
         self.largest: dict[int, int] = {}  # vertex -> bytes of a checkpoint that is kept here, at most
         self.again = bytearray()  # what F_AGAIN holds
         self.unlearned: list[int] = []  # operators of which this gateway does not know what changes have set
+        self.given_up: list[int] = []  # operators of which this gateway does not know what they have given up
         self.ask_us = 0  # when the gateway asks next how operators stand
         self.safe_us = 0  # when any end of an edge to the lake acknowledged last
         # Of each vertex: epoch number, its host; the host where it runs.
@@ -361,10 +363,18 @@ class Host:
             self.moves.pop(v, None)
         else:
             self.moves[v] = (why, self.site() // 1000000 - age)
+            self.gave_up(v, why == GIVEN_UP)
+
+    # At the gateway: operator v may have given up changes that it had taken; or it has told since.
+    def gave_up(self, v: int, so: bool) -> None:
+        if so and self.outbox is not None and v not in self.given_up:
+            self.given_up.append(v)
+        elif not so and v in self.given_up:
+            self.given_up.remove(v)
 
     # Operators here that do not run, or are being handed over: see standing.py.
     def waits(self) -> "list[list[Any]]":
-        if not self.giving and all([i.status == RUNNING for i in self.instances.values()]):
+        if not self.giving and not any([i.status != RUNNING or i.stuck() for i in self.instances.values()]):
             return []
         from . import standing
 
@@ -438,6 +448,15 @@ class Host:
         self.words = self.giving = self.taking = None
         self.exchange.leave()
         self.scheduler.arrange([])
+
+    # At the gateway: operator v waits at host `at`, under an epoch with this number, for a checkpoint that
+    # only lost hosts have. It goes on without.
+    def give_up(self, v: int, at: int, number: int, now: int) -> None:
+        from . import giving_up
+
+        self.now = now
+        giving_up.say(self, v, at, number)
+        self.pump()
 
     # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
 

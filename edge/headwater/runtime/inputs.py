@@ -316,6 +316,15 @@ class InEdge:
         else:
             host.exchange.say(self.producer, frames.SAFE, k, k, self.inc, sink.epoch, xi, name, holders, load)
 
+    # Of the incarnation that the producer has begun nothing is here, nor will be before a decision. In a loop
+    # the producer itself is among those whose depth that decision waits for.
+    def tell_apart(self) -> None:
+        host = self.host
+        if self.producer in host.exchange.links:
+            k = self.edge.index
+            flags = 2 * min(self.sink.depth, 255)
+            host.exchange.say(self.producer, frames.GOT, k, k, self.other, self.sink.epoch, 0, 0, flags)
+
     # A request is answered by an extension: see checkpoints.py.
     def tell_extend(self, cid: bytes, mode: int, base: int) -> None:
         host = self.host

@@ -72,6 +72,8 @@ class Instance:
         self.blind = (
             False  # it began without any producer, and says nothing before it has asked (watching.py)
         )
+        self.anew: "Any" = None  # a giving_up.Anew, until it is known where it begins after it has given up
+        self.waited_us = 0  # for a checkpoint that it lacks (giving_up.wait)
         self.first = False  # this is the boot in which the operator begins: it has put nothing out before
         self.epoch: "Epoch" = (1, vertex.hosts[0])
         self.bounded = False  # a consumer needs its boundaries; see routing.arrange
@@ -156,6 +158,22 @@ class Instance:
         assert not self.recalling, "an epoch begins before it knows from where"
         self.unsettled = False
 
+    # It has given up, and looks for a place to begin at; or it has found that.
+    def seeks_place(self, anew: "Any") -> None:
+        self.anew = anew
+
+    # The incarnation that its outputs begin if it gives up under this epoch: no other epoch has it.
+    def next_incarnation(self) -> int:
+        return self.epoch[0] << 6 | self.epoch[1]
+
+    # Whether it has: then this epoch alone has acknowledged anything in it.
+    def began_anew(self) -> bool:
+        return any([p.inc == self.next_incarnation() for p in self.ports])
+
+    # It has waited so much longer for a checkpoint that it lacks; or not at all.
+    def waits_longer(self, us: int) -> None:
+        self.waited_us = self.waited_us + us if us else 0
+
     # It says nothing to other hosts, or does from now on.
     def blinded(self, blind: bool) -> None:
         assert not blind or self.status == RECALLING, "an operator that runs is known to others"
@@ -172,6 +190,34 @@ class Instance:
     # These hosts have the checkpoint that it looks for, too.
     def fetch_also_from(self, holders: "Sequence[int]") -> None:
         self.fetch_from += [h for h in holders if h not in self.fetch_from]
+
+    # Whether an input gives nothing before a decision: its stream is in another incarnation, or it is to be
+    # closed.
+    def lacks(self) -> bool:
+        return any([e.other or e.closing >= 0 for e in self.inputs])
+
+    # Whether its consumers have more than it has put out in this boot, and it has not what it would need for
+    # that: an input gives nothing before a decision, or nothing more so far. What it needs is lost with the
+    # former incarnation of a source, or with what an operator before it had; or it is with a board that is
+    # away, and only a person knows that it will not come back. Until then it decides nothing, nor does an
+    # operator before it.
+    def stuck(self) -> bool:
+        return self.status == RUNNING and self._behind() and (self.lacks() or self._idle())
+
+    def _behind(self) -> bool:
+        for p in self.ports:
+            for r in p.readers:
+                e = r.local
+                if (e.cur.xi if e and e.inc == p.inc else r.got) > p.ring.last:
+                    return True
+        return False
+
+    # The merge waits for every input but feedback.
+    def _idle(self) -> bool:
+        for e in self.inputs:
+            if e.contact and not (e.closed or e.edge.delay_us or e.waiting()):
+                return True
+        return False
 
     # ---- running
 
@@ -235,7 +281,11 @@ class Instance:
                 least = -1  # the log holds what an earlier boot put out
             for r in p.readers:
                 e = r.local
-                if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
+                if e:
+                    ahead = e.inc == p.inc and e.cur.xi > p.ring.last
+                else:
+                    ahead = not (r.live or r.apart) or r.got > p.ring.last
+                if ahead:
                     least = -1
                 elif r.gaps and r.gaps[-1][1] > p.ring.last:
                     least = -1  # the numbers of what was dropped are taken: nothing else may have them

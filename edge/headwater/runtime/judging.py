@@ -29,7 +29,7 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = plan.may_run(m[1], sender)
     elif kind == frames.LIVES:
         ok = m[2][0] <= EPOCH_MAX and plan.may_run(m[1], m[2][1]) and m[3] < 3
-    elif kind in (frames.CONFIG, frames.STANDS, frames.MOVE):
+    elif kind in (frames.CONFIG, frames.STANDS, frames.MOVE, frames.GIVE_UP):
         ok = sender == 0
         if kind == frames.CONFIG and not m[3]:
             ok = host.outbox is not None and plan.may_run(m[1], sender)  # a request
@@ -53,6 +53,8 @@ def sane(plan: "Plan", m: "Message") -> bool:
         return plan.is_position(m[1], m[3])
     if kind == frames.FETCH:
         return plan.is_position(m[1], m[2])
+    if kind == frames.GIVE_UP:
+        return m[2] < EPOCH_MAX
     if kind >= frames.BID:
         return _of_move(plan, m)
     if kind == frames.CONFIG:
@@ -70,7 +72,7 @@ def _of_move(plan: "Plan", m: "Message") -> bool:
     if kind in (frames.HAND, frames.KEEP):
         return plan.is_position(m[1], m[4])
     if kind == frames.OFFER:
-        ok = len(m[8]) <= offers.RATES_MAX and moves.WHY_MAX >= m[4] > moves.TAKEOVER
+        ok = len(m[8]) <= offers.RATES_MAX and moves.GIVEN_UP > m[4] > moves.TAKEOVER
         return ok and plan.is_position(m[1], m[5]) and m[6] <= EPOCH_MAX
     if kind == frames.BID:
         return len(m[3]) <= offers.RATES_MAX

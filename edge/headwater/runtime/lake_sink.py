@@ -31,6 +31,7 @@ class LakeSink:
     ports: "tuple[OutPort, ...]" = ()
     timers = False
     bounded = False
+    anew = None
     status = RUNNING
     epoch = (1, 0)
     depth = 1 << 20  # what takes from it, in the lake, never goes back

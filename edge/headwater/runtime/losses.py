@@ -17,8 +17,8 @@
 # recalls. If p counts fewer keepers than q, those that q counts in addition are lost, and q refuses them, as
 # every host did before any counted fewer: so they are among those that q misses, and q misses no more of the
 # others than p needed. If q counts fewer, then p has answered: what it acknowledges, and what it had
-# acknowledged, is stored at hosts that q counts. A recall may also end when every keeper has answered that is
-# not lost: more there is not to be found.
+# acknowledged, is stored at hosts that q counts. Where more are lost than that, a recall does not end: what
+# it would go on from may be older than what was put out. The operator waits, or gives up (giving_up.py).
 #
 # Promise: a state never goes back, in any boot, unless the flash is erased; the gateway tells such a host
 # first of all (Exchange._new_life).

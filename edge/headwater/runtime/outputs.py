@@ -60,6 +60,7 @@ class Reader:
         self.gaps: list[list[int]] = []  # [first, last, reason] declared on this edge, not safe yet
         # What follows is lost in a restart; the consumer speaks first, and sends it again.
         self.live = False
+        self.apart = False  # it has said that it has nothing of this incarnation: it is in another one
         self.cur = Cursor()
         self.got = 0
         self.depth = 0  # of the consumer: Instance.settle_depth
@@ -86,15 +87,15 @@ class Reader:
     def join(self, local: "InEdge", me: int) -> None:
         self.local = local
         self.host = me
-        self.live = False
+        self.live = self.apart = False
 
     def leave(self) -> None:
         self.local = None
-        self.live = False
+        self.live = self.apart = False
 
     def lose(self) -> None:
         assert not self.local, "a consumer of this host has no boot of its own"
-        self.live = False
+        self.live = self.apart = False
 
     # The producer begins another incarnation, of which the consumer has nothing.
     def forget(self) -> None:
@@ -102,7 +103,14 @@ class Reader:
         self.cur = Cursor()
         self.name = []
         self.holders = ()
-        self.live = False
+        self.live = self.apart = False
+
+    # It is in another incarnation, and has nothing of this one; and its operator is so deep.
+    def stand_apart(self, depth: int) -> None:
+        assert not self.live, "it has spoken in this incarnation since"
+        self.apart = True
+        self.got = 0
+        self.depth = depth
 
     # ---- what is sent to it
 
@@ -154,7 +162,7 @@ class Reader:
 
 class OutPort:
     # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the
-    # incarnation of a source.
+    # incarnation of a source; of an operator it is 0 until that gives up (giving_up.py).
     def __init__(
         self,
         host: "Host",
@@ -494,6 +502,7 @@ class OutPort:
     # It speaks first, and wants entry nxt and what follows.
     def on_hello(self, r: Reader, nxt: int) -> None:
         r.live = not r.local
+        r.apart = False
         r.progress_us = self.host.now
         r.depth = 0
         r.got = nxt - 1
@@ -526,6 +535,14 @@ class OutPort:
         xi = r.cur.xi
         n = min(self.ring.last, r.got + r.room) - xi
         return n if n > 0 and (xi >= self.ring.first or xi >= self.first()) else 0
+
+    # Whether no consumer may hear of it yet: its operator has given up and has no place yet, or no checkpoint
+    # is stored at the level by which a later epoch would know of this incarnation.
+    def hidden(self) -> bool:
+        if self.source:
+            return False
+        inst = self.host.instances[self.vertex.index]
+        return bool(inst.anew) or (self.inc > 0 and inst.unsettled)
 
     # The epoch under which its entries are made.
     def epoch(self) -> "Epoch":
@@ -569,7 +586,9 @@ class OutPort:
             host.stop(r.local.sink, epoch)  # it ran here, and runs elsewhere now
             r.leave()
         r.host = sender
-        if inc != self.inc and inc != 0:
+        if self.hidden():
+            return
+        if inc != self.inc and (inc != 0 or not self.source):
             if newer:
                 r.lose()  # else it may be late, and have spoken since in the present incarnation
             self.answer(r, True)
@@ -582,7 +601,11 @@ class OutPort:
         self.answer(r)
 
     def hear_got(self, r: Reader, sender: int, m: "Message") -> None:
-        if r.live:
+        if not (m[4] or m[5]):
+            # Nothing, and no room for it: it has not gone on with this incarnation yet.
+            if not r.live and (sender, m[3]) == (r.host, r.epoch):
+                r.stand_apart(m[6] >> 1)
+        elif r.live:
             r.room = m[5]
             r.depth = m[6] >> 1
             self.on_got(r, m[4])

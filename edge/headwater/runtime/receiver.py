@@ -93,6 +93,9 @@ def on_answer(host: "Host", sender: int, m: "Message") -> None:
         if epoch > e.sink.epoch:
             host.stop(e.sink, epoch)
         return
+    if e.sink.anew:
+        e.sink.anew.hear(e, inc, epoch, max(first, safe), name)
+        return
     if inc != e.inc and not routing.meet(host, e, inc, name, holders):
         return
     again = e.contact

@@ -15,6 +15,8 @@ from . import lifecycle, routing
 from .instance import STOPPED
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..offboard.interfaces import Epoch, Message
     from .host import Host
     from .instance import Instance
@@ -22,9 +24,16 @@ if TYPE_CHECKING:
 
 # Run operator v here from now on, under a new epoch. quiet: the others hear of it when it is in touch with
 # its producers (words.py). blind: it begins without any producer, and speaks to no other host yet. why: see
-# protocol/moves.py. MemoryError: there is no room for it, and nothing has happened.
+# protocol/moves.py. prepare: called with it before any other host hears of it. MemoryError: there is no room
+# for it, and nothing has happened.
 def activate(
-    host: "Host", v: int, number: int, quiet: bool = False, blind: bool = False, why: int = TAKEOVER
+    host: "Host",
+    v: int,
+    number: int,
+    quiet: bool = False,
+    blind: bool = False,
+    why: int = TAKEOVER,
+    prepare: "Callable[[Instance], None] | None" = None,
 ) -> None:
     from .. import operators
 
@@ -48,6 +57,8 @@ def activate(
 
     lifecycle.recall(inst)
     checkpoint_transfer.begin_recall(host, inst)
+    if prepare:
+        prepare(inst)
     if blind:
         lifecycle.blind(host, inst)
     if not quiet:

@@ -42,6 +42,10 @@ def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
         return False
     _set(inst, found, op)
     for p in inst.ports:
+        names = found.names[p.number]
+        if names and names[0][1] != p.inc:
+            p.renumber(names[0][1])
+            mount(p)
         _fill(host, p, found)
         for rec in found.names[p.number]:
             adopt(p, rec, rec[7])
@@ -158,7 +162,9 @@ def decided_before(host: "Host", inst: "Instance") -> None:
 def adopt(port: "OutPort", rec: "list[Any]", gaps: "Sequence[list[int]]" = ()) -> None:
     edge, inc, number, at, safe, name, holders = rec[:7]
     for r in port.readers:
-        if r.edge.index == edge and inc == port.inc:
+        if r.edge.index == edge and inc != port.inc:
+            r.adopt((number, at), 0, [], [])  # the epoch is the consumer's, in whichever incarnation
+        elif r.edge.index == edge:
             r.adopt((number, at), safe, name, holders)
             for gap in gaps:
                 _adopt_gap(port, r, gap)

@@ -94,6 +94,11 @@ def hello(host: "Host", e: "InEdge") -> None:
     if not port.fence(r, e.sink.epoch):
         host.stop(e.sink, r.epoch)
         return
+    if port.hidden():
+        return
+    if e.sink.anew:
+        e.sink.anew.hear(e, port.inc, r.epoch, max(port.first_for(r), r.safe), r.name)
+        return
     if e.inc != port.inc and not meet(host, e, port.inc, r.name, r.holders):
         ask_other(host, e)
         return

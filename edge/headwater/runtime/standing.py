@@ -18,10 +18,20 @@ HOLDERS = const(3)  # its checkpoint is to be stored: its position, and the host
 PRODUCERS = const(4)  # it began without any producer, and asks first: the hosts of its producers
 MOVE = const(5)  # nothing: it is being handed over to this host; to none yet, where the list is empty
 RESTART = const(6)  # a checkpoint from before a restart may yet be acknowledged
+PLACE = const(7)  # it has given up (giving_up.py): where it goes on, and the hosts of producers to tell that
+ENTRIES = const(8)  # entries that are lost, while its consumers have what it made of them
 
 
-# Operators that do not run, or are handed over: [vertex, what it waits for, position or nothing, hosts].
+# Operators that do not run, or are handed over: [vertex, what it waits for, position or nothing, hosts,
+# number of its epoch].
 def rows(host: "Host") -> "list[list[Any]]":
+    found = _rows(host)
+    for row in found:
+        row.append(host.instances[row[0]].epoch[0])
+    return found
+
+
+def _rows(host: "Host") -> "list[list[Any]]":
     found: "list[list[Any]]" = []
     for v in sorted(host.instances):
         inst = host.instances[v]
@@ -29,6 +39,8 @@ def rows(host: "Host") -> "list[list[Any]]":
             found.append([v, MOVE, [], [host.giving.to] if host.giving.to >= 0 else []])
         elif inst.blind:
             found.append([v, PRODUCERS, [], _others(host, [host.where[e.edge.src][2] for e in inst.inputs])])
+        elif inst.anew:
+            found.append([v, PLACE, [], sorted(set(inst.anew.missing()))])
         elif inst.status == FETCHING:
             holders = _others(host, inst.fetch_from or inst.vertex.hosts)
             found.append([v, CHECKPOINT, list(inst.target), holders])
@@ -38,6 +50,8 @@ def rows(host: "Host") -> "list[list[Any]]":
             found.append([v, HOLDERS] + _unstored(host, inst))
         elif inst.status == WAITING:
             found.append([v, RESTART, [], []])
+        elif inst.stuck():
+            found.append([v, ENTRIES, [], []])
     return found
 
 

@@ -7,6 +7,7 @@ from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import OUTSIDE
+from ..protocol.moves import GIVEN_UP
 from ..protocol.sessions import Peer
 from ..storage.keyspace import (
     ALONE,
@@ -105,6 +106,7 @@ def _remember(host: "Host", boot: int, again: bool) -> None:
             host.where[v.index] = tuple(known[:3])
             if len(known) > 3:
                 host.moves[v.index] = tuple(known[3:])
+                host.gave_up(v.index, known[3] == GIVEN_UP)
 
 
 # Sources, operators and ends of edges to the lake.

@@ -72,7 +72,9 @@ class Move(NamedTuple):
 def told(move: Move) -> str:
     """The sentence of the event."""
     what = "operator %s of %s " % (move.operator, move.process)
-    if move.source == move.host:
+    if move.why == moves.GIVEN_UP:
+        text = what + "goes on at %s: %s" % (move.host, move.because)
+    elif move.source == move.host:
         text = what + "began again on %s, under a newer epoch" % move.host
     elif move.why == moves.TAKEOVER:
         text = what + "was taken over by %s: %s" % (move.host, move.because)

@@ -15,6 +15,7 @@ from headwater.runtime import standing
 from headwater.storage import checkpoint_file
 from headwater.storage.keyspace import HELD, PERMANENT, checkpoint_key, stream_key
 
+from .. import given_up
 from ..deployments import progress
 
 if TYPE_CHECKING:
@@ -80,19 +81,22 @@ def _stands(service: Service, process: Process, v: Vertex) -> tuple[str, str]:
         return UNKNOWN, "%s has not reported since the gateway started" % name
     state = service.standing(board)
     if state.word not in (progress.RUNNING, progress.IS_DRAINED, progress.DRAINS):
+        for wait in given_up.waiting(service, process):
+            if wait.vertex == v.index:
+                return WAITS, words(service, process, wait.what, wait.position, wait.hosts)
         others = ", ".join(_named(service, process, h) for h in v.hosts if h != number)
         return WAITS, "waits: %s%s" % (state.text, "; it may start on %s" % others if others else "")
     return _told(service, process, v, board.status.get("waits") or [])
 
 
 def _told(service: Service, process: Process, v: Vertex, rows: list[list[Any]]) -> tuple[str, str]:
-    for vertex, what, position, hosts in rows:
+    for vertex, what, position, hosts, _ in rows:
         if vertex == v.index:
-            return MOVES if what == standing.MOVE else WAITS, _words(service, process, what, position, hosts)
+            return MOVES if what == standing.MOVE else WAITS, words(service, process, what, position, hosts)
     return RUNS, ""
 
 
-def _words(service: Service, process: Process, what: int, position: list[int], hosts: list[int]) -> str:
+def words(service: Service, process: Process, what: int, position: list[int], hosts: list[int]) -> str:
     hosted = process.hosted
     assert hosted is not None
     whom = ", ".join(_named(service, process, h) for h in hosts if h < len(hosted.plan.hosts))
@@ -113,6 +117,10 @@ def _words(service: Service, process: Process, what: int, position: list[int], h
         return "began while its producers were out of reach, and asks them first: %s" % whom
     if what == standing.RESTART:
         return "waits whether its last checkpoint is acknowledged, after a restart of its host"
+    if what == standing.PLACE:
+        return "has given up, and %s" % ("waits to hear from %s" % whom if whom else "looks for a place")
+    if what == standing.ENTRIES:
+        return "waits for entries that are lost, or on a silent board: others have what it made of them"
     return "waits"
 
 

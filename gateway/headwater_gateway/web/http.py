@@ -129,6 +129,7 @@ class Web:
                 web.post("/boards/remove", self._told(self._remove)),
                 web.post("/boards/lost", self._told(self._lose)),
                 web.post("/close", self._told(self._close)),
+                web.post("/give-up", self._told(self._give_up)),
                 web.post("/alarms", self._told(self._alarms)),
             ]
         )
@@ -356,6 +357,10 @@ class Web:
         return self.service.losses.close(
             body.get("process"), str(body["operator"]), str(body["input"]), bool(body.get("reopen"))
         )
+
+    async def _give_up(self, body: dict[str, Any]) -> dict[str, Any]:
+        given_up = self.service.losses.given_up
+        return await given_up.give(body.get("process"), str(body["operator"]), bool(body.get("sure")))
 
     async def _alarms(self, body: dict[str, Any]) -> dict[str, Any]:
         """Acknowledge or mute alarms, or send refused notices again; without any, the present ones."""

@@ -521,6 +521,7 @@ def test_the_page_says_what_is_there_and_exits_by_the_promise(
         "cardio/ecg, incarnation 00f3a1b2c3d4e5f6, of cardio",
         "899 of ξ 1 to 1,000; 0 lost, 100 dropped as declared, 1 hole",
         "ξ 701 to 800: gap, full, 2026-03-01 08:00:07 to 2026-03-01 08:00:08",
+        ": a log was full, and the process file lets the oldest go then",
         "LIDE with Δτ 5.99 s (as asked), IASO",
         "landed 899 = elements 899 + duplicates 0 + quarantined 0",
         "without a JVM",

@@ -111,12 +111,14 @@ def test_the_audit_tells_which_moves_touched_a_stream(
     lake = healthy(tmp_path)
     lake.move("cardio/ecg", "fir", 3, ("wrist", "gateway"), "takeover", 4)
     lake.move("cardio/ecg", "fir", 2, ("hip", "wrist"), "flee", 1)
+    lake.move("cardio/ecg", "fir", 4, ("gateway", "gateway"), "given_up", 6)
     answer = told(lake)
-    assert answer["ok"] and answer["moves"] == 2
+    assert answer["ok"] and answer["moves"] == 3
     moves = of(answer)["moves"]
     assert [(m["operator"], m["epoch"], m["reason"]) for m in moves] == [
         ("fir", 2, "flee"),
         ("fir", 3, "takeover"),
+        ("fir", 4, "given_up"),
     ]
     assert of(answer, "cardio/rate")["moves"] == []
     with pytest.raises(SystemExit, match="0"):
@@ -124,6 +126,7 @@ def test_the_audit_tells_which_moves_touched_a_stream(
     shown = capsys.readouterr().out
     assert "moves       2026-03-01 08:00:01: fir from hip to wrist, the battery of hip ran low" in shown
     assert "2026-03-01 08:00:04: fir from wrist to gateway, taken over: wrist was silent" in shown
+    assert "fir from gateway to gateway, it gave up what only lost hosts had, and its streams begin" in shown
 
 
 def test_a_lake_of_an_earlier_version_is_audited(tmp_path: Path) -> None:

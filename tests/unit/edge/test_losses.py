@@ -90,6 +90,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "replaced",
     ),
     (
+        "a board that came back counts as two keepers that know nothing",
+        "an operator that waits to be given up although nothing can be lost",
+        [(checkpoint_transfer, "_knows_enough", "erased -= int(lifecycle.lost(host, v))", "pass")],
+        "replaced",
+    ),
+    (
         "the boards do not tell a gateway that has lost its database",
         "a lost board that a new gateway takes back",
         [(losses, "_on_without", "if host.again and", "if 0 and")],

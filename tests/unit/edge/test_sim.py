@@ -54,6 +54,13 @@ def test_every_history_of_the_mix_holds(first):
     assert [line for outcome in outcomes if not outcome.ok for line in outcome.story()] == []
 
 
+@pytest.mark.parametrize("first", range(1, 17, CHUNK))
+def test_sites_with_bluetooth_hold(first):
+    outcomes = [play(Job(seed, jobs.BLUETOOTH, seconds=15)) for seed in range(first, first + CHUNK)]
+    assert [line for outcome in outcomes if not outcome.ok for line in outcome.story()] == []
+    assert all(outcome.counts["fragments"] for outcome in outcomes)
+
+
 @pytest.mark.parametrize(("buffers", "expected"), [(False, 500), (True, 120)])
 def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, expected):
     p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)

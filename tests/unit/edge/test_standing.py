@@ -23,8 +23,8 @@ class Watched(Moved):
         for node in self.world.nodes:
             rows = node.host.waits() if node.host else []
             for row in rows:
-                if (node.number, row) not in self.seen:
-                    self.seen.append((node.number, row))
+                if (node.number, row[:4]) not in self.seen:
+                    self.seen.append((node.number, row[:4]))
         if self.world.now < self.SECONDS * SECOND:
             self.world.after(5000, self.look)
 

@@ -10,6 +10,7 @@ from headwater.protocol import frames
 from headwater.runtime import (
     checkpoint_transfer,
     decisions,
+    giving_up,
     losses,
     moving,
     receiver,
@@ -169,7 +170,7 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
     tables = [
         Exchange.HANDLERS,
         *(m.HANDLERS for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words)),
-        *(m.HANDLERS for m in (losses, moving, taking, signals)),
+        *(m.HANDLERS for m in (giving_up, losses, moving, taking, signals)),
     ]
     kinds = [kind for table in tables for kind in table]
     assert sorted(kinds) == sorted(set(frames.MESSAGES) - site)

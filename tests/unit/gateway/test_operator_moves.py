@@ -40,6 +40,7 @@ class Site:
         self.plan = plan()
         self.v = next(v for v in self.plan.vertices if v.kind)
         self.host = SimpleNamespace(
+            waits=list,
             plan=self.plan,
             where=[(1, v.hosts[0], v.hosts[0]) for v in self.plan.vertices],
             moves={},
@@ -147,7 +148,7 @@ def test_names_of_reasons_are_a_closed_set_with_a_text_for_each() -> None:
     assert len(reasons.MOVES) == why.WHY_MAX + 1
     assert len(reasons.REFUSED) == offers.LAST + 1
     assert all(reasons.because(n, "hip") for n in range(len(reasons.MOVES)))
-    assert set(moves.NAMES) == {"takeover", "flee", "balance", "command", "apart", "unknown"}
+    assert set(moves.NAMES) == {"takeover", "flee", "balance", "command", "apart", "given_up", "unknown"}
     assert "here" not in moves.REFUSED and "energy" in moves.REFUSED
 
 
@@ -191,6 +192,11 @@ WAITS = [
         [standing.PRODUCERS, [], [1]],
         "waits", "began while its producers were out of reach, and asks them first: ankle",
     ),
+    ([standing.PLACE, [], [1]], "waits", "has given up, and waits to hear from ankle"),
+    (
+        [standing.ENTRIES, [], []],
+        "waits", "waits for entries that are lost, or on a silent board: others have what it made of them",
+    ),
     ([99, [], []], "waits", "waits"),
 ]  # fmt: skip
 
@@ -199,7 +205,7 @@ WAITS = [
 def test_an_operator_that_waits_says_for_what_and_for_whom(
     site: Site, row: list[Any], does: str, text: str
 ) -> None:
-    told = operators.shown(*service(site, [[site.v.index, *row]] if row else [], wrist="silent"), site.v)
+    told = operators.shown(*service(site, [[site.v.index, *row, 2]] if row else [], wrist="silent"), site.v)
     assert (told["does"], told["waits"]) == (does, text)
     assert [c["host"] for c in told["candidates"]] == ["hip", "wrist", "gateway"]
 
@@ -211,7 +217,7 @@ def test_an_operator_whose_host_is_silent_waits_for_it_or_for_another(site: Site
 
 
 def test_what_was_true_before_a_host_fell_silent_is_not_told(site: Site) -> None:
-    rows = [[site.v.index, standing.MOVE, [], [WRIST]]]
+    rows = [[site.v.index, standing.MOVE, [], [WRIST], 2]]
     assert operators.shown(*service(site, rows, "silent"), site.v)["does"] == "waits"
 
 
@@ -231,7 +237,8 @@ def test_all_that_waits_is_in_one_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", [7, [[1, 2, []]], [[1, 2, [], ["x"]]], [[-1, 2, [], []]], [[0, 1, [], []]] * 129, ["row"]]
+    "rows",
+    [7, [[1, 2, [], []]], [[1, 2, [], ["x"], 1]], [[-1, 2, [], [], 1]], [[0, 1, [], [], 1]] * 129, ["row"]],
 )
 def test_what_a_board_says_of_its_operators_is_checked(rows: Any) -> None:
     from headwater.data import msgpack

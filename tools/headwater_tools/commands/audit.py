@@ -24,7 +24,18 @@ REASONS = {
     "balance": "the batteries last longer so",
     "command": "a person asked for it",
     "apart": "%s had lost touch with a producer",
+    "given_up": "it gave up what only lost hosts had, and its streams begin at ξ 1, as another incarnation",
     "unknown": "why is not known",
+}
+
+
+# What a declared gap means.
+GAPS = {
+    "full": "a log was full, and the process file lets the oldest go then",
+    "given up": "they lay only in the flash of a board where their operator does not run any more",
+    "gateway lost": "only the database had them that the gateway has lost",
+    "earlier version": "an earlier version of the process did not send them to the lake",
+    "unreadable block": "their board sealed a block that no host can read",
 }
 
 
@@ -191,6 +202,8 @@ def _missing(m: Missing) -> str:
     text = "%s: %s%s %s" % (where, m.kind, "" if m.kind == "erased" else ",", m.reason)
     if m.from_us is not None and m.to_us is not None:
         text += ", %s to %s (%s)" % (moment(m.from_us), moment(m.to_us), duration(m.to_us - m.from_us))
+    if m.kind == "gap" and m.reason in GAPS:
+        text += ": " + GAPS[m.reason]
     return text
 
 

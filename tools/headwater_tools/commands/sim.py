@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--process",
         choices=PROCESSES,
         help="an example in variants, a random process a seed, a process that changes from version to "
-        "version, or `mix` of all (default)",
+        "version, one that loses more than its level covers (`beyond`), or `mix` of the others (default)",
     )
     parser.add_argument(
         "--seconds",

@@ -39,6 +39,7 @@ INSTALLED = (
     "check",
     "deploy",
     "gateway",
+    "give-up",
     "host",
     "move",
     "new",
@@ -63,7 +64,8 @@ LOCKS = {
 # Commands that need one group alone, and neither MicroPython nor the tools of a developer: those of a site,
 # which may be a Raspberry Pi, those of a lake, and those for a board at this machine's USB.
 LEAN = {
-    "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "locks": "gateway",
+    "board": "gateway", "broker": "gateway", "deploy": "gateway", "gateway": "gateway", "give-up": "gateway",
+    "locks": "gateway",
     "host": "gateway", "move": "gateway", "new": "gateway", "provision": "gateway", "undeploy": "gateway",
     "up": "gateway",
     "audit": "lake", "maintain": "lake", "shell": "lake", "sink": "lake",

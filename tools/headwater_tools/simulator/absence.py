@@ -34,9 +34,14 @@ class Absence:
         self.world = world
         self.place = place
         self.begun_us = 0
+        self.excused = False
         self.missing: dict[int, tuple[int, int]] = {}  # operator -> since when; time it may take
         self.longest_us = 0
         self.share = 0
+
+    def excuse(self) -> None:
+        """Operators wait for what is lost, until a person says that they give up: no bound holds for that."""
+        self.excused = True
 
     def begin(self) -> None:
         """Faults have stopped."""
@@ -66,7 +71,7 @@ class Absence:
         since, bound_us = self.missing[v]
         gone_us = self.world.now - since
         self.measure(gone_us, bound_us)
-        if gone_us > bound_us:
+        if gone_us > bound_us and not self.excused:
             name, host = self.world.plan.vertices[v].name, self.world.name(self.place[v])
             text = "%s, last at %s, has run nowhere for %.1f s, and faults have stopped: %.1f s were enough"
             self.world.error(text % (name, host, gone_us / SECOND, bound_us / SECOND))

@@ -92,12 +92,17 @@ class Sameness:
             self.seen[key] = (node.boots, ring.last)
 
     def acknowledged(self, v: int, inst: Any) -> None:
-        """An epoch goes on from what earlier ones have acknowledged, or from further on."""
+        """An epoch goes on from what earlier ones have acknowledged, or from further on; or it gives up, and
+        begins another incarnation. Only an operator whose host alone has its checkpoints begins again where
+        that host was erased."""
         world = self.world
-        if world.losses > world.plan.level_of(v):
+        if not world.plan.level_of(v) and world.gone:
             return
         before = self.safe.get(v, [])
-        if not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0)) and further(before, inst.ck.pos):
+        begins = not inst.unsettled and inst.epoch > self.settled.get(v, (0, 0))
+        if begins and inst.began_anew():
+            before = self.safe[v] = []
+        if begins and further(before, inst.ck.pos):
             text = "%s: epoch %r begins at %r, and %r was acknowledged"
             world.error(text % (world.plan.vertices[v].name, inst.epoch, inst.ck.pos, before))
         if further(inst.ck.safe_pos, before):
@@ -331,6 +336,14 @@ class Held:
     def name(self, port: Any, r: Any) -> None:
         world = self.world
         v = r.edge.dst
+        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)
+        if r.safe > r.name[k]:
+            world.error(
+                "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
+            )
+        number, when = world.decided.given_up.get(v, (0, -1))
+        if r.name[-1] < number or world.lost_beyond(v, when):
+            return  # what it names is given up, or is to be
         holding = []
         for h in world.nodes:
             best = world.held(h, v)
@@ -341,15 +354,10 @@ class Held:
         # A level counts hosts, and no more of them than there are keepers that have not left.
         keepers = [h for h in world.plan.keepers(v) if h not in world.left]
         need = min(1 + world.plan.level_of(v), len(keepers))
-        if len(living) < need - world.losses:
+        if len(living) < need - len([h for h in keepers if h in world.gone]):
             world.error(
                 "%s: edge to %s names %r, held only by %r of %r"
                 % (port.vertex.name, world.plan.vertices[v].name, r.name, living, r.holders)
-            )
-        k = [e.index for e in world.plan.ins(v)].index(r.edge.index)
-        if r.safe > r.name[k]:
-            world.error(
-                "%s: xi %d is safe, the named checkpoint stands at %d" % (port.vertex.name, r.safe, r.name[k])
             )
 
 
@@ -642,6 +650,7 @@ def least(world: World, place: dict[int, int]) -> Ideal:
     return Ideal(
         world.plan, entries, bounds, decisions, found, taken,
         buffers=True, begun=world.begun, drained=world.drained, reopened=reopened(world),
+        left=world.decided.left, until=world.decided.until,
     )  # fmt: skip
 
 
@@ -655,6 +664,8 @@ def wanted(world: World, place: dict[int, int]) -> tuple[dict[int, int], Ideal]:
 def must(world: World, run: Ideal, full: dict[int, Any], e: Edge, inc: int) -> int:
     """How many entries of an incarnation the lake must have in the end."""
     if world.plan.vertices[e.src].kind:
+        if inc != run.incs.get(e.src, 0):
+            return 0  # given up: it ends where the lake has it
         many = len(run.lines[(e.src, e.sport)].entries)
         return min(many, full[e.src].ports[e.sport].ring.last) if e.src in full else many
     return 0 if world.past(e.src, inc) else len(world.accepted.get((e.src, inc), ()))
@@ -668,8 +679,10 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
     taken = set(world.taken.furthest)
     bounds = dict.fromkeys(entries, far)
     ideal = Ideal(
-        plan, entries, bounds, world.decisions(), {}, taken, far, begun=world.begun, reopened=reopened(world)
-    )
+        plan, entries, bounds, world.decisions(), {}, taken, far,
+        begun=world.begun, reopened=reopened(world),
+        left=world.decided.left, until=world.decided.until,
+    )  # fmt: skip
     run = least(world, place)
     _, full = waiting(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}
@@ -677,12 +690,13 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         counts["accepted"] += sum(len(line) for line in lines.values())
     for e in world.lake_edges():
         source = not plan.vertices[e.src].kind
-        for inc in entries[e.src] if source else [0]:
-            want = entries[e.src][inc] if source else ideal.lines[(e.src, e.sport)].entries
+        for inc in entries[e.src] if source else world.incarnations(e.src):
+            want = entries[e.src][inc] if source else ideal.line(e.src, e.sport, inc)
             least_many = must(world, run, full, e, inc) if complete else 0
             compare(world, e, inc, want, least_many, counts)
     for edge, inc in world.outbox.streams:
-        if inc and plan.vertices[plan.edges[edge].src].kind:
+        src = plan.edges[edge].src
+        if plan.vertices[src].kind and inc not in world.incarnations(src):
             world.error("%s: incarnation %d of an operator" % (plan.edges[edge].lake, inc))
     if complete and world.drained:
         used(world)
@@ -776,7 +790,7 @@ def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
             text = "%s: stands at %r, and takes decision %d at %r"
             found.append(text % (name, inst.position(), inst.decided + 1, course[inst.decided][0]))
         for p, e in enumerate(inst.inputs):
-            same = world.plan.vertices[e.edge.src].kind or e.inc == machine.incs[p]
+            same = e.inc == machine.incs[p]
             if same and e.cur.xi < machine.taken[p]:
                 text = "%s: stands at xi %d of input %d, the ideal run at xi %d"
                 found.append(text % (name, e.cur.xi, p, machine.taken[p]))

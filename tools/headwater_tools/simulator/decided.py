@@ -15,8 +15,17 @@ class Decided:
     that the last: what an instance decided before a restart or another epoch went on without it was put out
     to no one."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], int]) -> None:
+        self.now = now
         self.known: dict[int, dict[int, tuple[Epoch, Decision, Given]]] = {}  # operator -> number -> decision
+        # (operator, number by which it gave up) -> what it had decided from that number on, in the course
+        # that was given up: its consumers may have taken what followed from that.
+        self.left: dict[tuple[int, int], list[Decision]] = {}
+        # ... -> what all operators had decided by then, the course that was given up with the rest of it.
+        self.until: dict[tuple[int, int], dict[int, list[Decision]]] = {}
+        self.given_up: dict[
+            int, tuple[int, int]
+        ] = {}  # operator -> number by which it gave up last, and when
         self.looks: list[Callable[[int], None]] = []  # called with the operator, before it decides
 
     def watch(self, inst: Any) -> None:
@@ -28,6 +37,13 @@ class Decided:
                 look(v)
             known = self.known.setdefault(v, {})
             number = inst.decided + 1
+            if content[0] == "anew" and (number not in known or known[number][1][1][0] != "anew"):
+                self.until[v, number] = {
+                    w: self.course(w, max(of, default=0)) for w, of in self.known.items()
+                }
+                self.given_up[v] = (number, self.now())
+                later = [n for n in sorted(known) if n >= number]
+                self.left[v, number] = [known.pop(n)[1] for n in later]
             if number not in known or inst.epoch >= known[number][0]:
                 known[number] = (inst.epoch, (list(inst.position()), content), given)
             decide(content, given)
@@ -45,6 +61,8 @@ class Decided:
         last: Given = (0, 0)
         for number in range(1, upto + 1):
             given = known[number][2] if number in known else last
+            if number in known and known[number][1][1][0] == "anew":
+                last = given  # what was taken since its checkpoint is offered again
             if given != last and given[1] != (last[1] + 1 if given[0] == last[0] else 1):
                 return "decision %d is change %d, after change %d" % (number, given[1], last[1])
             last = given

@@ -326,12 +326,17 @@ class Hostile:
                 (frames.KEEP, v, mine, (mine[0], 1), right, size),
                 (frames.KEEP, v, other, (0, 1), right, size),
                 (frames.KEEP, v, (mine[0] + 1, sender.number), (mine[0], 1), wrong, size),
-                (frames.MOVE, v, number, len(self.plan.hosts))
-                if sender.number == 0
-                else (frames.MOVE, v, 1, 1),
+                self.ordered(sender, v, number),
                 (frames.MOVED, v, number, r.choice((0, 32))),
             )
         )
+
+    def ordered(self, sender: Node, v: int, number: int) -> Message:
+        """What only the gateway may say, or not with that number."""
+        if sender.number:
+            return (frames.MOVE, v, 1, 1) if number % 2 else (frames.GIVE_UP, v, 1)
+        many = len(self.plan.hosts)
+        return (frames.MOVE, v, number, many) if number % 2 else (frames.GIVE_UP, v, 1 << 31)
 
     def watched(self, r: random.Random, sender: Node, to: Node) -> Message | None:
         """A word, a question or an answer about operators with numbers that cannot be."""

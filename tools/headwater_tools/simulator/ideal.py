@@ -18,6 +18,7 @@ from headwater.runtime.operator import OperatorError
 from .world import Entry
 
 FAR = 1 << 62
+_AFTER_US = 1000000000  # timers are due within this after the last entry
 Ends = dict[int, tuple[int, int]]  # edge -> (incarnation, or 0: any; entries of it that can be had)
 
 
@@ -45,6 +46,8 @@ class Machine:
         self.windows = [Batch(run.plan.vertices[e.src].outs[e.sport], 1) for e in self.edges]
         self.single = len(self.edges) == 1 and not self.edges[0].delay_us
         self.full: list[tuple[int, list[Entry], list[tuple[Machine, int]]]] = []  # of outputs with a bound
+        self.course = list(run.courses.get(v.index, ()))
+        self.lines = [run.lines[v.index, k] for k in range(len(v.outs))]
 
     def head(self, p: int) -> Entry | None:
         e = self.edges[p]
@@ -95,7 +98,7 @@ class Machine:
         end = self.end(p)
         line = self.run.entries(e.src, e.sport, self.incs[p])
         if end < 0 or end > len(line):
-            return self.run.bound(e.src)
+            return self.run.bound(e.src, self.incs[p])
         return line[end - 1][0] if end else 0
 
     def bound(self, p: int) -> int:
@@ -117,13 +120,13 @@ class Machine:
         if low == FAR:
             low = self.run.shut
         # What follows an input that will be taken back, or go on in another incarnation, is still to come.
-        for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
+        for _, content in self.course[self.decided :]:
             if content[0] == "open":
                 low = min(low, content[3])
         if self.op.timer and self.fires():
             low = min(low, self.op.timer)
         # What an input brings that is taken back later: the operator has promised nothing above that.
-        for _, content in self.run.decisions.get(self.vertex.index, ())[self.decided :]:
+        for _, content in self.course[self.decided :]:
             if content[0] == "open" and not self.edges[content[1]].delay_us:
                 low = min(low, content[3])
         return low
@@ -132,11 +135,11 @@ class Machine:
         """Whether the timer puts something out although no entry waits for it. In a drained process it need
         not, except if a decision follows it, here or at a consumer: that has no position without it."""
         run = self.run
-        own = run.decisions.get(self.vertex.index, ())[self.decided :]
+        own = self.course[self.decided :]
         if not run.drained or any(pos[-2] >= self.op.timer for pos, _ in own):
             return True
         for k in range(len(self.vertex.outs)):
-            many = len(run.lines[self.vertex.index, k].entries)
+            many = len(self.lines[k].entries)
             for e in run.plan.outs(self.vertex.index, k):
                 port = -1 if e.dst == OUTSIDE else run.plan.ins(e.dst).index(e)
                 if port >= 0 and any(pos[port] > many for pos, _ in run.decisions.get(e.dst, ())):
@@ -152,7 +155,7 @@ class Machine:
 
     def step(self) -> bool:
         """Take one entry or fire one timer, if allowed."""
-        for pos, content in self.run.decisions.get(self.vertex.index, ())[self.decided : self.decided + 1]:
+        for pos, content in self.course[self.decided : self.decided + 1]:
             if self.stands_at(pos):
                 self.decided += 1
                 self.decide(content)
@@ -180,7 +183,9 @@ class Machine:
         return True
 
     def decide(self, content: list[Any]) -> None:
-        if content[0] == "set":
+        if content[0] == "anew":
+            self.anew(content)
+        elif content[0] == "set":
             self.configure(content[1])
         elif content[0] == "close":
             self.closed[content[1]] = True
@@ -195,6 +200,29 @@ class Machine:
                     self.taken[p] = 0
                     self.op.hole(p)
                 self.op.opened(p, content[3])
+
+    def anew(self, content: list[Any]) -> None:
+        """The operator gives up: it goes on where it says, in its state there or in its first one, and its
+        outputs begin another incarnation."""
+        _, inc, first, places, changed = content
+        op = operators.find(self.vertex.kind)(self.vertex.params, self.vertex.ins, self.vertex.outs, 1)
+        op.configure(changed)
+        if not first:
+            state = bytearray(self.op.state_size())
+            self.op.snapshot(state, 0)
+            op.restore(bytes(state), op.VERSION)
+        self.op = op
+        self.taken = [xi for xi, _ in places]
+        self.incs = [of for _, of in places]
+        before = [line.entries for line in self.lines]
+        self.run.leave(self.vertex, self.decided, inc)
+        self.lines = [self.run.lines[self.vertex.index, k] for k in range(len(self.lines))]
+        self.full = [
+            (cap, line.entries, consumers)
+            for cap, entries, consumers in self.full
+            for had, line in zip(before, self.lines, strict=True)
+            if had is entries
+        ]
 
     def configure(self, params: Any) -> None:
         """Values that the type refuses change nothing."""
@@ -219,7 +247,7 @@ class Machine:
         if len(h) > 2 and h[2] == "hole":
             if self.op.hole(p) and not silent:
                 for k in range(len(self.op.outs)):
-                    self.run.lines[(self.vertex.index, k)].entries.append(h)
+                    self.lines[k].entries.append(h)
             return
         window = self.windows[p]
         for column, value in zip(window.cols, h[2:], strict=True):
@@ -244,7 +272,7 @@ class Machine:
             n = y.n if k else m
             assert n <= 1, "%s: more than one output for one entry" % self.vertex.kind
             if n:
-                self.run.lines[(self.vertex.index, k)].entries.append((ts, unsync, *y.row(0)))
+                self.lines[k].entries.append((ts, unsync, *y.row(0)))
 
 
 class Ideal:
@@ -254,7 +282,13 @@ class Ideal:
     boundaries of which no input is open; `buffers`: whether outputs have a bound; `begun`: (source,
     incarnation) of which an earlier version took so many entries; `drained`: what timers give that no entry
     waits for is left out; `reopened`: (operator, number of a decision) by which an input was opened again ->
-    the incarnation that it had until then, 0 if it had met none."""
+    the incarnation that it had until then, 0 if it had met none; `left`: (operator, number of a decision) by
+    which it gave up -> what it had decided since in the course that it left; `until`: ... -> what all
+    operators had decided by then.
+
+    An incarnation that an operator has given up is that of a run of its own, in which nothing was lost and
+    nothing is decided that was not decided by then: the lake and consumers may have what followed from
+    entries that were lost with their source, and after which others decide otherwise now."""
 
     def __init__(
         self,
@@ -269,8 +303,17 @@ class Ideal:
         begun: dict[tuple[int, int], int] | None = None,
         drained: bool = False,
         reopened: dict[tuple[int, int], int] | None = None,
+        left: dict[tuple[int, int], Any] | None = None,
+        until: dict[tuple[int, int], Any] | None = None,
+        courses: Any = None,
     ) -> None:
         self.plan = plan
+        self.left = left or {}
+        self.until = until or {}
+        self.courses = decisions if courses is None else courses
+        self.incs: dict[int, int] = {}  # operator -> the incarnation of its outputs, once it has given up
+        # Operator -> its former incarnations, each with the run that gave it, in order.
+        self.former: dict[int, dict[int, Ideal]] = {}
         self.shut = shut
         self.ends = ends
         self.taken = taken
@@ -303,6 +346,27 @@ class Ideal:
                     self.known.clear()
                     busy = True
 
+    def leave(self, v: Vertex, number: int, inc: int) -> None:
+        """By its decision of this number an operator begins another incarnation of its outputs."""
+        stamps = [line[-1][0] for lines in self.accepted.values() for line in lines.values() if line]
+        far = max(stamps, default=0) + _AFTER_US
+        before = Ideal(
+            self.plan, self.accepted, dict.fromkeys(self.bounds, far), self.decisions, {}, self.taken, far,
+            begun=self.begun, reopened=self.reopened, left=self.left, until=self.until,
+            courses=self.until.get((v.index, number), {}),
+        )  # fmt: skip
+        self.former.setdefault(v.index, {})[self.incs.get(v.index, 0)] = before
+        self.incs[v.index] = inc
+        for k in range(len(v.outs)):
+            self.lines[v.index, k] = Line()
+
+    def line(self, v: int, port: int, inc: int) -> list[Entry]:
+        """What an operator put out in an incarnation."""
+        if inc == self.incs.get(v, 0):
+            return self.lines[v, port].entries
+        before = self.former.get(v, {}).get(inc)
+        return before.line(v, port, inc) if before else []
+
     def buffers(self) -> None:
         """An output holds this many entries until all consumers inside have taken them, unless it spills; in
         a cycle none spills."""
@@ -322,12 +386,20 @@ class Ideal:
         input that was closed is taken back in the same one, perhaps: where nothing of it was taken, only the
         operator knows whether it had met its source."""
         incs = list(self.accepted.get(e.src, {}))
+        given_up = [content[1] for _, content in self.decisions.get(e.src, ()) if content[0] == "anew"]
+        if given_up:
+            incs = [0, *given_up]
         took = [inc for inc in incs if (e.index, inc) in self.taken]
-        decided = enumerate(self.decisions.get(v, ()), 1)
-        changes = [(n, pos, content) for n, (pos, content) in decided if content[0] != "set"]
+        course = list(self.decisions.get(v, ()))
+        anew = next((n for n, (_, content) in enumerate(course, 1) if content[0] == "anew"), 0)
+        if anew:  # with which it begins then, that decision says
+            course = [*course[: anew - 1], *self.left.get((v, anew), ())]
+        decided = enumerate(course, 1)
+        changes = [(n, pos, content) for n, (pos, content) in decided if content[0] in ("open", "close")]
         changes = [change for change in changes if change[2][1] == port]
         again = next((k for k, (_, _, content) in enumerate(changes) if content[0] == "open"), 0)
-        if again and not changes[again][1][port] and (v, changes[again][0]) in self.reopened:
+        opens = bool(changes) and changes[again][2][0] == "open" and (v, changes[again][0]) in self.reopened
+        if opens and (given_up or again and not changes[again][1][port]):
             return self.reopened[v, changes[again][0]]
         closed = False
         for _, pos, content in changes:
@@ -338,13 +410,18 @@ class Ideal:
             closed = content[0] == "close"
         # An operator's first checkpoint tells with which one it begins, although nothing of it was taken.
         inc, _ = self.ends.get(e.index, (0, 0))
+        if anew:
+            return (took or [0])[0]
         return ([0, *incs] if not took else took)[-1] if inc not in incs else inc
 
     def entries(self, src: int, port: int, inc: int) -> list[Entry]:
-        return self.accepted[src].get(inc, []) if src in self.accepted else self.lines[src, port].entries
+        return self.accepted[src].get(inc, []) if src in self.accepted else self.line(src, port, inc)
 
-    def bound(self, v: int) -> int:
-        """Nothing below this follows on the outputs of v."""
+    def bound(self, v: int, inc: int = 0) -> int:
+        """Nothing below this follows on the outputs of v, in that incarnation."""
+        if v in self.machines and inc != self.incs.get(v, 0):
+            before = self.former.get(v, {}).get(inc)
+            return before.bound(v, inc) if before else 0
         if v in self.bounds:
             return self.bounds[v]
         if v not in self.known:

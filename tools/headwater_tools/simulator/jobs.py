@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.plan.model import Plan
+from headwater.plan.model import LOCAL, UNSAFE, Plan
 from headwater.plan.reader import LEVELS, STRATEGIES
 from headwater.process import Affine, Average, Debounce, Process, Rate, Stream, SumJoin, Threshold, Union
 from headwater.process.builder import Spec
@@ -29,6 +29,7 @@ from ..errors import UserError
 from ..examples import diamond, sp1, sp2, sp3, sp4, ten
 from ..process_file import ProcessFileError, load
 from . import scenario_file, timeline
+from .beyond import GIVEN_UP, Beyond
 from .changes import Changes
 from .closings import CLOSED, OPENED
 from .in_the_air import InTheAir
@@ -70,6 +71,7 @@ MOST = ("nowhere_ms", "nowhere_percent")
 # These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
     "change refused by the gateway",
+    GIVEN_UP,
     "input of a dead source closed",
     CLOSED,
     OPENED,
@@ -238,8 +240,9 @@ SELDOM = "seldom"
 LIKELY = {SELDOM: {GAP_OPEN: 1.0, SOURCE_LOST: 0.6}}
 ABSENT = "absent"
 CHANGES = "changes"
+BEYOND = "beyond"
 BLUETOOTH = "bluetooth"
-PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, CHANGES, BLUETOOTH, "mix")
+PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, BEYOND, CHANGES, BLUETOOTH, "mix")
 VERSIONS = 3
 
 
@@ -266,9 +269,21 @@ def process(kind: str, seed: int) -> Process:
         return _seldom(random.Random("headwater seldom %d" % seed))
     if kind == BLUETOOTH:
         return VARIANTS[list(VARIANTS)[seed % len(VARIANTS)]](random.Random("headwater bluetooth %d" % seed))
+    if kind == BEYOND:
+        return _beyond(seed)
     if kind == ABSENT:
         return _absent(random.Random("headwater absent %d" % seed))
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
+
+
+def _beyond(seed: int) -> Process:
+    """One of the mix that has a level."""
+    r = random.Random("headwater beyond %d" % seed)
+    while True:
+        found = process(r.choice(("random", "random", "sp1", "sp2", "diamond")), r.randrange(1 << 30))
+        plan = found.plan()
+        if plan.level != LOCAL and plan.strategy != UNSAFE:
+            return found
 
 
 def versions(seed: int) -> list[Process]:
@@ -455,9 +470,8 @@ def _history(job: Job, made: Made, seconds: int) -> Scenario | Changes:
     if job.concrete() == CHANGES:
         return Changes([version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults)
     made_of = hardware(made.plan, job.seed, made.declared_kb) if job.faults else None
-    if job.concrete() == BLUETOOTH:
-        return InTheAir(made.plan, job.seed, seconds, job.faults, made_of)
-    history = Scenario(made.plan, job.seed, seconds, job.faults, made_of)
+    kind = {BEYOND: Beyond, BLUETOOTH: InTheAir}.get(job.concrete(), Scenario)
+    history: Scenario = kind(made.plan, job.seed, seconds, job.faults, made_of)
     history.likely = LIKELY.get(job.concrete(), {})
     return history
 

@@ -222,10 +222,10 @@ class World:
         self.drawn: Counter[str] = Counter()  # kind of fault -> how often it was drawn
         self.cuts: set[tuple[int, int]] = set()  # (host, boot) that ended in a flash operation
         self.lost: set[tuple[int, int]] = set()  # (source, incarnation) whose log is gone
-        self.losses = 0  # hosts whose flash is gone, or was at some time
+        self.gone: dict[int, int] = {}  # host -> when its flash was gone last
         self.databases_lost = 0
         self.refusing: dict[int, int] = {}  # source -> since when its log accepts nothing
-        self.decided = Decided()
+        self.decided = Decided(lambda: self.now)
         self.accepted: dict[tuple[int, int], list[Entry]] = {}  # (source, incarnation) -> entries
         self.order: dict[int, list[int]] = {}  # source -> incarnations, in order
         self.begun: dict[tuple[int, int], int] = {}  # ... -> entries that an earlier version handled
@@ -500,13 +500,12 @@ class World:
     def has_left(self, number: int) -> None:
         self.left.add(number)
         self.note("%s has left the keepers" % self.name(number))
-        self.losses -= 1
         for look in self.on_left:
             look(number)
 
     def flash_gone(self, node: Node) -> None:
         if not node.lost:
-            self.losses += 1
+            self.gone[node.number] = self.now
         node.blobs = {}
         for v in self.plan.vertices:
             if not v.kind and v.hosts[0] == node.number and self.order.get(v.index):
@@ -690,8 +689,21 @@ class World:
     def current(self, edge: int, src: int = -1) -> int:
         """The present incarnation of the stream on an edge, or of a source."""
         src = self.plan.edges[edge].src if src < 0 else src
+        if self.plan.vertices[src].kind:
+            return self.incarnations(src)[-1]
         incs = self.order.get(src, [])
         return incs[-1] if incs and not self.plan.vertices[src].kind else 0
+
+    def lost_beyond(self, v: int, since: int = -1) -> bool:
+        """Whether more keepers of an operator have lost what they held, later than that, than its level
+        covers."""
+        gone = [h for h in self.plan.keepers(v) if self.gone.get(h, since) > since]
+        return len(gone) > self.plan.level_of(v)
+
+    def incarnations(self, v: int) -> list[int]:
+        """Those of an operator's outputs, in order: another one begins when it gives up."""
+        course = self.decided.course(v, self.many(v)) if v in self.decided.known else []
+        return [0, *[content[1] for _, content in course if content[0] == "anew"]]
 
     def past(self, src: int, inc: int) -> bool:
         """Nothing more of this incarnation can come: it was lost, or the source has begun another."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import flights, handovers
+from . import flights, given_up, handovers
 from .base import Directed
 from .checkpoints import (
     BeginsUnknown,
@@ -249,6 +249,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "dies with its source": DiesWithSource,
     "blind lets go": BlindLetsGo,
     **flights.SCHEDULES,
+    **given_up.SCHEDULES,
     **handovers.SCHEDULES,
     "two of three": TwoOfThree,
     "last keeper": LastKeeper,

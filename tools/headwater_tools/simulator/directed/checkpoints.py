@@ -274,7 +274,7 @@ class Unreadable(Directed):
         log = Log(spare.flash)
         log.mount()
         log.drop_blob(checkpoint_key(v, PERMANENT))
-        self.world.losses += 1
+        self.world.gone[SPARE] = self.world.now
 
 
 class DeadHolder(Directed):
