@@ -434,7 +434,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     rng = random.Random(seed)
     good = vectors()
     batches = {spec["alphabet"]: Batch(Alphabet(spec["alphabet"]), 48) for spec in good["blocks"]}
-    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0, "encrypted": 0}
+    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0, "encrypted": 0, "value": 0}
 
     def one_block() -> None:
         spec = rng.choice(good["blocks"])
@@ -522,7 +522,15 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
                 accepted["encrypted"] += 1
             assert peer.reply is None or len(peer.reply) <= 80
 
-    turns: tuple[Callable[[], None], ...] = (one_block, one_frame, one_pack, one_seal, one_encrypted)
+    connection = ble_vectors.Heard()
+
+    def one_value() -> None:
+        data = bytes.fromhex(rng.choice(good["bluetooth"]["link"]["steps"])[1])
+        accepted["value"] += connection.hear(_broken(rng, data) if rng.random() < 0.3 else data)
+
+    turns: tuple[Callable[[], None], ...] = (
+        one_block, one_frame, one_pack, one_seal, one_encrypted, one_value,
+    )  # fmt: skip
     for case in range(cases):
         turns[case % len(turns)]()
     assert not deaf.live, "nobody answered its nonce, and yet a session is open"
