@@ -223,18 +223,18 @@ def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
         best = every(case, first)
         assert best is not None, "every placement keeps the limits"
         still = case.worth(best)[0]
-        lives = Lives(case, best)
+        lives = Lives(case, best, LEFT_MC)
         from_best.append(lives.run() / still)
         moves.append(lives.moves)
         bid_shares.append(lives.bid_share())
-        from_first.append(Lives(case, first).run() / still)
+        from_first.append(Lives(case, first, LEFT_MC).run() / still)
     say("%s: %d cases, %d moves" % (kind, cases, sum(moves)))
     near = []
     for seed in range(min(cases, SMALL)):
         case, first = moving_case(random.Random(seed), kind, (2, 2), (1, 2))
         best = every(case, first)
         assert best is not None
-        near.append(Lives(case, best).run() / longest(case))
+        near.append(Lives(case, best, LEFT_MC).run() / longest(case))
     median = round(statistics.median(from_best), 3)
     what = "%s: life with moves of the best that stays, median" % kind
     bar = at_least(what, median, "times", LONGER_BAR)
