@@ -56,7 +56,8 @@ _FLEE_S = const(5)  # one that flees tries again after this, twice as long each 
 _FLIGHTS_MAX = const(6)  # ... so many times at most
 _LAST = const(32)  # with less than one part in so many of a full battery, balance gains less than moves risk
 _TOGETHER = const(3)  # operators that leave for one host in combination, at most
-_SHARE = const(1000)  # bids cost no more than one part in so many of what the host draws
+_SHARE = const(1000)  # bids cost no more than one part in so many of what the host draws,
+_ROUNDS = const(16)  # ... but there are so many rounds in the time that is left
 
 
 # The operators that may leave this host now, and the hosts to be asked for bids.
@@ -71,13 +72,23 @@ def asks(view: "Any") -> "list[tuple[int, list[int]]]":
     now = view.left_s()
     if _LAST * now < view.whole_s() < FOREVER:
         return out
-    for v in view.operators():
-        to = []
-        if not view.rests(v):
-            to = [h for h in view.candidates(v) if view.trusts(v, h) and (now < FOREVER or view.crosses(v, h))]
+    here = [v for v in view.operators() if not view.rests(v)]
+    for v in here:
+        to = [h for h in view.candidates(v) if view.trusts(v, h) and _pays(view, here, v, h, now)]
         if to:
             out.append((v, to))
     return out
+
+
+# Whether operator v may leave for host h with a gain, alone or with all that may: what giver and taker send
+# each other is saved, or the giver is relieved.
+def _pays(view: "Any", here: "list[int]", v: int, h: int, now: int) -> bool:
+    if view.crosses(v, h):
+        return True
+    for vs in ((v,), tuple([u for u in here if h in view.candidates(u)])):
+        if gains((pace(now),), (pace(view.after(vs, h)[0]),)):
+            return True
+    return False
 
 
 # Operators here, the one that costs most first.
@@ -176,8 +187,8 @@ def _part(na: int, left_mc: int) -> int:
 def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> int:
     if flees:
         return _FLEE_S << min(quiet, _FLIGHTS_MAX)
-    pause = min(ROUND_S << min(quiet, _QUIET_MAX), max(_FLEE_S, left_s // 16))
-    return max(pause, _SHARE * bid_nc // max(1, draw_na))
+    pause = min(ROUND_S << min(quiet, _QUIET_MAX), max(_FLEE_S, left_s // _ROUNDS))
+    return max(pause, min(_SHARE * bid_nc // max(1, draw_na), left_s // _ROUNDS))
 
 
 # Why a host does not take an operator, or OK: with it, it must last ten minutes longer than until it would
