@@ -6,8 +6,8 @@
 #
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
-#   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part of
-#            what its battery has left (placement.gains). Of moves that are as good, one to the first host in
+#   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part
+#            of what its battery has left (placement.gains). Of moves that are as good, one to the first host in
 #            the order of the process file.
 #   together where no operator may leave alone with a gain: up to three that leave for one host, where that
 #            pays only in combination (a chain whose halves would have to speak by radio), and lengthens the
@@ -134,7 +134,7 @@ def _together(view: "Any", bids: "Bids", rooms: "Rooms", alone: "Any") -> "tuple
     most = 0
     for h in sorted(rooms):
         able = [v for v, k in sorted(bids) if k == h and (v, h) in alone]
-        sets = [(v,) for v in able]
+        sets: "list[tuple[int, ...]]" = [(v,) for v in able]
         for _ in range(1, _TOGETHER):
             sets = [vs + (v,) for vs in sets for v in able if v > vs[-1]]
             for vs in sets:
@@ -193,8 +193,8 @@ def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> 
 
 # Why a host does not take an operator, or OK: with it, it must last ten minutes longer than until it would
 # have to flee; and where the move is to balance, there must be a gain even if the giver drew nothing then.
-# energy: see battery.py. giver_s: the time left of the host that gives it. with_s: of this one with the operator.
-# reserve_s: how long, with it, the charge lasts below which this host flees.
+# energy: see battery.py. giver_s: the time left of the host that gives it. with_s: of this one with the
+# operator. reserve_s: how long, with it, the charge lasts below which this host flees.
 def refusal(energy: "Any", v: int, why: int, giver_s: int, with_s: int, reserve_s: int) -> int:
     if energy.must_flee():
         return FLEEING

@@ -215,12 +215,12 @@ def paces(*lives: int) -> list[int]:
     return [placement.pace(life) for life in lives]
 
 
-def test_a_move_gains_if_batteries_lose_a_sixth_less_of_what_they_have() -> None:
-    # 1/100 + 1/400 is 15/1200; five sixths of it are 1/96.
-    assert placement.gains(paces(100, 400), paces(192, 192))
+def test_a_move_gains_if_batteries_lose_a_sixth_less() -> None:
+    # 1/100 + 1/400 is 1/80; five sixths of it are 1/96.
+    assert placement.gains(paces(100, 400), paces(193, 193))
     assert not placement.gains(paces(100, 400), paces(191, 192))
     assert not placement.gains(paces(100, 400), paces(500, 100))
-    assert placement.gains(paces(100, 400), paces(placement.FOREVER, 96))
+    assert placement.gains(paces(100, 400), paces(placement.FOREVER, 97))
     assert not placement.gains(paces(placement.FOREVER), paces(placement.FOREVER))
 
 
@@ -338,10 +338,11 @@ def test_what_limits_a_move_is_told() -> None:
 
 MOVES: dict[str, tuple[Callable[[], None], Change]] = {
     "a seventh is enough": (
-        test_a_move_gains_if_batteries_lose_a_sixth_less_of_what_they_have, (placement, "gains", "5 * sum", "6 * sum"),
+        test_a_move_gains_if_batteries_lose_a_sixth_less,
+        (placement, "gains", "5 * sum", "6 * sum"),
     ),
     "only the emptiest battery counts": (
-        test_a_move_gains_if_batteries_lose_a_sixth_less_of_what_they_have,
+        test_a_move_gains_if_batteries_lose_a_sixth_less,
         (placement, "gains", "6 * sum(then)", "6 * max(then)"),
     ),
     "a move costs nothing": (
