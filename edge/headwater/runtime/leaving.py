@@ -7,8 +7,8 @@
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
 #   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part
-#            of what its battery has left (placement.gains). Of moves that are as good, one to the first host in
-#            the order of the process file.
+#            of what its battery has left (placement.gains). Of moves that are as good, one to the first host
+#            in the order of the process file.
 #   together where no operator may leave alone with a gain: up to three that leave for one host, where that
 #            pays only in combination (a chain whose halves would have to speak by radio), and lengthens the
 #            shortest life by a quarter. One moves now; when this host looks again the others follow, because
