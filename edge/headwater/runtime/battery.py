@@ -22,7 +22,9 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.profile import WHOLE, left
 from ..protocol.moves import FLEE
+from ..protocol.refusals import NO_ROOM
 from ..storage.keyspace import B_ENERGY
+from ..storage.log import LogFull
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -432,6 +434,7 @@ class Energy:
         self.handing += (max(_LEAST // 4, min(4 * _MOST, seen)) - self.handing) // 4
         if why == FLEE:
             self.fled[v] = self.left_mc
+            self.due_us[1] = self.host.now  # the next operator leaves at once
         self.keep()
         self.rests()
 
@@ -462,4 +465,7 @@ class Energy:
         mark = [self.mark_mc, self.mark_nc, self.mark_ms] if self.mark_mc >= 0 else []
         spent = [self.ms] + self.spent
         kept = [_FORM, self.factor, self.handing, self.left_mc, asleep_ms, mark, spent, fled]
-        self.host.store.put_blob(B_ENERGY, msgpack.dumps(kept))
+        try:
+            self.host.store.put_blob(B_ENERGY, msgpack.dumps(kept))
+        except LogFull:
+            self.host.count(NO_ROOM)  # after a restart it goes on from what was kept before

@@ -154,7 +154,7 @@ class CutOff(Powered):
 
 class Balanced(Powered):
     """Computing empties the battery of the operator's host, and the backup has three times as much: one move,
-    and no second one within ten minutes, although the first battery is charged and the other one loses much."""
+    and no second one within ten minutes, although the first battery is charged and the other loses much."""
 
     BOARD = WEAK
     BATTERIES = {HOME: (1500, 30), OTHER: (1500, 90)}
