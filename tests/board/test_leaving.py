@@ -178,7 +178,8 @@ def test_a_host_takes_to_balance_only_where_it_sees_the_gain_too():
 
 def test_rounds_come_less_often_the_less_they_bring_and_the_more_they_cost():
     assert [leaving.pause_s(n, False, 0, 1, FOREVER) for n in range(6)] == [300, 600, 1200, 2400, 2400, 2400]
-    assert [leaving.pause_s(n, True, 0, 1, 10) for n in range(8)] == [5, 10, 20, 40, 80, 160, 320, 320]
+    assert [leaving.pause_s(n, True, 0, 1, FOREVER) for n in range(8)] == [5, 10, 20, 40, 80, 160, 320, 320]
+    assert [leaving.pause_s(n, True, 0, 1, 10) for n in range(8)] == [5] * 8
     # Where little time is left, less of it passes ..
     assert leaving.pause_s(3, False, 0, 1, 1600) == 100
     # .. and bids cost at most a thousandth of 0.5 mA, unless there would be less than sixteen rounds.

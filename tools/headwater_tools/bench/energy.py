@@ -255,7 +255,7 @@ def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
             NEAR,
         ),
         Measure("%s: ... worst" % kind, round(min(near), 3)),
-        Measure("%s: ... within a tenth" % kind, round(within, 1), "%"),
+        at_least("%s: ... within a tenth" % kind, round(within, 1), "%", 100),
         Measure("%s: moves in a life, median" % kind, statistics.median(moves)),
         at_most("%s: charge that bids cost, worst" % kind, round(100 * max(bid_shares), 3), "%", BIDS_BAR),
     ]
