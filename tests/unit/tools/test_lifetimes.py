@@ -31,7 +31,7 @@ CASES: list[tuple[str, str, int, list[Change]]] = [
         "computation",
         47,
         [
-            (leaving, "choose", "or not gains(found[0], found[1])", "or 4 * max(found[0]) < 5 * max(found[1])"),
+            (leaving, "choose", "not gains(found[0], found[1])", "4 * max(found[0]) < 5 * max(found[1])"),
             (leaving, "refusal", "if why == BALANCE and", "if 0 and"),
         ],
     ),
