@@ -179,9 +179,13 @@ class Explanation:
             others = [self.hosts[h].name for h in vertex.hosts if h != self.best[v]]
             place = '"%s", backup=%s' % (self.hosts[self.best[v]].name, json.dumps(others))
             out.append("  %s: .on(%s)" % (vertex.name, place))
-        alone = [v for v in moves if placement.gains(*self.case.moved(self.first, v, self.best[v]))]
+        alone = []
+        for v in moves:
+            paces = [placement.pace(life) for life in self.case.moved(self.first, v, self.best[v])]
+            if placement.gains(paces[:2], paces[2:]):
+                alone.append(v)
         names = _and([self.plan.vertices[v].name for v in alone]) if alone else "none of them"
-        out.append("Alone, %s would lengthen the shorter life of its two hosts by a quarter." % names)
+        out.append("Alone, %s would spare the batteries of its two hosts by a sixth." % names)
         return out
 
     def moves(self) -> list[int]:

@@ -105,7 +105,7 @@ MESSAGES = {
     BID: "vvp",  # vertex, number, rates: see runtime/moving.py and taking.py, as for the others
     OFFER: "vvevpvvp",  # vertex, number, epoch, why, position, size, seconds left, rates
     HAND: "vvepv",  # vertex, number, epoch, position, size
-    ROOM: "vvvvvv",  # vertex, number, seconds left without it, with it, bytes of heap, refusal and reach
+    ROOM: "vvvvvv",  # vertex, number, seconds left without it, with it, charge left in mC, refusal and reach
     ACCEPT: "vv",  # vertex, number
     REFUSE: "vvv",  # vertex, number, refusal
     KEEP: "veepv",  # vertex, epoch, epoch that keeps it, name, size

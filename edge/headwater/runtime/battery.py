@@ -363,7 +363,8 @@ class Energy:
         if without or with_:
             from . import outlook
 
-            draw += outlook.View(self, with_).difference(without, to, [v for v, _ in with_])
+            view = outlook.View(self, with_)
+            draw += view.differences(without, to, [v for v, _ in with_])[self.host.me]
             self.rests()
         return min(FOREVER - 1, self.left_mc * 1000000 // max(1, draw))
 

@@ -12,6 +12,8 @@ from ..protocol import frames, moves, offers
 from .instance import RUNNING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..offboard.interfaces import Message
     from .battery import Energy
     from .host import Host
@@ -26,6 +28,7 @@ class View:
 
         self.energy = energy
         self.host = energy.host
+        self.me = energy.host.me
         self.known = outlook.View(energy)
 
     def operators(self) -> list[int]:
@@ -47,15 +50,19 @@ class View:
     def left_s(self) -> int:
         return self.energy.left_s()
 
-    def without_s(self, v: int, h: int) -> int:
+    def whole_s(self) -> int:
+        return self.energy.whole_s()
+
+    def after(self, vs: "Sequence[int]", h: int) -> "tuple[int, list[int]]":
         from . import outlook
 
         energy = self.energy
+        more = self.known.differences(vs, h)
         if not energy.powered:
-            return offers.FOREVER
-        draw = energy.draw_na + self.known.difference((v,), h, ())
-        left = energy.left_mc - outlook.handover_mc(self.host, energy, v)
-        return min(offers.FOREVER - 1, max(0, left) * 1000000 // max(1, draw))
+            return offers.FOREVER, more
+        left = energy.left_mc - sum([outlook.handover_mc(self.host, energy, v) for v in vs])
+        draw = energy.draw_na + more[self.host.me]
+        return min(offers.FOREVER - 1, max(0, left) * 1000000 // max(1, draw)), more
 
     def flees(self) -> bool:
         return self.energy.must_flee()
@@ -71,9 +78,6 @@ class View:
             ):
                 return True
         return False
-
-    def burdens(self, v: int, h: int) -> tuple[int, int]:
-        return self.known.burdens(v, h)
 
     def rests(self, v: int) -> bool:
         from . import leaving
@@ -93,8 +97,8 @@ class Round:
         self.number = host.now // 1000 & 0x3FFFFFFF
         self.until_us = host.now + 2 * host.pace[2]
         self.waiting = [(v, h) for v, hosts in asked for h in hosts]
-        self.bids: "dict[tuple[int, int], tuple[int, int]]" = {}
-        self.refused: "dict[tuple[int, int], int]" = {}
+        self.bids: "dict[tuple[int, int], int]" = {}
+        self.rooms: "dict[int, tuple[int, int]]" = {}
         hosts = {h for _, h in self.waiting}
         self._say()
         self.bid_nc = 0
@@ -109,14 +113,14 @@ class Round:
         for v, h in self.waiting:
             energy.host.exchange.say(h, frames.BID, v, v, self.number, energy.rates(v))
 
-    # ROOM: that host lasts so long without operator v, and with it; or it refuses.
-    def answer(self, v: int, sender: int, number: int, without: int, with_: int, refused: int) -> None:
+    # ROOM: that host lasts so long without operator v, and with it, and has so much charge; or it refuses.
+    def heard(self, sender: int, m: "Message") -> None:
+        _, v, number, without, with_, left_mc, room = m
         if number == self.number and (v, sender) in self.waiting:
             self.waiting.remove((v, sender))
-            if refused:
-                self.refused[(v, sender)] = refused
-            else:
-                self.bids[(v, sender)] = (without, with_)
+            self.rooms[sender] = (without, left_mc)
+            if room < 2:
+                self.bids[(v, sender)] = with_
             if self.flees and not self.waiting:
                 self.tick()  # a beat is long for a battery that ends
 
@@ -136,7 +140,8 @@ class Round:
         move = None
         if self.flees == view.flees():
             here = view.operators()
-            move = leaving.choose(view, {key: self.bids[key] for key in self.bids if key[0] in here})
+            bids = {key: self.bids[key] for key in self.bids if key[0] in here}
+            move = leaving.choose(view, bids, self.rooms)
         begun = False
         if move:
             from . import moving
@@ -164,10 +169,9 @@ def begin(energy: "Energy") -> None:
 
 
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
-    _, v, number, without, beside, free, room = m
     energy = host.energy
     if energy and energy.round:
-        energy.round.answer(v, sender, number, without, beside, room // 2)
+        energy.round.heard(sender, m)
 
 
 HANDLERS = {frames.ROOM: _on_room}

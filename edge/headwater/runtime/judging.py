@@ -77,7 +77,7 @@ def _of_move(plan: "Plan", m: "Message") -> bool:
     if kind == frames.BID:
         return len(m[3]) <= offers.RATES_MAX
     if kind == frames.ROOM:
-        return max(m[3:5]) <= EPOCH_MAX and m[6] < 2 * (offers.LAST + 1)
+        return max(m[3:6]) <= EPOCH_MAX and m[6] < 2 * (offers.LAST + 1)
     if kind == frames.REFUSE:
         return 0 < m[3] <= offers.LAST
     if kind == frames.MOVE:

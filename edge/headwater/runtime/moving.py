@@ -271,38 +271,22 @@ def _candidates(host: "Host", v: int) -> list[int]:
 
 
 # Whom to offer operator v, of those that have bid, for this reason: (host, OK), or (-1, why none). A bid is a
-# ROOM.
+# ROOM. To balance, leaving.py has chosen the host already.
 def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[int, int]:
     best = -1
     most = -1
     refused = offers.SILENT
     first = host.plan.vertices[v].hosts[0]
     for h in sorted(bids):
-        _, _, _, without, beside, free, room = bids[h]
+        _, _, _, _, beside, _, room = bids[h]
         if room // 2:
             refused = room // 2
-            continue
-        gain = beside
-        if why == moves.APART:
-            gain = beside if room & 1 else -1
-        elif why == moves.BALANCE:
-            gain = _gain(host, v, without, beside)
-        if gain > most or (gain == most and h == first and gain >= 0):
+        elif why == moves.APART and not room & 1:
+            refused = offers.NO_CANDIDATE
+        elif beside > most or (beside == most and h == first):
             best = h
-            most = gain
-        elif best < 0:
-            refused = offers.ENERGY if why != moves.APART else offers.NO_CANDIDATE
+            most = beside
     return best, offers.OK if best >= 0 else refused
-
-
-# How long the first of two batteries lasts if the operator moves, where that is a quarter longer than now;
-# otherwise -1.
-def _gain(host: "Host", v: int, without: int, beside: int) -> int:
-    if not host.energy:
-        return -1
-    now: int = min(host.energy.left_s(), without)
-    then: int = min(host.energy.left_s(without=(v,)), beside)
-    return then if 4 * then >= 5 * now else -1
 
 
 # What an operator takes and gives, as hosts that may take it want to know.
@@ -393,12 +377,11 @@ def over(host: "Host", v: int, outcome: int) -> None:
 
 
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
-    _, v, number, without, beside, free, room = m
     move = host.giving
-    if move and (move.v, move.number) == (v, number):
+    if move and [move.v, move.number] == list(m[1:3]):
         move.answer(sender, m)
     elif host.energy and host.energy.round:
-        host.energy.round.answer(v, sender, number, without, beside, room // 2)
+        host.energy.round.heard(sender, m)
 
 
 def _on_accept(host: "Host", sender: int, m: "Message") -> None:

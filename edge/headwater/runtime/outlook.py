@@ -98,33 +98,24 @@ class View:
         boards[self.me] = board
         self.case = Case(boards, vertices, edges)
         self.places = [w[2] for w in host.where]
+        self.now: list[int] = []  # what each would draw as it is
 
     def _draws(self, places: list[int]) -> list[int]:
         draws = self.case.draws(places)
         assert draws is not None, "hosts have no link in common"
         return [na * self.energy.factor // _ONE for na in draws]
 
-    # Nanoamperes that this host would draw more if the operators `without` ran at `to`, and those of `with_`
+    # Nanoamperes that each host would draw more if the operators `without` ran at `to`, and those of `with_`
     # here.
-    def difference(self, without: "Sequence[int]", to: int, with_: "Sequence[int]") -> int:
+    def differences(self, without: "Sequence[int]", to: int, with_: "Sequence[int]" = ()) -> list[int]:
         after = list(self.places)
         for v in without:
             after[v] = to
         for v in with_:
             after[v] = self.me
-        return self._draws(after)[self.me] - self._draws(self.places)[self.me]
-
-    # What other boards would draw more if operator v ran at h, and what this host or h would draw less.
-    def burdens(self, v: int, h: int) -> tuple[int, int]:
-        after = list(self.places)
-        after[v] = h
-        now = self._draws(self.places)
-        then = self._draws(after)
-        more = 0
-        for k in range(len(now)):
-            if k != self.me and k != h:
-                more += max(0, then[k] - now[k])
-        return more, max(now[self.me] - then[self.me], now[h] - then[h])
+        if not self.now:
+            self.now = self._draws(self.places)
+        return [b - a for a, b in zip(self.now, self._draws(after))]
 
 
 # What the rates of operator v say of this stream.

@@ -1,7 +1,7 @@
 # Taking: another host hands an operator over to this one. The other side: moving.py.
 #
-#   BID     may it be handed over? ROOM answers: a refusal or OK, how long this host would last, its heap, and
-#           whether it hears all producers
+#   BID     may it be handed over? ROOM answers: a refusal or OK, how long this host would last, its charge,
+#           and whether it hears all producers
 #   OFFER   ACCEPT, once the producers have told that they know no newer epoch; or REFUSE. From the first
 #           ACCEPT on the offer lasts for a time that both sides know
 #   HAND    the checkpoint from which to go on: the operator paused there. It arrives piece by piece
@@ -289,22 +289,15 @@ def _hears(host: "Host", v: int) -> bool:
 def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
     refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
-    without = beside = offers.FOREVER
-    if host.energy:
+    without = beside = left_mc = offers.FOREVER
+    if host.energy and host.energy.powered:
+        left_mc = min(host.energy.left_mc, offers.FOREVER - 1)
         without = host.energy.left_s()
         beside = host.energy.left_s(with_=((v, rates),))
     room = 2 * refused + int(_hears(host, v))
-    host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, _free(), room)
+    host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:
         unload("runtime.taking", "protocol.offers")
-
-
-# Bytes of heap that are free, where that can be known.
-def _free() -> int:
-    import gc
-
-    free = getattr(gc, "mem_free", None)
-    return min(free(), offers.FOREVER) if free else offers.FOREVER
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, seeded
-from headwater.runtime import leaving, moving, outlook
+from headwater.plan import placement
+from headwater.runtime import bids, leaving, moving, outlook
 from headwater.runtime.battery import Energy
 from headwater_tools.simulator.directed.flights import SCHEDULES
 
@@ -46,11 +47,24 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "any gain is enough",
         "moves that cost more than they bring",
         [
-            (leaving, "choose", "if not gains(now, taker_now, then, taker_then):", "if 0:"),
-            (leaving, "refusal", "if why == BALANCE and", "if 0 and"),
-            (moving, "_gain", "then if 4 * then >= 5 * now else -1", "then"),
+            (placement, "gains", "5 * sum(now) >= 6 * sum(then) and sum(then) < sum(now)", "True"),
         ],
         "batteries alike",
+    ),
+    (
+        "an operator does not rest",
+        "a second move of an operator within ten minutes, and half a chain that comes back",
+        [
+            (bids.View, "rests", "return why > moves.TAKEOVER and", "return False and"),
+            (moving, "_refused", "if why in (moves.BALANCE, moves.APART) and v in host.moves:", "if 0:"),
+        ],
+        "batteries unlike",
+    ),
+    (
+        "what fled may come back at once",
+        "an operator that moves between two batteries which are nearly empty",
+        [(leaving, "refusal", "if not energy.takes_back(v):", "if 0:")],
+        "fled and not charged",
     ),
 ]
 

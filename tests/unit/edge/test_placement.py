@@ -211,10 +211,17 @@ def test_frames_between_two_hosts_are_shared_and_a_radio_is_never_more_than_on()
     assert case.draws([1, 0])[1] < one[1]  # type: ignore[index]
 
 
-def test_a_move_gains_if_the_shorter_life_grows_by_a_quarter() -> None:
-    assert placement.gains(100, 400, 125, 130)
-    assert not placement.gains(100, 400, 124, 500)
-    assert not placement.gains(100, 400, 500, 110)
+def paces(*lives: int) -> list[int]:
+    return [placement.pace(life) for life in lives]
+
+
+def test_a_move_gains_if_batteries_lose_a_sixth_less() -> None:
+    # 1/100 + 1/400 is 1/80; five sixths of it are 1/96.
+    assert placement.gains(paces(100, 400), paces(193, 193))
+    assert not placement.gains(paces(100, 400), paces(191, 192))
+    assert not placement.gains(paces(100, 400), paces(500, 100))
+    assert placement.gains(paces(100, 400), paces(placement.FOREVER, 97))
+    assert not placement.gains(paces(placement.FOREVER), paces(placement.FOREVER))
 
 
 def test_a_move_is_told_with_what_it_costs_both() -> None:
@@ -330,12 +337,13 @@ def test_what_limits_a_move_is_told() -> None:
 
 
 MOVES: dict[str, tuple[Callable[[], None], Change]] = {
-    "a fifth is enough": (
-        test_a_move_gains_if_the_shorter_life_grows_by_a_quarter, (placement, "gains", "4 * min", "5 * min"),
+    "a seventh is enough": (
+        test_a_move_gains_if_batteries_lose_a_sixth_less,
+        (placement, "gains", "5 * sum", "6 * sum"),
     ),
-    "the longer life counts": (
-        test_a_move_gains_if_the_shorter_life_grows_by_a_quarter,
-        (placement, "gains", "min(giver_then, taker_then)", "max(giver_then, taker_then)"),
+    "only the emptiest battery counts": (
+        test_a_move_gains_if_batteries_lose_a_sixth_less,
+        (placement, "gains", "6 * sum(then)", "6 * max(then)"),
     ),
     "a move costs nothing": (
         test_a_move_is_told_with_what_it_costs_both, (Case, "moved", "(then, cost)", "(then, (0, 0))"),

@@ -34,6 +34,8 @@ class Flights:
         self.moved_us: dict[int, int] = {}  # operator -> when
         world.on_empty.append(self.empty)
         world.on_taken_over.append(self.begins)
+        # Where a host died is no place that anybody chose: it may be left at once.
+        world.on_takeover.append(lambda node, v, blind: self.moved_us.pop(v, None))
         world.after(LOOK_US, self.look)
 
     def look(self) -> None:

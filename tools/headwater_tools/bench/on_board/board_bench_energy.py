@@ -104,8 +104,8 @@ def decide(energy):
     energy.asks(bids.Round(energy, asked, False))
     for v, hosts in asked:
         for h in hosts:
-            energy.round.answer(v, h, energy.round.number, 100000, 90000, 0)
-    leaving.choose(view, energy.round.bids)
+            energy.round.heard(h, (0, v, energy.round.number, 100000, 90000, 1000000, 0))
+    leaving.choose(view, energy.round.bids, energy.round.rooms)
     return used()
 
 

@@ -25,8 +25,9 @@ HANDOVER_S = 10  # of being awake
 class Lives:
     """A history, until the first battery is empty."""
 
-    def __init__(self, case: Case, first: Sequence[int]) -> None:
+    def __init__(self, case: Case, first: Sequence[int], full_mc: int) -> None:
         self.case = case
+        self.full_mc = full_mc  # what a full battery has
         self.places = list(first)
         self.now_s = 0
         self.left = [float(host.left_mc) for host in case.hosts]
@@ -96,14 +97,17 @@ class Lives:
         flees = view.flees()
         asked = leaving.asks(view)
         bids = {}
+        rooms = {}
         nc = 0
         for to in {k for _, hosts in asked for k in hosts}:
             nc += self._bid(h)
             self._bid(to)
         for v, hosts in asked:
             for to in hosts:
-                bids[(v, to)] = (View(self, to).left_s(), View(self, to).with_s(v))
-        chosen = leaving.choose(view, bids)
+                left = self.left[to]
+                rooms[to] = (View(self, to).left_s(), FOREVER if left < 0 else int(left))
+                bids[(v, to)] = View(self, to).with_s(v)
+        chosen = leaving.choose(view, bids, rooms)
         if chosen and self._taken(view, *chosen, flees):
             self.quiet[h] = 0
         else:
@@ -182,10 +186,14 @@ class View:
     def left_s(self) -> int:
         return self._life(self.lives.places, 0)
 
-    def without_s(self, v: int, to: int) -> int:
-        after = list(self.lives.places)
-        after[v] = to
-        return self._life(after, self.case.handover_nc(v, self.me, to)[0])
+    def after(self, vs: Sequence[int], to: int) -> tuple[int, list[int]]:
+        """By the host's own numbers, which are those of all boards here."""
+        places = list(self.lives.places)
+        for v in vs:
+            places[v] = to
+        nc = sum(self.case.handover_nc(v, self.me, to)[0] for v in vs)
+        more = [then - now for now, then in zip(self.lives.draws, self.lives._draws(places))]
+        return self._life(places, nc), [0 if left < 0 else na for left, na in zip(self.lives.left, more)]
 
     def with_s(self, v: int) -> int:
         after = list(self.lives.places)
@@ -194,8 +202,9 @@ class View:
         return self._life(after, self.case.handover_nc(v, giver, self.me)[1])
 
     def whole_s(self) -> int:
-        """Every battery of a case is of a kind that lasts longer than minutes."""
-        return FOREVER
+        if self.lives.left[self.me] < 0:
+            return FOREVER
+        return life_s(self.lives.full_mc, self.lives.draws[self.me])
 
     def must_flee(self) -> bool:
         return self.flees()
@@ -214,15 +223,6 @@ class View:
             if e.src == v and dst == h or e.dst == v and places[e.src] == h:
                 return True
         return False
-
-    def burdens(self, v: int, h: int) -> tuple[int, int]:
-        """By the host's own numbers, which are those of all boards here."""
-        after = list(self.lives.places)
-        after[v] = h
-        now, then = self.lives.draws, self.lives._draws(after)
-        others = [k for k, left in enumerate(self.lives.left) if k not in (self.me, h) and left >= 0]
-        more = sum(max(0, then[k] - now[k]) for k in others)
-        return more, max(now[self.me] - then[self.me], now[h] - then[h])
 
     def rests(self, v: int) -> bool:
         moved_s = self.lives.moved_s.get(v)

@@ -111,18 +111,20 @@ class NotCharged(Powered):
     operator fled, and refuses it: so the battery of the other ends under the operator."""
 
     BOARD = replace(COMPUTE, compute_ua=2_000)
-    BATTERIES = {HOME: (600, 6), OTHER: (400, 100)}
+    BATTERIES = {HOME: (2400, 2), OTHER: (400, 100)}
     BACKUP = ("other",)
     TAKEOVERS = 1
     EMPTY = 1
     ENDS = (HOME,)
-    SECONDS = 60
+    SECONDS = 140
 
     def script(self) -> list[tuple[float, Any]]:
+        # A monitor's reading moves what the host takes for true by an eighth: it knows after a minute.
+        backs: list[tuple[float, Any]] = [(at, self.back) for at in range(40, 105, 5)]
         return [
-            (32, self.back),
-            (38, lambda: self.charge(OTHER, 3)),
-            (46, lambda: self.charge(HOME, 100)),  # otherwise its battery ends before it has taken over
+            *backs,
+            (105, lambda: self.charge(OTHER, 3)),
+            (121, lambda: self.charge(HOME, 100)),  # otherwise its battery ends before it has taken over
         ]
 
     def back(self) -> None:
@@ -152,7 +154,7 @@ class CutOff(Powered):
 
 class Balanced(Powered):
     """Computing empties the battery of the operator's host, and the backup has three times as much: one move,
-    and no second one within ten minutes, although the other battery is soon the shorter one by far."""
+    and no second one within ten minutes, although the first battery is charged and the other loses much."""
 
     BOARD = WEAK
     BATTERIES = {HOME: (1500, 30), OTHER: (1500, 90)}
@@ -162,7 +164,7 @@ class Balanced(Powered):
     SECONDS = 160
 
     def script(self) -> list[tuple[float, Any]]:
-        return [(100, lambda: self.charge(OTHER, 15))]
+        return [(90, partial(self.charge, OTHER, 30)), (90, partial(self.charge, HOME, 100))]
 
 
 class Even(Powered):
