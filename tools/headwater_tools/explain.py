@@ -143,7 +143,7 @@ class Explanation:
 
     def refusal(self, places: list[int], v: int) -> str:
         """The limit that a placement breaks, in words; "" if it keeps all."""
-        broken = self.case.broken(places)
+        broken = self.case.breaks(places)
         if not broken:
             return ""
         reason, where, _ = broken[0]

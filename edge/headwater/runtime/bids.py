@@ -87,7 +87,6 @@ class View:
 
 class Round:
     def __init__(self, energy: "Energy", asked: "list[tuple[int, list[int]]]", flees: bool) -> None:
-        self.energy = energy
         self.flees = flees
         host = energy.host
         self.number = host.now // 1000 & 0x3FFFFFFF
@@ -108,19 +107,20 @@ class Round:
                 self.bid_nc = _FRAMES * len(hosts) * link[2]
                 break
 
-    # ROOM: that host lasts so long without operator v, and with it; or it refuses.
-    def answer(self, v: int, sender: int, number: int, without: int, with_: int, refused: int) -> None:
+    # ROOM: that host lasts so long without operator v, and beside it; or it refuses.
+    def answer(self, sender: int, m: "Message") -> None:
+        _, v, number, without, beside, _, room = m
+        refused = room // 2
         if number == self.number and (v, sender) in self.waiting:
             self.waiting.remove((v, sender))
             if refused:
                 self.refused[(v, sender)] = refused
             else:
-                self.bids[(v, sender)] = (without, with_)
+                self.bids[(v, sender)] = (without, beside)
 
-    def tick(self) -> None:
+    def tick(self, energy: "Energy") -> None:
         from . import leaving
 
-        energy = self.energy
         host = energy.host
         if self.waiting and host.now < self.until_us:
             return
@@ -159,10 +159,8 @@ def begin(energy: "Energy") -> None:
 
 
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
-    _, v, number, without, beside, free, room = m
-    energy = host.energy
-    if energy and energy.round:
-        energy.round.answer(v, sender, number, without, beside, room // 2)
+    if host.energy and host.energy.round:
+        host.energy.round.answer(sender, m)
 
 
 HANDLERS = {frames.ROOM: _on_room}

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message, Readable
     from ..plan.model import Plan
     from ..protocol.sessions import Peer
-    from .battery import Energy
     from .host import Host
+    from .meter import Meter
     from .outputs import Reader
 
 _CID_MAX = const(16)
@@ -74,10 +74,10 @@ class Exchange:
         self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
-        self.counts: "Energy | None" = None
+        self.counts: "Meter | None" = None
 
     # Have frames counted from now on.
-    def count_by(self, counts: "Energy") -> None:
+    def count_by(self, counts: "Meter") -> None:
         self.counts = counts
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
@@ -286,10 +286,14 @@ class Exchange:
             from . import losses
 
             handlers = losses.HANDLERS
-        elif kind <= frames.FETCH:
+        elif kind == frames.STORED:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
+        elif kind <= frames.FETCH:
+            from . import incoming
+
+            handlers = incoming.HANDLERS
         elif kind == frames.ALARM:
             from . import signals
 
@@ -385,9 +389,9 @@ class Exchange:
             elif inst.status == EXPOSED:
                 inst.ck.again()
             if inst.unsettled:
-                from . import checkpoint_transfer
+                from . import incoming
 
-                checkpoint_transfer.recall(host, inst)
+                incoming.recall(host, inst)
         if host.outbox is not None:
             from . import decisions
 

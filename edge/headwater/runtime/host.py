@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..data.alphabet import Alphabet
-    from ..offboard.interfaces import Epoch, Params
+    from ..offboard.interfaces import Epoch, Params, Position
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
-    from .battery import Energy
     from .inputs import InEdge
     from .instance import Instance
     from .lake_sink import LakeSink
+    from .meter import Meter
     from .outputs import OutPort
     from .source import Source
 
@@ -100,7 +100,7 @@ class Host:
         # Vertex -> [number, host, outcome] of the last move that this host was asked for, or asked for.
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
-        self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.energy: "Meter | None" = None  # what it knows of its battery; None: it is on mains
         self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
@@ -192,12 +192,18 @@ class Host:
 
     # A producer or a keeper named a checkpoint further than this operator stands.
     def fetch(self, inst: "Instance") -> None:
-        from . import checkpoint_transfer
+        from . import incoming
 
-        checkpoint_transfer.fetch(self, inst)
+        incoming.fetch(self, inst)
+
+    # A keeper told what it holds of an operator that recalls.
+    def recalled(self, inst: "Instance", keeper: int, epoch: "Epoch", pos: "Position") -> None:
+        from . import incoming
+
+        incoming.recalled(self, inst, keeper, epoch, pos)
 
     # It knows what it draws and what its battery has left, from now on.
-    def knows(self, energy: "Energy") -> None:
+    def knows(self, energy: "Meter") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
 
@@ -230,7 +236,7 @@ class Host:
         if self.words:
             self.words.sleep(wake - now)
         if self.energy:
-            self.energy.sleep(wake - now)
+            self.energy.open().sleep(wake - now)
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
@@ -323,6 +329,7 @@ class Host:
             "runtime.hosting",
             "runtime.restore",
             "runtime.gaps",
+            "runtime.incoming",
             "runtime.decisions",
             "runtime.losses",
             "storage.checkpoint_file",
@@ -331,6 +338,8 @@ class Host:
         )
         if self.words:
             self.words.rests()
+        if self.energy:
+            self.energy.rest()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
     def acknowledged(self) -> None:

@@ -28,7 +28,7 @@
 #   - An operator that moved less than ten minutes ago stays, unless its host flees.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.placement import FOREVER, gains
+from ..plan.draws import FOREVER, gains
 from ..protocol.moves import BALANCE
 from ..protocol.offers import ENERGY, FLEEING, OK, RECENT
 

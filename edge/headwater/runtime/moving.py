@@ -115,7 +115,7 @@ class Move:
             checkpoint_transfer.send(host, v, self.to)
         elif self.step == _OFFERING:
             inst = self.inst
-            left = host.energy.left_s() if host.energy else offers.FOREVER
+            left = host.energy.open().left_s() if host.energy else offers.FOREVER
             host.exchange.say(
                 self.to, frames.OFFER, v, v, self.number, inst.epoch, self.why, inst.position(),
                 self.size, left, _rates(host, v),
@@ -228,7 +228,7 @@ class Move:
             lifecycle.take_back(self.inst)
         over(host, self.v, outcome)
         if host.energy:
-            host.energy.gave(self.v, self.size, self.why, outcome)
+            host.energy.open().gave(self.v, self.size, self.why, outcome)
         unload("runtime.moving", "protocol.offers")
 
 
@@ -297,14 +297,15 @@ def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[
 def _gain(host: "Host", v: int, without: int, beside: int) -> int:
     if not host.energy:
         return -1
-    now: int = min(host.energy.left_s(), without)
-    then: int = min(host.energy.left_s(without=(v,)), beside)
+    energy = host.energy.open()
+    now: int = min(energy.left_s(), without)
+    then: int = min(energy.left_s(without=(v,)), beside)
     return then if 4 * then >= 5 * now else -1
 
 
 # What an operator takes and gives, as hosts that may take it want to know.
 def _rates(host: "Host", v: int) -> "list[int]":
-    return list(host.energy.rates(v))[: offers.RATES_MAX] if host.energy else []
+    return list(host.energy.open().rates(v))[: offers.RATES_MAX] if host.energy else []
 
 
 # ---- what other modules and the program around the host ask for
@@ -317,7 +318,7 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     if not refused:
         assert inst
         if host.energy:
-            host.energy.gives()
+            host.energy.open().gives()
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
@@ -390,12 +391,12 @@ def over(host: "Host", v: int, outcome: int) -> None:
 
 
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
-    _, v, number, without, beside, free, room = m
+    v, number = m[1:3]
     move = host.giving
     if move and (move.v, move.number) == (v, number):
         move.answer(sender, m)
     elif host.energy and host.energy.round:
-        host.energy.round.answer(v, sender, number, without, beside, room // 2)
+        host.energy.round.answer(sender, m)
 
 
 def _on_accept(host: "Host", sender: int, m: "Message") -> None:

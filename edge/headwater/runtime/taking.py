@@ -5,7 +5,7 @@
 #   OFFER   ACCEPT, once the producers have told that they know no newer epoch; or REFUSE. From the first
 #           ACCEPT on the offer lasts for a time that both sides know
 #   HAND    the checkpoint from which to go on: the operator paused there. It arrives piece by piece
-#           (checkpoint_transfer.py)
+#           (incoming.py)
 #   begun   the operator starts here under a new epoch, as after any takeover: it asks its keepers and its
 #           producers, and goes on from that checkpoint, or from one further that they name
 #   KEEP    what the giver has it keeps under the new epoch; no byte of it is sent. So the checkpoint
@@ -275,7 +275,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     except (ImportError, KeyError, ValueError):
         return offers.TYPE
     if host.energy:
-        return host.energy.refuses(v, rates, why, left)
+        return host.energy.open().refuses(v, rates, why, left)
     return offers.OK
 
 
@@ -291,8 +291,8 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
     without = beside = offers.FOREVER
     if host.energy:
-        without = host.energy.left_s()
-        beside = host.energy.left_s(with_=((v, rates),))
+        without = host.energy.open().left_s()
+        beside = host.energy.open().left_s(with_=((v, rates),))
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, _free(), room)
     if not host.taking:

@@ -71,7 +71,7 @@ class Flights:
                 assert host.energy and other.host.energy
                 if (
                     v not in other.host.instances
-                    and other.host.energy.refuses(v, host.energy.rates(v), FLEE) == OK
+                    and other.host.energy.open().refuses(v, host.energy.open().rates(v), FLEE) == OK
                 ):
                     found.append((v, c))
         return found
