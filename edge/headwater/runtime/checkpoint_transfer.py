@@ -1,5 +1,5 @@
-# Checkpoints on their way to the hosts that hold them, as many as the plan's level wants, and which of those
-# that are stored here is the newest. What comes to this host is taken by incoming.py.
+# Checkpoints on their way to the hosts that hold them, as many as the plan's level wants. What comes to this
+# host is taken by incoming.py.
 #
 # A holder keeps the checkpoint of the newest epoch, of one epoch the furthest, and offers it to a host that
 # stores an earlier one; it confirms only what it has read, and what is in its flash. Pieces are requested
@@ -10,8 +10,8 @@
 
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
-from ..protocol.position import further, newer
-from ..storage.keyspace import HELD, LEFT, PERMANENT, checkpoint_key
+from ..protocol.position import further
+from ..storage.keyspace import LEFT, PERMANENT, checkpoint_key
 from .outputs import RETRY_US
 
 if TYPE_CHECKING:
@@ -65,13 +65,6 @@ def _push(host: "Host", inst: "Instance") -> None:
         if h not in push[1]:
             push[4].append(h)
             piece(host, v, checkpoint_key(v, PERMANENT), push[0], inst.epoch, h, 0)
-
-
-# Send a host what is stored here of operator v, from its beginning: its newest checkpoint.
-def send(host: "Host", v: int, to: int) -> None:
-    key, have = newest(host, v)
-    if have:
-        piece(host, v, key, have[1], have[0], to, 0)
 
 
 # Send again what was not confirmed, and to one host more.
@@ -150,27 +143,6 @@ def needed(host: "Host", v: int) -> int:
 # 1 where this host came back under a new log number: what it has counts for nothing in this deployment.
 def back(host: "Host") -> int:
     return int(host.me in host.lost)
-
-
-# (epoch, position) of a checkpoint that is stored here, or None.
-def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
-    from ..storage import checkpoint_file
-
-    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
-
-
-# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
-# at `pos` or beyond it, under `epoch` or a later one. (0, None) where there is none.
-def newest(
-    host: "Host", v: int, pos: "Position" = (), epoch: "Epoch" = (0, 0)
-) -> "tuple[int, tuple[Epoch, Position] | None]":
-    best: "tuple[int, tuple[Epoch, Position] | None]" = (0, None)
-    for slot in (HELD, PERMANENT):
-        have = place(host, v, slot)
-        if have and not further(pos, have[1]) and have[0] >= epoch:
-            if best[1] is None or not newer(best[1], have):
-                best = (checkpoint_key(v, slot), have)
-    return best
 
 
 HANDLERS = {frames.STORED: _on_stored}

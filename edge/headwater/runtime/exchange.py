@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _CID_MAX = const(16)
 
 # Who may say a message. Of an edge: a host that may run its producer, or one that consumes, under an epoch of
-# its own. Of an operator: see judging.py.
+# its own. Of an operator: see judging.py, but for what comes with each checkpoint.
 _ANYONE = const(0)
 _PRODUCER = const(1)
 _CONSUMER = const(2)
@@ -44,6 +44,7 @@ _GATEWAY = const(3)
 _JUDGED = const(4)
 _NOBODY = const(5)  # it belongs to the site link
 _ALARM = const(6)  # see signals.py
+_KEEPER = const(7)  # of a checkpoint: a keeper, or, unless it says that it has stored it, a candidate
 
 
 # What is said to one other host.
@@ -225,14 +226,17 @@ class Exchange:
         elif role == _ALARM:
             signals = self.host.signals
             ok = signals is not None and signals.may_say(sender, m)
-        elif role == _JUDGED:
+        elif role == _JUDGED or role == _KEEPER:
             if m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
                 self.host.count(RANGE)
                 return False
-            from . import judging
+            if role == _KEEPER:
+                ok = m[0] != frames.STORED and plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
+            else:
+                from . import judging
 
-            ok = judging.may_say(self.host, sender, m)
-            sane = judging.sane
+                ok = judging.may_say(self.host, sender, m)
+                sane = judging.sane
         elif role == _NOBODY:
             self.host.count(SITE)
             return False
@@ -251,6 +255,10 @@ class Exchange:
             return True  # its block is read where it is taken
         if kind == frames.GOT or kind == frames.BOUND:
             return m[4] < FAR
+        if kind == frames.CKPT or kind == frames.STORED:
+            return plan.is_position(m[1], m[3])
+        if kind == frames.FETCH:
+            return plan.is_position(m[1], m[2])
         if kind == frames.SAFE:
             return m[4] < FAR and m[7] < FAR and plan.is_name(plan.edges[m[1]].dst, m[5], m[6])
         if kind == frames.CR:
@@ -520,7 +528,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\7\7\7\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

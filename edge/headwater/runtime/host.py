@@ -151,11 +151,17 @@ class Host:
 
     # Hosts may take over from each other here.
     def _listen(self) -> None:
-        from . import words
+        from . import relations
 
-        operators = words.concerning(self.plan, self.me)
+        operators = relations.operators(self.plan, self.me)
+        hosts = relations.hosts(self.plan, self.me, operators)
+        relations = None  # type: ignore[assignment]
+        unload("runtime.relations")
         if operators:
-            self.words = words.Words(self, operators)
+            from . import words
+
+            self.words = words.Words(self, operators, hosts)
+            unload("runtime.recoveries")
 
     # What startup.py found: the number of this boot, what F_AGAIN holds, and see the fields.
     def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
@@ -330,6 +336,7 @@ class Host:
             "runtime.restore",
             "runtime.gaps",
             "runtime.incoming",
+            "runtime.judging",
             "runtime.decisions",
             "runtime.losses",
             "storage.checkpoint_file",
@@ -429,7 +436,7 @@ class Host:
     # An operator is about to end here, or has begun here and is not as far as it was elsewhere.
     @property
     def moving(self) -> bool:
-        return self.handing or (self.words is not None and len(self.words.recovering) > 0)
+        return self.handing or (self.words is not None and self.words.recovery is not None)
 
     # ---- hosts that are lost
 

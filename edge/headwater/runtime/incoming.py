@@ -1,4 +1,4 @@
-# Checkpoints that come to this host: to be held for another one, or for an operator here to go on from.
+# Checkpoints that are stored here, or come here: to be held for another host, or for an operator to go on from.
 # Those that go to others: checkpoint_transfer.py, whose head says what a holder keeps.
 
 from ..offboard.compat import TYPE_CHECKING
@@ -27,7 +27,6 @@ _TRIES = 8  # a holder that was asked this often for a checkpoint that it named 
 
 def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     from ..storage import checkpoint_file
-    from . import checkpoint_transfer as transfer
     from . import lifecycle
 
     _, v, epoch, pos, size, offset, piece = m
@@ -37,7 +36,7 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     say = host.exchange.say
     key = checkpoint_key(v, HELD)
     here = (tuple(epoch), pos)
-    have = transfer.newest(host, v)[1]
+    have = newest(host, v)[1]
     inst = host.instances.get(v)
     wanted = (
         inst is not None
@@ -97,6 +96,36 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         _jump(host, inst)
 
 
+# (epoch, position) of a checkpoint that is stored here, or None.
+def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
+    from ..storage import checkpoint_file
+
+    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
+
+
+# Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
+# at `pos` or beyond it, under `epoch` or a later one. (0, None) where there is none.
+def newest(
+    host: "Host", v: int, pos: "Position" = (), epoch: "Epoch" = (0, 0)
+) -> "tuple[int, tuple[Epoch, Position] | None]":
+    best: "tuple[int, tuple[Epoch, Position] | None]" = (0, None)
+    for slot in (HELD, PERMANENT):
+        have = place(host, v, slot)
+        if have and not further(pos, have[1]) and have[0] >= epoch:
+            if best[1] is None or not newer(best[1], have):
+                best = (checkpoint_key(v, slot), have)
+    return best
+
+
+# Send a host what is stored here of operator v, from its beginning: its newest checkpoint.
+def send(host: "Host", v: int, to: int) -> None:
+    from . import checkpoint_transfer as transfer
+
+    key, have = newest(host, v)
+    if have:
+        transfer.piece(host, v, key, have[1], have[0], to, 0)
+
+
 def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
     from . import checkpoint_transfer as transfer
     from . import lifecycle
@@ -106,11 +135,11 @@ def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
         host.heard_where(
             v, (offset - transfer.RECALL, sender), sender
         )  # from now on nothing older is kept here
-        epoch, at = transfer.newest(host, v)[1] or ((0, 0), [0] * len(pos))
+        epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
         told = offset + transfer.ERASED if lifecycle.lost(host, v) else offset
         host.exchange.say(sender, frames.STORED, (v, transfer.RECALL), v, epoch, at, told)
         return
-    key, have = transfer.newest(host, v, pos)
+    key, have = newest(host, v, pos)
     if have:
         transfer.piece(host, v, key, have[1], have[0], sender, offset)
 
@@ -155,7 +184,7 @@ def recall(host: "Host", inst: "Instance") -> None:
         return
     v = inst.vertex.index
     if inst.recalling:
-        have = transfer.newest(host, v)[1]
+        have = newest(host, v)[1]
         if have and newer(have, (inst.ck.made, inst.ck.pos)):
             from . import routing
 
@@ -234,11 +263,10 @@ def fetch(host: "Host", inst: "Instance") -> None:
 # Restore from the newest checkpoint here if it is the one we wait for, or a later one.
 def _jump(host: "Host", inst: "Instance") -> bool:
     from ..storage import checkpoint_file
-    from . import checkpoint_transfer as transfer
     from . import lifecycle
 
     v = inst.vertex.index
-    key, have = transfer.newest(host, v, inst.target, inst.target_epoch)
+    key, have = newest(host, v, inst.target, inst.target_epoch)
     if not have:
         return False
     from . import restore

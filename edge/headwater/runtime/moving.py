@@ -110,9 +110,9 @@ class Move:
             for h in self.hosts:
                 host.exchange.say(h, frames.BID, v, v, self.number, _rates(host, v))
         elif self.step == _AHEAD:
-            from . import checkpoint_transfer
+            from . import incoming
 
-            checkpoint_transfer.send(host, v, self.to)
+            incoming.send(host, v, self.to)
         elif self.step == _OFFERING:
             inst = self.inst
             left = host.energy.open().left_s() if host.energy else offers.FOREVER
@@ -126,9 +126,9 @@ class Move:
                 host.store.blob_size(checkpoint_key(v, PERMANENT)),
             )  # fmt: skip
             if self.tries == 1:
-                from . import checkpoint_transfer
+                from . import incoming
 
-                checkpoint_transfer.send(host, v, self.to)  # its beginning; the rest as that is fetched
+                incoming.send(host, v, self.to)  # its beginning; the rest as that is fetched
 
     # A host could take it, or says why not.
     def answer(self, sender: int, m: "Message") -> None:
@@ -417,11 +417,11 @@ def _on_keep(host: "Host", sender: int, m: "Message") -> None:
     from ..storage import checkpoint_file
 
     _, v, epoch, old, pos, size = m
-    from . import checkpoint_transfer
+    from . import incoming
 
     host.heard_where(v, tuple(epoch), sender)
     for slot in (PERMANENT, HELD):
-        have = checkpoint_transfer.place(host, v, slot)
+        have = incoming.place(host, v, slot)
         if have is None or list(have[1]) != list(pos) or v in host.instances:
             continue
         key = checkpoint_key(v, slot)

@@ -129,11 +129,11 @@ class Offer:
 
     # Begin where the checkpoint is here. False where it is not.
     def _begin(self) -> bool:
-        from . import checkpoint_transfer
+        from . import incoming
 
         host = self.host
         v = self.v
-        key, have = checkpoint_transfer.newest(host, v, self.pos or (), self.epoch)
+        key, have = incoming.newest(host, v, self.pos or (), self.epoch)
         if not have:
             return False
         if host.now > self.until_us:
@@ -233,7 +233,7 @@ class Offer:
             if self.giver not in inst.ck.holders:
                 self.end()
                 return
-            from . import checkpoint_transfer
+            from . import incoming
 
             for h in host.plan.keepers(self.v):
                 if (
@@ -242,7 +242,7 @@ class Offer:
                     and h not in self.others
                     and h not in host.late
                 ):
-                    checkpoint_transfer.send(host, self.v, h)
+                    incoming.send(host, self.v, h)
 
 
 # ---- what is asked

@@ -23,21 +23,20 @@ from array import array
 from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.model import OUTSIDE
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
 from ..protocol.position import EPOCH_MAX
 from ..protocol.refusals import CONTENT
 from ..storage.keyspace import F_SILENT
-from .instance import FETCHING, RUNNING, STOPPED
+from .instance import STOPPED
 
 if TYPE_CHECKING:
     from typing import Any
 
     from ..offboard.interfaces import Message
-    from ..plan.model import Plan
     from .host import Host
     from .instance import Instance
+    from .recoveries import Recovery
     from .watching import Suspect
 
 _FAR = const(1 << 29)  # milliseconds; more is not counted
@@ -50,44 +49,26 @@ _MET = const(2)  # ... it was in touch under that epoch
 _KEPT_MAX = const(
     8
 )  # suspected operators of which a host that sleeps keeps what it counted; twice as many hosts
-_RECOVERIES = const(8)  # the last ones say how long one takes,
-_RECOVERY_MS = const(60000)  # and this is long enough to look at one
 _TENTH = const(10)  # of the time in which no host is heard counts
 
 
-# The operators with a backup that concern this host: it may run them, keep their checkpoints, or produce for
-# them; and the gateway, which may have to run any.
-def concerning(plan: "Plan", me: int) -> list[int]:
-    found = []
-    for v in plan.vertices:
-        if v.kind and len(v.hosts) > 1:
-            producers = [h for e in plan.ins(v.index) for h in plan.vertices[e.src].hosts]
-            if not me or me in plan.keepers(v.index) or me in producers:
-                found.append(v.index)
-    return found
-
-
 class Words:
-    # operators: see concerning.
-    def __init__(self, host: "Host", operators: list[int]) -> None:
+    # The operators and the hosts that matter to this one: see relations.py.
+    def __init__(self, host: "Host", operators: list[int], hosts: list[int]) -> None:
         self.host = host
         self.operators = bytes(operators)
         plan = host.plan
         _, dead, step = host.pace
         self.beat = host.period_us // 1000
         self.step = step // 1000
-        # The delays that the process file asks for, and the patience where it asks for none.
-        asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
-        self.delay = min(asked) if asked else 0
-        self.usual = dead // 1000
-        self.all_asked = len(asked) == len([e for e in plan.edges if e.dst == OUTSIDE])
-        self.recoveries: list[int] = []  # how long the last ones took, in milliseconds
-        self.recovering: dict[int, int] = {}  # operator that begins here -> how long it takes so far
-        self.least = 0  # a host is not taken for dead sooner
-        self._limit()
+        self.took: list[int] = []  # how long the last operators took that began here, in milliseconds
+        self.recovery: "Recovery | None" = None  # while operators begin here
+        from . import recoveries
+
+        self.least = recoveries.least(host, self.took)  # a host is not taken for dead sooner
         # Host number -> its place in the arrays; place 0 is of all hosts that do not matter.
         self.at = bytearray(len(plan.hosts))
-        self.hosts = bytes(self._related(operators))
+        self.hosts = bytes(hosts)
         for i in range(len(self.hosts)):
             self.at[self.hosts[i]] = i + 1
         n = len(self.hosts) + 1
@@ -115,15 +96,6 @@ class Words:
         self.slept = 0  # to be counted when it hears any host
         self.suspects: "dict[int, Suspect]" = {}
         self._woken()
-
-    def _related(self, operators: list[int]) -> list[int]:
-        plan = self.host.plan
-        found = []
-        for v in operators:
-            for h in plan.keepers(v) + [h for e in plan.ins(v) for h in plan.vertices[e.src].hosts] + [0]:
-                if h != self.host.me and h not in found:
-                    found.append(h)
-        return found
 
     # ---- time
 
@@ -169,8 +141,8 @@ class Words:
         if self.near > self.beat + self.step:
             gone //= _TENTH
         self._pass(gone)
-        if self.recovering:
-            self._recover(gone)
+        if self.recovery and not self.recovery.goes_on(self, gone):
+            self._recovered()
         for i in range(len(self.operators)):
             v = self.operators[i]
             inst = host.instances.get(v)
@@ -226,31 +198,6 @@ class Words:
     def patience(self, k: int) -> int:
         return max(self.least, 3 * max(self.beat, 1000 * self.period[k]), 2 * self.step)
 
-    # What the delays and the recoveries so far leave of it.
-    def _limit(self) -> None:
-        self.least = self.usual
-        if self.delay:
-            took = sorted(self.recoveries)
-            left = max(0, self.delay - (took[len(took) // 2] if took else 0))
-            self.least = left if self.all_asked else min(left, self.usual)
-
-    # How long operators take that began here: until they run and have caught up. Waiting for links or holders
-    # does not count.
-    def _recover(self, gone: int) -> None:
-        host = self.host
-        for v in list(self.recovering):
-            inst = host.instances.get(v)
-            if inst is None:
-                self.recovering.pop(v)
-            elif inst.recalling or inst.status == FETCHING or not self.touching(inst):
-                continue
-            else:
-                self.recovering[v] += gone
-                late = inst.status != RUNNING or any([e.waiting() > host.plan.batch for e in inst.inputs])
-                if not late or self.recovering[v] > _RECOVERY_MS:
-                    self.recoveries = (self.recoveries + [self.recovering.pop(v)])[-_RECOVERIES:]
-                    self._limit()
-
     # Whether that host is silent for longer.
     def dead(self, number: int) -> bool:
         if number == self.host.me:
@@ -261,9 +208,23 @@ class Words:
     # Operator v begins on this host: whoever waits for it hears of that before it is asked.
     def begin(self, v: int, why: int) -> None:
         self.begun[v] = self.listened
-        self.recovering[v] = 0
         self.why[v] = why
+        if self.recovery is None:
+            from . import recoveries
+
+            self.recovery = recoveries.Recovery()
+        self.recovery.begin(v)
         self.say()
+
+    # What began here has caught up, or has ended.
+    def _recovered(self) -> None:
+        from . import recoveries
+
+        assert self.recovery
+        self.took = recoveries.last(self.took + self.recovery.took)
+        self.least = recoveries.least(self.host, self.took)
+        self.recovery = recoveries = None  # type: ignore[assignment]
+        unload("runtime.recoveries")
 
     # The same for a host that this one hears itself, whatever others say.
     def unheard(self, number: int) -> bool:
@@ -409,19 +370,13 @@ class Words:
             return False
         return self.away[i] <= self.patience(self.at[h])
 
-    # Whether the newest word of that host, or of any, names operator v, in touch or not, and it is heard.
-    def named_by(self, v: int, number: int = -1) -> bool:
+    # What words say of operator v: the host that names it, or was to name it, -1 if none; number of the epoch
+    # there; whether the newest word names it; for how long it has not been in touch.
+    def known(self, v: int) -> tuple[int, int, bool, int]:
         i = self.place(v)
         h = self.named[i]
-        return h != _NONE and number in (-1, h) and bool(self.state[i] & _NAMED) and not self.dead(h)
-
-    # Whether a newer epoch of operator v than the one that is believed to run has begun somewhere, and may
-    # yet come to be in touch.
-    def begins_anew(self, v: int) -> bool:
-        i = self.place(v)
-        h = self.named[i]
-        newer = h != _NONE and (self.number[i], h) > self.host.where[v][:2]
-        return newer and self.named_by(v) and self.away[i] <= self.patience(self.at[h])
+        named = h != _NONE and self.state[i] & _NAMED > 0
+        return -1 if h == _NONE else h, self.number[i], named, self.away[i]
 
     # Whether operator i, which does not run here, is suspected of running nowhere, and this host may run it.
     def suspected(self, i: int) -> bool:
