@@ -24,8 +24,9 @@ _AGAIN_US = const(2000000)  # a decision that has not come is asked for again
 
 
 class Silent:
-    def __init__(self, e: "InEdge") -> None:
+    def __init__(self, e: "InEdge", runs: bool) -> None:
         self.input = e
+        self.runs = runs  # its operator
         self.sign = (0, 0, 0)  # incarnation, last entry, boundary
         self.us = 0  # without a sign
         self.ask_us = 0  # when a decision is asked for next
@@ -68,8 +69,9 @@ class Absence:
             if not e.edge.absent_ms:
                 continue
             s = self.inputs.get(e.edge.index)
-            if s is None or s.input is not e or e.sink.status not in (RUNNING, EXPOSED):
-                s = self.inputs[e.edge.index] = Silent(e)  # it counts from when its operator runs
+            runs = e.sink.status in (RUNNING, EXPOSED)
+            if s is None or s.input is not e or not runs or not s.runs:
+                s = self.inputs[e.edge.index] = Silent(e, runs)  # it counts from when its operator runs
                 s.passes(0, _sign(e), False)
                 continue
             if deaf and not e.edge.local:
@@ -83,14 +85,17 @@ class Absence:
             elif s.us >= e.edge.absent_ms * 1000 and s.asks(self.now):
                 self._give(e, ["close", e.sink.inputs.index(e)])
 
-    # Whether no other host is heard.
+    # Whether no other host was heard for long, until now or until one was heard again since the last call.
     def _deaf(self, gone: int) -> bool:
         heard = 0
         for link in self.host.exchange.links.values():
             heard += link.peer.counts[TAKEN]
-        self.near = 0 if heard != self.heard else self.near + gone
-        self.heard = heard
-        return self.near > self.host.pace[0] + self.host.pace[2]
+        self.near += gone
+        deaf = self.near > self.host.pace[0] + self.host.pace[2]
+        if heard != self.heard:
+            self.heard = heard
+            self.near = 0
+        return deaf
 
     # Whether an input is not to be closed now, although that was asked for: its stream has spoken since.
     def stays(self, e: "InEdge") -> bool:

@@ -21,7 +21,9 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.profile import WHOLE, Profile, left
 from ..protocol.moves import FLEE
+from ..protocol.refusals import NO_ROOM
 from ..storage.keyspace import B_ENERGY
+from ..storage.log import LogFull
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -428,6 +430,7 @@ class Energy:
         self.handing += (max(_LEAST // 4, min(4 * _MOST, seen)) - self.handing) // 4
         if why == FLEE:
             self.fled[v] = self.left_mc
+            self.due_us[1] = self.host.now  # the next operator leaves at once
         self.keep()
         self.rests()
 
@@ -452,4 +455,7 @@ class Energy:
     def keep(self, asleep_ms: int = 0) -> None:
         if not self.powered:
             return
-        self.host.store.put_blob(B_ENERGY, msgpack.dumps(self._lasting(asleep_ms)))
+        try:
+            self.host.store.put_blob(B_ENERGY, msgpack.dumps(self._lasting(asleep_ms)))
+        except LogFull:
+            self.host.count(NO_ROOM)  # after a restart it goes on from what was kept before

@@ -87,6 +87,7 @@ class View:
 
 class Round:
     def __init__(self, energy: "Energy", asked: "list[tuple[int, list[int]]]", flees: bool) -> None:
+        self.meter = energy.meter
         self.flees = flees
         host = energy.host
         self.number = host.now // 1000 & 0x3FFFFFFF
@@ -117,6 +118,8 @@ class Round:
                 self.refused[(v, sender)] = refused
             else:
                 self.bids[(v, sender)] = (without, beside)
+            if self.flees and not self.waiting:
+                self.tick(self.meter.open())  # a beat is long for a battery that ends
 
     def tick(self, energy: "Energy") -> None:
         from . import leaving

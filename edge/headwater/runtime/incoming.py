@@ -1,4 +1,5 @@
-# Checkpoints that are stored here, or come here: to be held for another host, or for an operator to go on from.
+# Checkpoints that are stored here, or come here: to be held for another host, or for an operator to go on
+# from.
 # Those that go to others: checkpoint_transfer.py, whose head says what a holder keeps.
 
 from ..offboard.compat import TYPE_CHECKING

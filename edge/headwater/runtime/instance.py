@@ -336,7 +336,7 @@ class Instance:
                 if k < n:
                     n = k
                 if not n:
-                    p.press()
+                    p.press_all()
                     break
         return n
 
@@ -393,7 +393,7 @@ class Instance:
     def _fire(self, due: int) -> int:
         for p in self.ports:
             if not p.has_room(1):
-                p.press()
+                p.press_all()
                 return 0
         op = self.op
         for p in self.ports:

@@ -1,6 +1,6 @@
 # Whether a message about an operator may be believed: because of its sender (may_say), and of its content
-# (sane). Messages between producers and consumers, of checkpoints, and of the clock, are judged in exchange.py:
-# they are frequent, and this module is loaded for a moment only.
+# (sane). Messages between producers and consumers, of checkpoints, and of the clock, are judged in
+# exchange.py: they are frequent, and this module is loaded for a moment only.
 
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames, moves

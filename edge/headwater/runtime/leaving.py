@@ -110,10 +110,11 @@ def choose(view: "Any", bids: "Bids") -> "tuple[int, int] | None":
 
 
 # Seconds until bids are asked for again, after so many rounds that led to no move. bid_nc: what a round
-# costs. Where little time is left, less of it passes between two rounds.
+# costs. Where little time is left, less of it passes between two rounds, also where this host flees: who did
+# not answer or refused a moment ago may take the operator now, and there is no later.
 def pause_s(quiet: int, flees: bool, bid_nc: int, draw_na: int, left_s: int) -> int:
     if flees:
-        return _FLEE_S << min(quiet, _FLIGHTS_MAX)
+        return min(_FLEE_S << min(quiet, _FLIGHTS_MAX), max(_FLEE_S, left_s // 16))
     pause = min(ROUND_S << min(quiet, _QUIET_MAX), max(_FLEE_S, left_s // 16))
     return max(pause, _SHARE * bid_nc // max(1, draw_na))
 

@@ -37,7 +37,8 @@ DRAINING = const(2)
 _OFFERING = const(3)
 _HANDING = const(4)
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer,
-_STALL = const(3)  # ... nor, where it can wait, for so many steps after the last entry was made safe
+_STALL = const(3)  # ... nor for so many steps after the last entry was made safe,
+_STALL_LONG = const(10)  # ... or so many, where a battery ends or a person waits
 _HOUR_US = const(3600000000)  # a host that failed to take an operator is not offered it again for so long
 _APART_US = const(600000000)  # between two moves of an operator that nobody asked for, at least
 
@@ -160,6 +161,8 @@ class Move:
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
             self.sent_us = self.host.now
+            for p in self.inst.ports:
+                p.again()
             self.go(DRAINING)
         else:
             self._offer()
@@ -179,11 +182,11 @@ class Move:
                 if p.spills:
                     p.press()
 
-    # Whether it is not worth the pause: a battery does not end and no person waits, and nothing is made safe.
+    # Whether nothing is made safe any more: it is not worth the pause.
     def _stalls(self) -> bool:
         host = self.host
-        needed = self.why in (moves.FLEE, moves.COMMAND)
-        return not needed and host.now - self.sent_us > _STALL * host.pace[2]
+        steps = _STALL_LONG if self.why in (moves.FLEE, moves.COMMAND) else _STALL
+        return host.now - self.sent_us > steps * host.pace[2]
 
     def _offer(self) -> None:
         from ..storage import reserve

@@ -445,6 +445,19 @@ class OutPort:
         last = self.ring.last
         self.request(last, request_id(self.vertex.index, self.inc, last), 1)
 
+    # The same; and since other ports may fill the log into which this one spills, so are their consumers.
+    def press_all(self) -> None:
+        self.press()
+        if self.spills:
+            for p in self.host.ports.values():
+                if p.spills and p.sealed > p.trim_to:
+                    p.press()
+
+    # What was sent and is not answered is sent again soon, however long no answer came.
+    def again(self) -> None:
+        for r in self.readers:
+            r.rto_us = 0
+
     # A pending checkpoint was replaced: its request is void.
     def withdraw(self, xi: int, cid: bytes) -> None:
         self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]

@@ -1,5 +1,5 @@
-# How long operators take that began on this host: until they run and have caught up. And what follows: for how
-# long a host may be silent before another one takes its operators over, if the delays are kept that the
+# How long operators take that began on this host: until they run and have caught up. And what follows: for
+# how long a host may be silent before another one takes its operators over, if the delays are kept that the
 # process file asks for.
 #
 # Loaded when a host starts, and while an operator begins there (words.py).

@@ -67,7 +67,7 @@ class Source:
         self.refused += n
         if not self.why:
             self.why = LOG_FULL
-        self.port.press()
+        self.port.press_all()
         return 0
 
     # The hole from the last sample to this one, before this one.

@@ -22,6 +22,7 @@
 
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
+from ..protocol.refusals import NO_HEAP
 from .instance import STOPPED
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ _BLIND_TIMES = const(10)
 _FULL_TIMES = const(3)
 _BLIND = const(1)  # what is waited for, beside the rank: no producer has answered
 _FULL = const(2)  # all have, and not all of them hear the instance
+_NO_HEAP_US = const(60000000)  # a host without room for an operator leaves it to others for so long
 
 
 # What is known of a suspected operator. Times are counted by Words.
@@ -138,6 +140,8 @@ def rank(words: "Words", v: int) -> int:
 
 # Operator v is suspected: ask, or take it over.
 def look(host: "Host", words: "Words", v: int) -> None:
+    if host.refused_by.get(v * 256 + host.me, 0) > host.now:
+        return
     s = words.suspects.get(v)
     if s is None:
         s = words.suspects[v] = Suspect(v)
@@ -182,7 +186,13 @@ def take(host: "Host", words: "Words", s: Suspect, blind: bool) -> None:
     number = max(host.where[v][0], s.epoch[0], known[0][0] if known else 0) + 1
     assert v not in host.instances, "an operator that runs here is taken over"
     del words.suspects[v]
-    host.takeover(v, number, blind)
+    try:
+        host.takeover(v, number, blind)
+    except MemoryError:
+        if v in host.instances:
+            raise  # it has begun: a restart has more room for it
+        host.count(NO_HEAP)
+        host.refused_by[v * 256 + host.me] = host.now + _NO_HEAP_US
 
 
 # The hosts of the producers of its open inputs, as the furthest checkpoint here defines them; and the hosts
@@ -319,7 +329,13 @@ def _longest(words: "Words", i: int, v: int) -> int:
 
 def _on_take(host: "Host", sender: int, m: "Message") -> None:
     v = m[1]
-    state, epoch = lives(host, host.words, v, tuple(m[2]))
+    asked = tuple(m[2])
+    for e in host.plan.ins(v):
+        port = host.ports.get((e.src, e.sport))
+        r = port.reader(e) if port else None
+        if r and r.live and r.host == sender and r.epoch <= asked:
+            r.lose()  # whoever asks does not run it any more
+    state, epoch = lives(host, host.words, v, asked)
     host.exchange.say(sender, frames.LIVES, v, v, epoch, state)
 
 

@@ -10,7 +10,7 @@ from headwater.data.batch import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.process.check import check
 from headwater.protocol import frames
 from headwater.protocol.position import further
-from headwater.runtime import checkpoint_transfer, incoming, restore, routing
+from headwater.runtime import incoming, restore, routing
 from headwater.runtime.host import Host
 from headwater.runtime.instance import RUNNING, WAITING
 from headwater.storage import checkpoint_file
@@ -448,11 +448,11 @@ def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
     inst.ck.commit(inst.ck._take(b"", 0), True)
     data = runner.store.get_blob(4)
     position = inst.ck.pos
-    before = checkpoint_transfer.place(holder, 1, HELD)
+    before = incoming.place(holder, 1, HELD)
     assert before and further(position, before[1])
     holder.heard_where(1, (7, 1), 1)
     heard(holder, 2, (frames.CKPT, 1, inst.epoch, position, len(data), 0, data))
-    assert checkpoint_transfer.place(holder, 1, HELD) == before
+    assert incoming.place(holder, 1, HELD) == before
     kinds = [kind for kind, _ in holder.exchange.links[2].wants]
     assert frames.WHERE in kinds and frames.STORED not in kinds
 

@@ -108,7 +108,7 @@ DEFECTS = [
                 "and have and (further(have[1], pos) or (have[1] == pos and have[0] >= here[0])):",
             ),
             (
-                checkpoint_transfer,
+                incoming,
                 "newest",
                 "not newer(best[1], have)",
                 "(further(have[1], best[1][1]) or (have[1] == best[1][1] and have[0] >= best[1][0]))",
@@ -778,7 +778,7 @@ DEFECTS = [
     Defect(
         "a keeper forgets the checkpoint of a decision",
         "an operator that goes on without a change whose results others have seen",
-        [(checkpoint_transfer, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
+        [(incoming, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
         ["gateway erased with an operator"],
     ),
 ]

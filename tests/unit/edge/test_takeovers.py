@@ -57,6 +57,18 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "producer restarts",
     ),
     (
+        "a host that asks for an operator is taken for the one that runs it",
+        "an operator that nobody takes over, since every candidate is told that it lives",
+        [(watching, "_on_take", "r.lose()", "pass")],
+        "began out of reach",
+    ),
+    (
+        "too little heap for a takeover is an error of the host",
+        "a board that restarts, with all that runs there, again and again",
+        [(watching, "take", "if v in host.instances:", "if 1:")],
+        "no heap to take over",
+    ),
+    (
         "a candidate takes over without asking",
         "a candidate that robs the operator when only its own links have failed",
         [(watching, "look", "if ALIVE in answers or ALIVE in s.fresh(s.back, words.step):", "if 0:")],
@@ -84,7 +96,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a candidate that hears the operator's host begins without any producer",
         "an operator that moves again and again after its only source has died",
         [
-            (watching, "look", "words.named_by(v, host.where[v][2])", "False"),
+            (watching, "look", "named_by(words, v, host.where[v][2])", "False"),
             (watching, "look", "if s.waits == _BLIND:", "if 0:"),  # it would hear that host in this way, too
         ],
         "source dies",

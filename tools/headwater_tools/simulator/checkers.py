@@ -33,8 +33,8 @@ class Sameness:
     taken what that boot put out there: such entries are dropped here. So is what an instance computes that a
     newer epoch has superseded. Entries that a consumer took are checked, and the lake is compared in any
     case. An instance and its checkpoint do not count as a consumer any more once a later epoch of it has a
-    checkpoint at the plan's level: no instance continues from there, and its own consumers have taken what it
-    put out.
+    checkpoint at the plan's level, or its host is declared lost: no instance continues from there, and its
+    own consumers have taken what it put out.
     """
 
     def __init__(self, world: World, epochs: dict[int, int], place: dict[int, int]) -> None:
@@ -138,6 +138,8 @@ class Sameness:
                     continue
                 k = [i.index for i in world.plan.ins(e.dst)].index(e.index)
                 for node in world.nodes:
+                    if node.lost:  # nobody goes on from what it has
+                        continue
                     life, curs, blobs = self.stood.get(node.number, (0, {}, {}))
                     if life != node.boots or not node.host:
                         curs, blobs = {}, node.blobs
@@ -374,9 +376,12 @@ class Takeovers:
 
     def look(self) -> None:
         for v in self.movable:
-            if self.world.now < self.world.broker_us + 4 * SECOND and self.world.broker_us:
-                continue  # the broker is away: that is no reason to move
             best = self.newest(v)
+            if self.world.now < self.world.broker_us + 4 * SECOND and self.world.broker_us:
+                # The broker is away: that is no reason to move. A link of its own that is cut as well is one.
+                if best is None or self.apart(*best):
+                    self.since.pop(v, None)
+                continue
             if best is None or not self.in_touch(*best):
                 self.since.pop(v, None)
             elif v not in self.since or self.since[v][0] != best[1].epoch:
@@ -392,6 +397,11 @@ class Takeovers:
             return None
         node: Any = max(found, key=lambda each: each[0])[1]
         return node, node.host.instances[v]
+
+    def apart(self, node: Node, inst: Any) -> bool:
+        """Whether a link to the host of a producer is cut."""
+        hosts = {node.number if e.port else e.producer for e in inst.inputs if not e.closed}
+        return any({(node.number, h), (h, node.number)} & self.world.cut for h in hosts)
 
     def in_touch(self, node: Node, inst: Any) -> bool:
         """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is

@@ -32,6 +32,7 @@ class Seen:
     decided: int
     running: bool
     spoke_us: int = 0  # when its stream spoke first since it was closed; 0: it has not, or is open
+    waited_us: int = 0  # when something of it waited last to be taken
 
 
 class Closings:
@@ -58,12 +59,17 @@ class Closings:
             return
         if e.closed != seen.closed and inst.decided > seen.decided:
             self.changed(v, p, e, world.now - seen.since)
+        if e.waiting():
+            seen.waited_us = world.now
         if not e.closed:
             seen.spoke_us = 0
         elif sign > seen.sign and e.waiting() and not seen.spoke_us:
             seen.spoke_us = world.now
-        if sign != seen.sign or not e.edge.local and self.deaf(node):
+        # A producer that goes back tells an older boundary for a while: nothing has arrived.
+        if sign[0] != seen.sign[0] or sign > seen.sign:
             seen.sign, seen.since = sign, world.now
+        elif not e.edge.local and self.deaf(node):
+            seen.since = world.now
         seen.closed, seen.decided = e.closed, inst.decided
 
     def in_the_calm(self, place: dict[int, int]) -> None:
@@ -73,8 +79,8 @@ class Closings:
             if inst is not seen.inst or place[v] != number:
                 continue
             e = inst.inputs[p]
-            quiet = self.world.now - seen.since
-            if not e.closed and quiet > 1000 * e.edge.absent_ms + CALM_US and not e.waiting():
+            quiet = self.world.now - max(seen.since, seen.waited_us)
+            if not e.closed and quiet > 1000 * e.edge.absent_ms + CALM_US:
                 # One that has not put out again what others have of it may not decide, and waits for samples.
                 may = inst.status == RUNNING and inst.depth >= len(self.world.plan.vertices)
                 if may and not undecided(self.world, place, v):

@@ -24,6 +24,7 @@ class Soundings:
         self.world = world
         self.signs: dict[tuple[int, int], tuple[int, int, int]] = {}  # (host, alarm) -> of the stream there
         self.moved: dict[int, int] = {}  # alarm -> when its stream last moved anywhere
+        self.again: dict[int, int] = {}  # ... and when it moved first after a silence that sounds
         self.causes: dict[int, tuple[int, list[int]]] = {}  # host -> boot, why its alarms sound
 
     def __call__(self, node: Node) -> None:
@@ -35,6 +36,8 @@ class Soundings:
             if port:
                 sign = (port.inc, port.ring.last, port.bound)
                 if self.signs.get((node.number, a.index)) not in (sign, None):
+                    if self.world.now - self.moved.get(a.index, 0) > 1000 * a.silent_ms:
+                        self.again[a.index] = self.world.now
                     self.moved[a.index] = self.world.now
                 self.signs[node.number, a.index] = sign
         if host.signals:
@@ -67,10 +70,11 @@ class Soundings:
         world = self.world
         for a in world.plan.alarms:
             node = world.nodes[a.host]
-            if node.host is None or world.now - self.moved.get(a.index, 0) > CALM_US:
+            # A host that was declared lost is told nothing any more.
+            if node.host is None or node.lost or world.now - self.moved.get(a.index, 0) > CALM_US:
                 continue
             s = next(s for s in node.host.signals.mine if s.alarm is a)
-            if s.cause & BY_SILENCE:
+            if s.cause & BY_SILENCE and world.now - self.again.get(a.index, 0) > CALM_US:
                 world.error("%s: the alarm %s sounds, and its stream moves" % (world.name(a.host), a.name))
             level = self.level(a, place)
             if level is not None and bool(s.level) != level:

@@ -86,6 +86,7 @@ from .logs import (
     SizedSliding,
     SizedWide,
     SpilledBefore,
+    SpilledFull,
     Spoiled,
 )
 from .losses import (
@@ -115,6 +116,7 @@ from .moves import (
     ZombieAfterRestart,
 )
 from .takeovers import (
+    BeganOutOfReach,
     BlindLetsGo,
     BrokerRestarts,
     CandidateApart,
@@ -126,6 +128,7 @@ from .takeovers import (
     HostDiesHolding,
     LinkLost,
     LinkLostUnoffered,
+    NoHeap,
     OverErased,
     OverUnheard,
     OverUnheardLocal,
@@ -148,6 +151,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "tells and dies": TellsAndDies,
     "changes while away": ChangesWhileAway,
     "spill left": SpillLeft,
+    "spilled full": SpilledFull,
     "ended half": EndedHalf,
     "stopped at start": StoppedAtStart,
     "erased holder": ErasedHolder,
@@ -229,6 +233,8 @@ SCHEDULES: dict[str, type[Directed]] = {
     "host dies, a holder": HostDiesHolding,
     "broker restarts": BrokerRestarts,
     "producer restarts": ProducerRestarts,
+    "began out of reach": BeganOutOfReach,
+    "no heap to take over": NoHeap,
     "candidate apart": CandidateApart,
     "source dies": SourceDies,
     "peers apart": PeersApart,

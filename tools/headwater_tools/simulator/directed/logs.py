@@ -334,6 +334,22 @@ class Sized(Directed):
         return [(start, lambda: self.cut(LEFT, GATEWAY)), (end, lambda: self.heal(LEFT, GATEWAY))]
 
 
+class SpilledFull(Sized):
+    """What fills the log is what an operator has spilled, and all that came from the source is safe: it
+    accepts again only when the consumers of the operator make that safe."""
+
+    def process(self) -> Process:
+        p = boards("spilled", "left", every=29, level="local", batch=4, batch_ms=200, flash_kb=1024)
+        values = p.source("values", "v:i16 w:i32 x:i32", rate_hz=100, on="left")
+        first = (values >> Affine().named("first").on("left")).buffered(60, "spill")
+        second = first >> Affine().named("second").on("gateway")
+        p.lake(
+            "spilled/out",
+            second.buffered(60, "spill") >> Average(us=2_000_000, field="v").named("third").on("left"),
+        )
+        return p
+
+
 class SizedLarge(Sized):
     """With a state of some kilobytes."""
 

@@ -117,6 +117,45 @@ class ProducerRestarts(Decided):
         ]
 
 
+class BeganOutOfReach(Decided):
+    """The operator begins on another host, which dies before it reaches the board of the source. That board
+    remembers that the former host spoke, and takes it for alive, until it hears it ask."""
+
+    TAKEOVERS = 1
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (5, lambda: self.apart((OTHER,), (LEFT,))),
+            (5.2, lambda: self.move(SHIFTED, OTHER)),
+            (7, lambda: self.kill(OTHER)),
+            (7.2, lambda: self.world.cut.clear()),
+        ]
+
+
+class NoHeap(Decided):
+    """The only candidate has too little heap when it is to take over: it goes on with what it does, and
+    tries again."""
+
+    TAKEOVERS = 1
+    SECONDS = 100
+
+    def script(self) -> list[tuple[float, Any]]:
+        def full(*_: Any) -> None:
+            raise MemoryError
+
+        def fill() -> None:
+            host: Any = self.node(OTHER).host
+            takeover, host.takeover = host.takeover, full
+            self.world.after(15 * SECOND, lambda: setattr(host, "takeover", takeover))
+
+        return [
+            (5, fill),
+            (5.5, lambda: self.kill(HOME)),
+            (5.5, lambda: self.crash(GATEWAY)),
+            (90, lambda: self.boot(GATEWAY)),
+        ]
+
+
 class CandidateApart(Decided):
     """The gateway alone reaches the operator's host, and only the gateway's words tell of it: first they are
     lost for long, then a candidate asks."""
