@@ -42,7 +42,8 @@ def push(host: "Host", inst: "Instance") -> None:
 def _push(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    need = needed(host, v) + back(host) + push[2]
+    # What this host has counts for nothing in this deployment if it came back under a new log number.
+    need = needed(host, v) + int(host.me in host.lost) + push[2]
     ask: list[int] = []
     late = []
     for h in host.plan.keepers(v):
@@ -60,7 +61,8 @@ def _push(host: "Host", inst: "Instance") -> None:
             late.append(h)
     if host.taking:
         giver = host.taking.keep_there(inst)  # it has the checkpoint, and needs no bytes of it
-        ask = [h for h in ask if h != giver]
+        if giver in ask:
+            ask.remove(giver)
     for h in (ask + late)[:need]:
         if h not in push[1]:
             push[4].append(h)
@@ -118,7 +120,7 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
 def confirmed(host: "Host", inst: "Instance") -> None:
     v = inst.vertex.index
     push = host.pushes[v]
-    if len(push[1]) >= needed(host, v) + back(host):
+    if len(push[1]) >= needed(host, v) + int(host.me in host.lost):
         del host.pushes[v]
         inst.ck.stored(push[0], tuple([host.me] + push[1]))
 
@@ -128,8 +130,9 @@ def confirmed(host: "Host", inst: "Instance") -> None:
 # before is found by a recall that comes later.
 def keepers(host: "Host", v: int) -> list[int]:
     found = host.plan.keepers(v)
-    if host.lost:
-        found = [h for h in found if h not in host.lost or host.lost[h][1] != LEFT]
+    for h in host.lost:
+        if host.lost[h][1] == LEFT and h in found:
+            found.remove(h)
     return found
 
 
@@ -138,11 +141,6 @@ def keepers(host: "Host", v: int) -> list[int]:
 def needed(host: "Host", v: int) -> int:
     level = host.plan.level_of(v)
     return min(level, len(keepers(host, v)) - 1) if host.lost else level
-
-
-# 1 where this host came back under a new log number: what it has counts for nothing in this deployment.
-def back(host: "Host") -> int:
-    return int(host.me in host.lost)
 
 
 HANDLERS = {frames.STORED: _on_stored}

@@ -161,7 +161,7 @@ class Host:
             from . import words
 
             self.words = words.Words(self, operators, hosts)
-            unload("runtime.recoveries")
+            unload("runtime.recoveries", "runtime.sleeping")
 
     # What startup.py found: the number of this boot, what F_AGAIN holds, and see the fields.
     def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
@@ -240,7 +240,9 @@ class Host:
         if self.clock.synced:
             self.promise(self.clock.at(wake))
         if self.words:
-            self.words.sleep(wake - now)
+            from . import sleeping
+
+            sleeping.sleep(self.words, wake - now)
         if self.energy:
             self.energy.open().sleep(wake - now)
         self.pump()
@@ -343,8 +345,8 @@ class Host:
             "storage.reserve",
             "data.msgpack_reader",
         )
-        if self.words:
-            self.words.rests()
+        if self.words and not self.words.suspects:
+            unload("runtime.watching")
         if self.energy:
             self.energy.rest()
 

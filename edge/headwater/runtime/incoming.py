@@ -193,7 +193,7 @@ def recall(host: "Host", inst: "Instance") -> None:
             return  # it is here, and this goes on when the operator stands there
         silent = len(inst.unheard)
         rest = [h for h in inst.unheard if h not in host.lost]
-        if transfer.back(host) and host.lost[host.me][1] != LEFT:
+        if host.me in host.lost and host.lost[host.me][1] != LEFT:
             silent += 1
         # What every producer says of a newer epoch than the giver's, no erased keeper could say better.
         erased = 0 if host.taking and host.taking.assured(inst) else inst.erased

@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from .bids import Round
     from .host import Host
 
+_MASK = const((1 << 30) - 1)  # bits of a counter of microseconds that count
 _HEAD = const(91)  # bytes that carry a frame, without its own head and seal: of draws.FRAME_BYTES
 
 
 class Meter:
     # profile: see plan/profile.py; None on mains. battery_mv(): or None where it cannot be measured.
-    # ticks_us(): a counter of microseconds that wraps at a power of two, `mask` + 1; None: nothing is timed.
+    # ticks_us(): a counter of microseconds that wraps at 2^30, or at a higher power of two; None: nothing is
+    # timed.
     def __init__(
         self,
         host: "Host",
         profile: bytes | None = None,
         battery_mv: "Callable[[], int | None] | None" = None,
         ticks_us: "Callable[[], int] | None" = None,
-        mask: int = (1 << 30) - 1,
     ) -> None:
         self.host = host
         self.profile = profile
         self.battery_mv = battery_mv
         self.ticks_us = ticks_us
-        self.mask = mask
         # Since the last look.
         self.sent_bytes = self.got_bytes = self.frames = 0
         self.timed = False
@@ -108,7 +108,7 @@ class Meter:
         began = ticks()
         n: int = runner.step()
         if n and not runner.is_lake:
-            ns = ((ticks() - began) & self.mask) * 1000 // n
+            ns = ((ticks() - began) & _MASK) * 1000 // n
             v = runner.vertex.index
             was = self.costs.get(v)
             self.costs[v] = ns if was is None else was + (ns - was) // 4

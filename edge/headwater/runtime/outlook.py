@@ -31,6 +31,7 @@ _STEPS = const(
     6
 )  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
 _COPIES = const(32)
+_MASK = const((1 << 30) - 1)  # as in meter.py
 
 
 # What operator v takes and puts out here, as it was measured.
@@ -48,11 +49,11 @@ def copy_ns(energy: "Energy") -> int:
     if ticks is None:
         return energy.profile.copy_ns if energy.profile else 1
     if not energy.copy_ns:
-        energy.measured(_copied(ticks, energy.meter.mask))
+        energy.measured(_copied(ticks))
     return energy.copy_ns
 
 
-def _copied(ticks: "Callable[[], int]", mask: int) -> int:
+def _copied(ticks: "Callable[[], int]") -> int:
     x = array("i", bytes(4 * _COPIES))
     y = array("i", bytes(4 * _COPIES))
     best = 1 << 29
@@ -61,7 +62,7 @@ def _copied(ticks: "Callable[[], int]", mask: int) -> int:
         for _ in range(8):
             for i in range(_COPIES):
                 y[i] = x[i]
-        best = min(best, (ticks() - began) & mask)
+        best = min(best, (ticks() - began) & _MASK)
     return max(1, best * 1000 // (8 * _COPIES))
 
 

@@ -49,7 +49,7 @@ class Recovery:
             inst = host.instances.get(v)
             if inst is None:
                 self.so_far.pop(v)
-            elif inst.recalling or inst.status == FETCHING or not words.touching(inst):
+            elif inst.recalling or inst.status == FETCHING or not words.touching(inst, False):
                 continue
             else:
                 self.so_far[v] += ms

@@ -293,7 +293,7 @@ def lives(host: "Host", words: "Words", v: int, asked: "Epoch") -> "tuple[int, E
     inst = host.instances.get(v)
     if inst and inst.status != STOPPED and (not inst.blind or inst.epoch > asked):
         return ALIVE, inst.epoch
-    i = words.place(v)
+    i = words.operators.find(bytes((v,)))
     if i >= 0 and words.runs(i):
         # What lives may be over, and not have heard of that.
         return ALIVE, max((words.number[i], words.named[i]), host.where[v][:2])

@@ -21,7 +21,6 @@
 from array import array
 
 from ..board.unload import unload
-from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
@@ -46,9 +45,6 @@ _SLEEPS = const(1)  # flags of a word: its sender sleeps; it does not name all t
 _MORE = const(2)
 _NAMED = const(1)  # of an operator: the newest word of that host names it;
 _MET = const(2)  # ... it was in touch under that epoch
-_KEPT_MAX = const(
-    8
-)  # suspected operators of which a host that sleeps keeps what it counted; twice as many hosts
 _TENTH = const(10)  # of the time in which no host is heard counts
 
 
@@ -95,7 +91,11 @@ class Words:
         self.sleeps = 0  # seconds of its own period, where this host sleeps
         self.slept = 0  # to be counted when it hears any host
         self.suspects: "dict[int, Suspect]" = {}
-        self._woken()
+        kept = host.store.get(F_SILENT)
+        if kept:
+            from . import sleeping
+
+            sleeping.woken(self, kept)
 
     # ---- time
 
@@ -115,12 +115,14 @@ class Words:
     # This host hears again, after it heard none for longer than the patience with any: it knows nothing of
     # the others, as after a boot. Else those that come back last after a broker was away would count as dead.
     def _deaf(self) -> None:
-        if self.near > max([self.patience(k) for k in range(len(self.silent))]):
-            for k in range(len(self.silent)):
-                self.silent[k] = self.mute[k] = 0
-            self.listened = 0
-            self.begun.clear()
-            self.apart.clear()
+        for k in range(len(self.silent)):
+            if self.near <= self.patience(k):
+                return
+        for k in range(len(self.silent)):
+            self.silent[k] = self.mute[k] = 0
+        self.listened = 0
+        self.begun.clear()
+        self.apart.clear()
 
     # It was declared lost: nothing is waited for.
     def bury(self, number: int) -> None:
@@ -142,7 +144,12 @@ class Words:
             gone //= _TENTH
         self._pass(gone)
         if self.recovery and not self.recovery.goes_on(self, gone):
-            self._recovered()
+            from . import recoveries
+
+            self.took = recoveries.last(self.took + self.recovery.took)
+            self.least = recoveries.least(host, self.took)
+            self.recovery = recoveries = None  # type: ignore[assignment]
+            unload("runtime.recoveries")
         for i in range(len(self.operators)):
             v = self.operators[i]
             inst = host.instances.get(v)
@@ -167,22 +174,16 @@ class Words:
                 from . import moving
 
                 moving.apart(host, v)
-        self.rests()
 
     # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
     # only after as long.
     def _apart(self, v: int, inst: "Instance") -> bool:
-        if self.touching(inst):
+        if self.touching(inst, False):
             self.apart.pop(v, None)
         elif self.listened - self.apart.setdefault(v, self.listened) > self.least:
             self.apart[v] = self.listened
             return True
         return False
-
-    # What only suspicion needs is unloaded.
-    def rests(self) -> None:
-        if not self.suspects:
-            unload("runtime.watching")
 
     def _pass(self, ms: int) -> None:
         for times in (self.silent, self.mute, self.away):
@@ -216,61 +217,32 @@ class Words:
         self.recovery.begin(v)
         self.say()
 
-    # What began here has caught up, or has ended.
-    def _recovered(self) -> None:
-        from . import recoveries
-
-        assert self.recovery
-        self.took = recoveries.last(self.took + self.recovery.took)
-        self.least = recoveries.least(self.host, self.took)
-        self.recovery = recoveries = None  # type: ignore[assignment]
-        unload("runtime.recoveries")
-
     # The same for a host that this one hears itself, whatever others say.
     def unheard(self, number: int) -> bool:
         k = self.at[number]
         return number != self.host.me and self.mute[k] > self.patience(k)
 
-    # The place of an operator in the arrays, or -1.
-    def place(self, v: int) -> int:
-        return self.operators.find(bytes((v,)))
+    # ---- sleep: see sleeping.py
 
-    # ---- sleep
-
-    # This host sleeps from now on, for so long: the others learn that first. What was counted is kept, since
-    # a host that sleeps wakes up into a new boot.
-    def sleep(self, us: int) -> None:
-        self.sleeps = us // 1000000
+    # This host sleeps from now on, for so many seconds: the others learn that first.
+    def sleeps_for(self, s: int) -> None:
+        self.sleeps = s
         self.say()
-        waits = [s.kept() for s in self.suspects.values()][:_KEPT_MAX]
-        silent = [[self.mute[self.at[h]] // 1000, h] for h in self.hosts]
-        silent.sort()
-        kept = [self.sleeps, self.listened // 1000, silent[-2 * _KEPT_MAX :], waits]
-        self.host.store.put(F_SILENT, msgpack.dumps(kept))
 
-    # ... and continues with it, if it did sleep. It is taken once: a loss of power begins the count again.
-    def _woken(self) -> None:
-        store = self.host.store
-        data = store.get(F_SILENT)
-        if not data:
-            return
-        self.sleeps, listened, silent, waits = msgpack.loads(data)
-        store.drop(F_SILENT)
-        self.slept = self.sleeps * 1000
+    # It did sleep, and goes on with what it had counted: for how long it had listened, and [seconds, host] of
+    # the hosts that were silent.
+    def woke(self, sleeps: int, listened: int, silent: list[list[int]]) -> None:
+        self.sleeps = sleeps
+        self.slept = sleeps * 1000
         self.listened = listened * 1000
         for s, h in silent:
             self.silent[self.at[h]] = self.mute[self.at[h]] = s * 1000
-        if waits:
-            from . import watching
-
-            for kept in waits:
-                watching.again(self, kept)
 
     # ---- what this host says
 
     # Whether all open inputs of an operator here have answered, from hosts that are heard. least: those
     # count that are no feedback, and whose host is not silent.
-    def touching(self, inst: "Instance", least: bool = False) -> bool:
+    def touching(self, inst: "Instance", least: bool) -> bool:
         for e in inst.inputs:
             if e.closed:
                 continue
@@ -291,8 +263,11 @@ class Words:
             hosts: "Any" = plan.vertices[v].hosts if host.me in plan.vertices[v].hosts else ()
             inst = host.instances.get(v)
             if inst and inst.status != STOPPED and not inst.blind:
-                named += [inst.epoch[0], 2 * v + int(self.touching(inst))]
-                hosts = plan.keepers(v) + [e.producer for e in inst.inputs if e.port is None and not e.closed]
+                named += [inst.epoch[0], 2 * v + int(self.touching(inst, False))]
+                hosts = plan.keepers(v)
+                for e in inst.inputs:
+                    if e.port is None and not e.closed:
+                        to[e.producer] = 1
             for h in hosts:
                 to[h] = 1
         told = 4 * max((self.beat + 999) // 1000, self.sleeps)
@@ -373,7 +348,7 @@ class Words:
     # What words say of operator v: the host that names it, or was to name it, -1 if none; number of the epoch
     # there; whether the newest word names it; for how long it has not been in touch.
     def known(self, v: int) -> tuple[int, int, bool, int]:
-        i = self.place(v)
+        i = self.operators.find(bytes((v,)))
         h = self.named[i]
         named = h != _NONE and self.state[i] & _NAMED > 0
         return -1 if h == _NONE else h, self.number[i], named, self.away[i]
