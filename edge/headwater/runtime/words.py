@@ -305,8 +305,13 @@ class Words:
                 if named[j + 1] >> 1 == v:
                     number = named[j]
                     self._name(i, sender, number, named[j + 1] & 1)
-            if not number and not told & _MORE:
-                self._miss(i, sender)
+            if number or told & _MORE:
+                continue
+            if self.named[i] == sender:
+                self.state[i] = 0  # `away` goes on
+            elif self.host.where[v][2] == sender and not self.runs(i):
+                self.named[i] = sender
+                self.number[i] = self.state[i] = self.away[i] = 0
 
     # The word names operator i. One out of touch replaces none that is in touch.
     def _name(self, i: int, sender: int, number: int, touches: int) -> None:
@@ -327,14 +332,6 @@ class Words:
             self.state[i] |= _MET
             self.away[i] = 0
             self.host.heard_where(v, epoch, sender)
-
-    # The word does not name operator i.
-    def _miss(self, i: int, sender: int) -> None:
-        if self.named[i] == sender:
-            self.state[i] = 0  # `away` goes on
-        elif self.host.where[self.operators[i]][2] == sender and not self.runs(i):
-            self.named[i] = sender
-            self.number[i] = self.state[i] = self.away[i] = 0
 
     # ---- what follows
 
