@@ -18,6 +18,7 @@ from typing import Any
 from headwater.data import msgpack
 from headwater.plan import model as plans
 from headwater.protocol import frames
+from headwater.protocol.cipher import covered
 from headwater.protocol.sessions import OPENED, TAKEN, Peer
 from headwater.protocol.site_link import (
     AGAIN,
@@ -227,10 +228,13 @@ class Boards:
 
     # ---- in
 
-    def receive(self, name: str, frame: bytes) -> None:
+    def receive(self, name: str, frame: bytes, bare: bool = False) -> None:
+        """A frame of the site link; bare: over a link that does not encrypt itself."""
         board = self.all.get(name)
         if board is None:
             self._count(refused.UNKNOWN_BOARD)
+        elif bare and not covered(frame):
+            self._count(refused.BARE)
         elif not frame:
             board.link_lost = True
         else:
@@ -243,6 +247,7 @@ class Boards:
         peer = board.peer
         try:
             span = peer.open(frame)
+            frame = peer.plain or frame
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])

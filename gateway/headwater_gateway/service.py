@@ -19,6 +19,7 @@ from typing import Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
+from headwater.offboard import encryption
 from headwater.plan import model as plans
 from headwater.plan.model import OUTSIDE, Plan, Vertex
 from headwater.plan.reader import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
@@ -99,6 +100,7 @@ class Service(Switching):
             config.lake.compression_level,
         )  # fmt: skip
         self.segments = Segments(self.db, self.ends, config, self.cutter)
+        encryption.use()
         log, boot = self._life()
         self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
         self.numbers = Numbers(self.db, self.segments.knows)

@@ -95,18 +95,18 @@ class Round:
         self.waiting = [(v, h) for v, hosts in asked for h in hosts]
         self.bids: "dict[tuple[int, int], tuple[int, int]]" = {}
         self.refused: "dict[tuple[int, int], int]" = {}
-        hosts = []
-        for v, to in asked:
-            rates = energy.rates(v)
-            for h in to:
-                host.exchange.say(h, frames.BID, v, v, self.number, rates)
-                if h not in hosts:
-                    hosts.append(h)
+        hosts = {h for _, h in self.waiting}
+        self._say(energy)
         self.bid_nc = 0
         if energy.profile:
             for link in energy.profile.links.values():
                 self.bid_nc = _FRAMES * len(hosts) * link[2]
                 break
+
+    # Ask those that have not answered.
+    def _say(self, energy: "Energy") -> None:
+        for v, h in self.waiting:
+            energy.host.exchange.say(h, frames.BID, v, v, self.number, energy.rates(v))
 
     # ROOM: that host lasts so long without operator v, and beside it; or it refuses.
     def answer(self, sender: int, m: "Message") -> None:
@@ -126,6 +126,8 @@ class Round:
 
         host = energy.host
         if self.waiting and host.now < self.until_us:
+            if self.flees:
+                self._say(energy)  # there is no later round for a battery that ends
             return
         if host.giving:
             energy.asks(None, self.flees, True, 1)  # a person has asked for a move: as soon as that is over

@@ -508,9 +508,9 @@ class Host:
 
     # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
     # frames that come together are answered together.
-    def receive(self, frame: "Any", now: int) -> None:
+    def receive(self, frame: "Any", now: int, bare: bool = False) -> None:
         self.now = now
-        if self.exchange.receive(frame):
+        if self.exchange.receive(frame, bare):
             self.due = True
 
     # Do what follows from the frames that were received.

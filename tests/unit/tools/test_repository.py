@@ -10,6 +10,7 @@ import pytest
 from headwater_tools import bench, cli, environment
 from headwater_tools.boards import micropython
 from headwater_tools.commands import test as commands_test
+from headwater_tools.environment import debian, running
 from headwater_tools.errors import UserError
 
 
@@ -94,20 +95,18 @@ def test_measure_speaks_json_with_null_where_there_is_no_bar() -> None:
 
 def test_failing_step_says_what_failed_and_what_to_do() -> None:
     with pytest.raises(UserError) as trouble:
-        environment._run(
-            [sys.executable, "-c", "raise SystemExit('no index')"], "installing x", "check the index"
-        )
+        running.run([sys.executable, "-c", "raise SystemExit('no index')"], "installing x", "check the index")
     assert str(trouble.value) == "installing x failed:\n  no index\nWhat to do: check the index"
 
 
 def test_debian_mirror_is_found_in_both_kinds_of_source_list() -> None:
     stanza = "# note\nTypes: deb deb-src\nURIs: http://mirror.example/debian\nSuites: bookworm x\n"
-    assert environment._stanzas(stanza) == [
+    assert debian.stanzas(stanza) == [
         {"types": "deb deb-src", "uris": "http://mirror.example/debian", "suites": "bookworm x"}
     ]
     lines = "deb-src z z z\n"
     lines += "deb [arch=amd64 signed-by=/k.gpg] http://mirror.example/debian bookworm main contrib # us"
-    assert environment._one_line_entries(lines) == [
+    assert debian.one_line_entries(lines) == [
         {
             "types": "deb", "uris": "http://mirror.example/debian", "suites": "bookworm",
             "components": "main contrib ", "arch": "amd64", "signed-by": "/k.gpg",
@@ -116,7 +115,7 @@ def test_debian_mirror_is_found_in_both_kinds_of_source_list() -> None:
 
 
 def test_every_group_has_a_lock_with_hashes() -> None:
-    for path in (*environment.LOCKS.values(), environment.S3_LOCK):
+    for path in (*environment.LOCKS.values(), environment.S3_LOCK, environment.ZIG_LOCK):
         entries = [line for line in path.read_text().splitlines() if line[:1].isalnum()]
         assert entries
         assert all("==" in entry and entry.endswith("\\") for entry in entries)
@@ -199,22 +198,24 @@ def test_a_named_test_makes_the_packages_that_it_needs_and_no_others() -> None:
     assert groups("unit/cloud/test_ranges.py") == ["lake"]
     assert groups("unit/edge/test_qrs.py", "unit/cloud/test_audit.py") == ["judge", "gateway", "lake"]
     assert groups("system/test_flash.py") == ["board"]
-    assert groups() == groups("unit") == ["board", "judge", "gateway", "lake"]
+    assert groups() == groups("unit") == ["bluetooth", "board", "judge", "gateway", "lake"]
+    assert groups("unit/tools/test_radio.py") == ["bluetooth", "gateway"]
 
 
 def test_a_choice_of_tests_is_an_expression_of_markers() -> None:
     chosen = commands_test.chosen
-    assert chosen(["-q"]) == ["-m", "not install", "-q"]
+    assert chosen(["-q"]) == ["-m", "not (install or sweep)", "-q"]
     quick = chosen(["--quick", "-x"])
     assert quick[0] == "-m" and quick[2:] == ["-x", "tests/unit", "tests/board"]
-    for marker in ("spark", "broker", "browser", "slow", "install"):
+    for marker in ("spark", "broker", "browser", "bluetooth", "slow", "sweep", "install"):
         assert re.search(r"^not \(.*\b%s\b.*\)$" % marker, quick[1])
     assert chosen(["--install"]) == ["-m", "install"]
+    assert chosen(["--ble", "-x"]) == ["-m", "bluetooth", "-x"]
     assert chosen(["-m", "spark"]) == ["-m", "spark"]
     file = str(environment.ROOT / "tests" / "unit" / "gateway" / "test_units.py")
     assert chosen(["--quick", file])[2:] == [file]
     for words in (["--quick", "--install"], ["--quick", "-m", "spark"]):
-        with pytest.raises(UserError, match="by one of --quick, --install and -m"):
+        with pytest.raises(UserError, match="by one of --quick, --ble, --install and -m"):
             chosen(words)
 
 

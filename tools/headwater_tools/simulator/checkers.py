@@ -599,7 +599,8 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
     while True:
         refusing = found & set(world.refusing)
         logs = {world.plan.vertices[v].hosts[0] for v in refusing}
-        joins = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
+        fed = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
+        joins = fed | {u for v in fed for u in reach(edges, v)}
         more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
         if not more:
             return found
