@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .host import Host
     from .instance import Instance
 
-RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
-ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
 _LATE_US = 30000000  # a holder that was late is asked again, beside others, after this
 
 
@@ -97,11 +95,6 @@ def _on_stored(host: "Host", sender: int, m: "Message") -> None:
     _, v, epoch, pos, size = m
     inst = host.instances.get(v)
     if inst is None:
-        return
-    if size >= RECALL:
-        if size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
-            inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
-            host.recalled(inst, sender, tuple(epoch), pos)
         return
     if host.giving:
         host.giving.stored(sender, v, tuple(epoch), pos)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .outputs import Reader
 
 _CID_MAX = const(16)
+_RECALL = const(1 << 30)  # as in incoming.py: a STORED with at least this answers a recall
 
 # Who may say a message. Of an edge: a host that may run its producer, or one that consumes, under an epoch of
 # its own. Of an operator: see judging.py, but for what comes with each checkpoint.
@@ -316,14 +317,14 @@ class Exchange:
             from . import losses
 
             handlers = losses.HANDLERS
-        elif kind == frames.STORED:
+        elif kind == frames.STORED and m[4] < _RECALL:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
         elif kind <= frames.FETCH:
             from . import incoming
 
-            handlers = incoming.HANDLERS
+            handlers = incoming.ANSWERS if kind == frames.STORED else incoming.HANDLERS
         elif kind == frames.ALARM:
             from . import signals
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..data.alphabet import Alphabet
-    from ..offboard.interfaces import Epoch, Params, Position
+    from ..offboard.interfaces import Epoch, Params
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
@@ -201,12 +201,6 @@ class Host:
         from . import incoming
 
         incoming.fetch(self, inst)
-
-    # A keeper told what it holds of an operator that recalls.
-    def recalled(self, inst: "Instance", keeper: int, epoch: "Epoch", pos: "Position") -> None:
-        from . import incoming
-
-        incoming.recalled(self, inst, keeper, epoch, pos)
 
     # It knows what it draws and what its battery has left, from now on.
     def knows(self, energy: "Meter") -> None:

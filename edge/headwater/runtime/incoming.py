@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .host import Host
     from .instance import Instance
 
+RECALL = 1 << 30  # + number of an epoch, as the offset of a FETCH: tell which checkpoint is there
+ERASED = 1 << 31  # + that, in the answer: what was there before was lost, and none was stored here since
 CHECKPOINT_MAX = 98304  # bytes of a checkpoint taken in from elsewhere
 _TRIES = 8  # a holder that was asked this often for a checkpoint that it named does not have it any more
 
@@ -132,13 +134,11 @@ def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
     from . import lifecycle
 
     _, v, pos, offset = m
-    if offset >= transfer.RECALL:
-        host.heard_where(
-            v, (offset - transfer.RECALL, sender), sender
-        )  # from now on nothing older is kept here
+    if offset >= RECALL:
+        host.heard_where(v, (offset - RECALL, sender), sender)  # from now on nothing older is kept here
         epoch, at = newest(host, v)[1] or ((0, 0), [0] * len(pos))
-        told = offset + transfer.ERASED if lifecycle.lost(host, v) else offset
-        host.exchange.say(sender, frames.STORED, (v, transfer.RECALL), v, epoch, at, told)
+        told = offset + ERASED if lifecycle.lost(host, v) else offset
+        host.exchange.say(sender, frames.STORED, (v, RECALL), v, epoch, at, told)
         return
     key, have = newest(host, v, pos)
     if have:
@@ -209,9 +209,7 @@ def recall(host: "Host", inst: "Instance") -> None:
             if data:
                 inst.ck.store_at_level()
         for h in () if inst.blind else inst.unheard:
-            host.exchange.say(
-                h, frames.FETCH, (v, transfer.RECALL), v, inst.position(), transfer.RECALL + inst.epoch[0]
-            )
+            host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
     # At level local the producers tell first whether there is a checkpoint elsewhere.
     if inst.unsettled and not (inst.recalling or inst.ck.pos) and (host.plan.level_of(v) or _answered(inst)):
         inst.ck.now()
@@ -221,6 +219,15 @@ def _answered(inst: "Instance") -> bool:
     from . import decisions
 
     return decisions.answered(inst)
+
+
+# A keeper says what it holds, in answer to a recall.
+def _on_told(host: "Host", sender: int, m: "Message") -> None:
+    _, v, epoch, pos, size = m
+    inst = host.instances.get(v)
+    if inst and size % ERASED == RECALL + inst.epoch[0] and sender in inst.unheard:
+        inst.recall(inst.unsettled, True, inst.unheard, inst.erased + size // ERASED)
+        recalled(host, inst, sender, tuple(epoch), pos)
 
 
 # epoch: of what the keeper holds, number 0 where that is nothing.
@@ -293,4 +300,5 @@ def _jump(host: "Host", inst: "Instance") -> bool:
     return True
 
 
+ANSWERS = {frames.STORED: _on_told}  # what a recall hears; of any other checkpoint: checkpoint_transfer.py
 HANDLERS = {frames.CKPT: _on_piece, frames.FETCH: _on_fetch}
