@@ -1,8 +1,9 @@
 # What a host knows of its battery, from voltages and counters.
 
-from headwater.plan import profile
-from headwater.plan.profile import Profile, ProfileError
-from headwater.runtime.battery import FOREVER, Energy
+from headwater.plan import profile, profile_reader
+from headwater.plan.profile_reader import ProfileError
+from headwater.runtime.battery import FOREVER
+from headwater.runtime.meter import Meter
 
 GIVEN = {
     "capacity_mc": 1440000,
@@ -46,6 +47,7 @@ class Host:
         self.words = None
         self.quiet = False
         self.giving = None
+        self.taking = None
         self.period_us = 5000000
 
 
@@ -69,11 +71,11 @@ def beats(energy, battery, n, mv=0.0):
 def made(mv=4200, given=GIVEN):
     host = Host()
     battery = Battery(mv)
-    return Energy(host, Profile(given), battery.read), battery
+    return Meter(host, profile_reader.read(given), battery.read), battery
 
 
 def test_the_curve_tells_what_is_left():
-    points = profile.curve(GIVEN["discharge"])
+    points = profile_reader.curve(GIVEN["discharge"])
     assert [profile.left(points, mv) for mv in (3000, 3300, 3500, 3750, 4200, 4300)] == [
         0,
         0,
@@ -97,7 +99,7 @@ def test_a_profile_that_is_wrong_is_one_sentence():
         given = dict(GIVEN)
         given[key] = value
         try:
-            Profile(given)
+            profile_reader.read(given)
         except ProfileError as e:
             assert text in str(e), str(e)
         else:
@@ -105,43 +107,45 @@ def test_a_profile_that_is_wrong_is_one_sentence():
 
 
 def test_on_mains_it_lasts_for_ever():
-    energy = Energy(Host())
+    energy = Meter(Host())
     energy.tick()
-    assert energy.left_s() == FOREVER and not energy.must_flee() and energy.told() is None
-    silent = Energy(Host(), Profile(GIVEN), lambda: None)  # no divider: nothing is known
+    assert (
+        energy.open().left_s() == FOREVER and not energy.open().must_flee() and energy.open().told() is None
+    )
+    silent = Meter(Host(), profile_reader.read(GIVEN), lambda: None)  # no divider: nothing is known
     beats(silent, Battery(0), 3)
-    assert silent.left_s() == FOREVER and silent.told() is None
+    assert silent.open().left_s() == FOREVER and silent.open().told() is None
 
 
 def test_waiting_frames_and_flash_are_what_the_profile_says():
     energy, battery = made()
     beats(energy, battery, 1)
     energy.tick()
-    before = energy.total_nc
+    before = energy.spent_nc
     energy.sent(109)  # 200 bytes with what carries them
     energy.got(109)
     energy.host.store.programmed += 1000
     beats(energy, battery, 1)
     waited = 20000000 * 5
-    assert energy.total_nc - before == waited + 2 * 3000000 + 200 * 90 + 300000
+    assert energy.spent_nc - before == waited + 2 * 3000000 + 200 * 90 + 300000
 
 
 def test_frames_draw_no_more_than_a_radio_that_is_always_on():
     energy, battery = made()
     beats(energy, battery, 1)
-    before = energy.total_nc
+    before = energy.spent_nc
     for _ in range(1000):
         energy.sent(0)
     beats(energy, battery, 1)
-    assert energy.total_nc - before == 5 * (20000000 + 60000000) + 1000 * 91 * 60
+    assert energy.spent_nc - before == 5 * (20000000 + 60000000) + 1000 * 91 * 60
 
 
 def test_a_life_is_what_is_left_by_what_is_drawn():
     energy, battery = made(3800)
     beats(energy, battery, 10)
-    assert energy.told()[0] == 49  # percent; it is counted down between two readings
-    assert abs(energy.left_s() - 36000) < 400
-    assert energy.told()[2] == 20000
+    assert energy.open().told()[0] == 49  # percent; it is counted down between two readings
+    assert abs(energy.open().left_s() - 36000) < 400
+    assert energy.open().told()[2] == 20000
 
 
 def test_one_wrong_reading_moves_little_and_another_battery_much():
@@ -149,29 +153,29 @@ def test_one_wrong_reading_moves_little_and_another_battery_much():
     beats(energy, battery, 5)
     battery.mv = 3300  # the radio sends just now
     beats(energy, battery, 1)
-    assert 100 * energy.left_mc // 1440000 > 80
+    assert 100 * energy.open().left_mc // 1440000 > 80
     battery.mv = 4200
     beats(energy, battery, 5)
     battery.mv = 3700
     beats(energy, battery, 5)
-    assert 100 * energy.left_mc // 1440000 == 24
+    assert 100 * energy.open().left_mc // 1440000 == 24
 
 
 def test_a_battery_that_loses_twice_what_is_counted_corrects_the_draw():
     energy, battery = made(4190)
     # 20 mA for an hour are 5 % of it, or 40 mV of the steep end of the curve; it loses twice as much.
     beats(energy, battery, 720, 80 / 720)
-    assert 256 < energy.factor <= 512
-    before = energy.factor
+    assert 256 < energy.open().factor <= 512
+    before = energy.open().factor
     beats(energy, battery, 2000, 80 / 720)
-    assert before < energy.factor <= 530
-    assert energy.draw_na == energy.drawn_na() * energy.factor // 256
+    assert before < energy.open().factor <= 530
+    assert energy.open().draw_na == energy.open().drawn_na() * energy.open().factor // 256
 
 
 def test_a_battery_that_is_charged_corrects_nothing():
     energy, battery = made(3800)
     beats(energy, battery, 2000, -0.1)
-    assert energy.factor == 256
+    assert energy.open().factor == 256
 
 
 def test_a_correction_has_bounds():
@@ -179,48 +183,62 @@ def test_a_correction_has_bounds():
     given["awake_ua"] = 100  # two hundred times more than that
     energy, battery = made(4190, given)
     beats(energy, battery, 4000, 80 / 720)
-    assert energy.factor <= 1024
+    assert energy.open().factor <= 1024
 
 
 def test_a_restart_forgets_neither_correction_nor_flight():
     energy, battery = made(3800)
     beats(energy, battery, 20)
-    energy.factor = 300
-    energy.gives()
+    energy.open().factor = 300
+    energy.open().gives()
     beats(energy, battery, 1)
-    energy.fled[3] = energy.left_mc
-    energy.keep()
-    again = Energy(energy.host, energy.profile, battery.read)
+    energy.open().fled[3] = energy.open().left_mc
+    energy.open().keep()
+    again = Meter(energy.host, energy.profile, battery.read)
     beats(again, battery, 1)
-    assert (again.factor, again.fled, again.powered) == (300, energy.fled, True)
+    assert (again.open().factor, again.open().fled, again.open().powered) == (300, energy.open().fled, True)
     energy.host.plan.deployment = 8  # vertex 3 is another one there
-    other = Energy(energy.host, energy.profile, battery.read)
+    other = Meter(energy.host, energy.profile, battery.read)
     other.host.plan = Plan()
     other.host.plan.deployment = 8
     beats(other, battery, 1)
-    assert other.factor == 300 and other.fled == {}
+    assert other.open().factor == 300 and other.open().fled == {}
 
 
 def test_what_fled_returns_when_a_tenth_of_the_battery_was_charged():
     energy, battery = made(3500)  # 12.5 %
     beats(energy, battery, 3)
-    energy.fled[3] = energy.left_mc
-    assert energy.takes_back(2) and not energy.takes_back(3)
-    energy.left_mc += 143000
-    assert not energy.takes_back(3)
-    energy.left_mc += 1000
-    assert energy.takes_back(3)
+    energy.open().fled[3] = energy.open().left_mc
+    assert energy.open().takes_back(2) and not energy.open().takes_back(3)
+    energy.open().left_mc += 143000
+    assert not energy.open().takes_back(3)
+    energy.open().left_mc += 1000
+    assert energy.open().takes_back(3)
+
+
+def test_between_two_looks_it_is_bytes():
+    energy, battery = made(3800)
+    beats(energy, battery, 20, 1.0)
+    energy.open().fled[3] = 7
+    energy.open().asks(None, True, True, 90)
+    energy.rest()
+    known = energy.kept
+    assert known and energy.energy is None
+    energy.open()
+    assert energy.energy.due_us[1] == energy.host.now + 90000000 and energy.energy.fled == {3: 7}
+    energy.rest()
+    assert energy.kept == known
 
 
 def test_a_sleeper_counts_its_sleep():
     energy, battery = made(3800)
     beats(energy, battery, 4)
     energy.host.now += 1000000
-    energy.sleep(600000000)
-    again = Energy(energy.host, energy.profile, battery.read)
+    energy.open().sleep(600000000)
+    again = Meter(energy.host, energy.profile, battery.read)
     again.host.now = 0
     again.tick()
     again.host.now = 5000000
     again.tick()
-    assert again.ms == 16000 + 600000 + 5000
-    assert again.spent[0] == 21 * 20000000 + 600 * 10000
+    assert again.open().ms == 16000 + 600000 + 5000
+    assert again.open().spent[0] == 21 * 20000000 + 600 * 10000

@@ -18,7 +18,7 @@ def test_golden_cases_have_the_same_answers():
             )
             first = told["first"]
             assert case.lives(first) == told["lives"]
-            assert [list(each) for each in case.broken(first)] == told["broken"]
+            assert [list(each) for each in case.breaks(first)] == told["broken"]
             hosts = range(len(case.hosts))
             assert [case.flee_mc(first, h, 5000) for h in hosts] == told["flee_mc"]
             assert [list(case.moved(first, len(first) - 1, h)) for h in hosts] == told["moved"]

@@ -165,7 +165,7 @@ def golden() -> list[dict[str, Any]]:
         best = placement.place(found, first, trials)
         told = {**as_rows(found), "first": first, "trials": trials, "best": best}
         told["lives"] = found.lives(first)
-        told["broken"] = [list(each) for each in found.broken(first)]
+        told["broken"] = [list(each) for each in found.breaks(first)]
         told["flee_mc"] = [found.flee_mc(first, h, 5_000) for h in range(len(found.hosts))]
         last = len(first) - 1
         told["moved"] = [list(found.moved(first, last, h)) for h in range(len(found.hosts))]

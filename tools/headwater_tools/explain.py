@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.plan import placement
+from headwater.plan import draws, placement
 from headwater.plan.placement import FOREVER, HEAP, LINK, WIDTH
 from headwater.process.builder import GATEWAY, Host, near
 from headwater.process.check import Report
@@ -143,7 +143,7 @@ class Explanation:
 
     def refusal(self, places: list[int], v: int) -> str:
         """The limit that a placement breaks, in words; "" if it keeps all."""
-        broken = self.case.broken(places)
+        broken = self.case.breaks(places)
         if not broken:
             return ""
         reason, where, _ = broken[0]
@@ -181,8 +181,8 @@ class Explanation:
             out.append("  %s: .on(%s)" % (vertex.name, place))
         alone = []
         for v in moves:
-            paces = [placement.pace(life) for life in self.case.moved(self.first, v, self.best[v])]
-            if placement.gains(paces[:2], paces[2:]):
+            paces = [draws.pace(life) for life in self.case.moved(self.first, v, self.best[v])]
+            if draws.gains(paces[:2], paces[2:]):
                 alone.append(v)
         names = _and([self.plan.vertices[v].name for v in alone]) if alone else "none of them"
         out.append("Alone, %s would spare the batteries of its two hosts by a sixth." % names)

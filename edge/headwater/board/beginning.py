@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..plan.model import Plan
-    from ..runtime.battery import Energy
     from ..runtime.host import Host
+    from ..runtime.meter import Meter
     from .program import Node
 
 _CRASHES_MAX = const(5)
@@ -175,12 +175,14 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
 
 # What this board knows of its energy, on mains where its configuration has no profile: what its operators do
 # is measured there too, for hosts that may take them. A board with neither battery nor backups has none.
-def _energy(node: "Node", host: "Host", given: "Any") -> "Energy":
-    from ..runtime.battery import Energy
+def _energy(node: "Node", host: "Host", given: "Any") -> "Meter":
+    from ..runtime.meter import Meter
 
     profile = None
     if given:
-        from ..plan.profile import Profile
+        from ..plan import profile_reader
 
-        profile = Profile(given)
-    return Energy(host, profile, node.board.battery_mv, node.raw_us)
+        profile = profile_reader.read(given)
+        profile_reader = None  # type: ignore[assignment]
+        unload("plan.profile_reader")
+    return Meter(host, profile, node.board.battery_mv, node.raw_us)

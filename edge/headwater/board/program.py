@@ -405,7 +405,7 @@ class Node:
             "crash": self.crash[:2] if self.crash else None,
             "deployment": host.plan.deployment if host else None,
             "dropped": self._dropped(),
-            "energy": host.energy.told() if host and host.energy else None,
+            "energy": host.energy.told if host and host.energy else None,
             "free": self.free,
             "log": [self.store.free_bytes(), self.store.usable_bytes()],
             "next": self.next,

@@ -19,7 +19,7 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "flash": (str, "log"),  # partition that holds the log
     "battery": (dict, {}),  # pin, and millivolts at the battery for each at the pin: ratio
     # What this kind of board draws, and the charge of its battery, as `hw provision` writes it:
-    # plan/profile.py.
+    # plan/profile_reader.py.
     "energy": (dict, {}),
     "mtu": (int, 512),  # most bytes of a frame
     "status_s": (int, 5),  # how often the board reports its status
@@ -71,11 +71,11 @@ def load(path: str) -> "dict[str, Any]":
                 "%s: actuator '%s' has no settings: give an object, like {\"pin\": 4}" % (path, name)
             )
     if out["energy"]:
-        from ..plan import profile
+        from ..plan import profile_reader
 
         try:
-            profile.Profile(out["energy"])
-        except profile.ProfileError as e:
+            profile_reader.read(out["energy"])
+        except profile_reader.ProfileError as e:
             raise SettingsError("%s: %s" % (path, e))
     return out
 

@@ -1,8 +1,9 @@
 # What a host knows of its energy: what it has spent, what its battery has left, and how long that lasts.
 #
-# This stays loaded, so it is little more than counters. What a move would change is estimated by outlook.py,
-# and what follows is decided by leaving.py, in rounds of bids.py. These three are loaded for a round, when
-# another host asks, and once a minute for the reserve; they are unloaded again.
+# This is loaded once a beat, and when another module asks; between two looks it is put away as bytes
+# (meter.py). What a move would change is estimated by outlook.py, and what follows is decided by leaving.py,
+# in rounds of bids.py. These three are loaded for a round, when another host asks, and once a minute for the
+# reserve; they are unloaded again.
 #
 # A host counts what it does (elements taken, bytes and frames, bytes of flash, time awake and asleep) and
 # multiplies by the numbers of its profile: so it knows its draw. What is left follows from the voltage of
@@ -10,36 +11,32 @@
 # has lost a few percent, the ratio of what it lost and what was counted corrects the draw, slowly and
 # within bounds.
 #
-# A host without a battery, or without a way to measure its voltage, is taken to be on mains.
-#
 # Invariants.
-#   - Nothing here is allocated for an element or a frame.
 #   - The correction stays within a quarter and four times what the profile says.
 #   - A restart forgets no correction, no cost of a hand-over and no flight: they are in the flash (`keep`).
+#   - Whoever has an Energy changes it by its verbs, before the host rests: another one is made after that.
 
 from ..board.unload import unload
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.profile import WHOLE, left
+from ..plan.profile import WHOLE, Profile, left
 from ..protocol.moves import FLEE
 from ..protocol.refusals import NO_ROOM
 from ..storage.keyspace import B_ENERGY
 from ..storage.log import LogFull
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
-    from ..plan.profile import Profile
     from .bids import Round
-    from .host import Host
+    from .meter import Meter
 
     Rates = Sequence[int]
 
 ONE = const(256)  # a correction that changes nothing (outlook.py has it too)
 _LEAST = const(64)
 _MOST = const(1024)
-_HEAD = const(91)  # bytes that carry a frame, without its own head and seal: of placement.FRAME_BYTES
 _ODD_MAX = const(2)
 _SETTLES = const(16)  # readings before the correction is looked at
 _RESERVE_BEATS = const(12)  # the reserve is computed this often
@@ -51,24 +48,11 @@ UNITS = const(10)  # of work for an element of an operator that was not timed ye
 
 
 class Energy:
-    # profile: None on mains. battery_mv(): or None where it cannot be measured. ticks_us(): a counter of
-    # microseconds that wraps at a power of two, `mask` + 1; None: nothing is timed.
-    def __init__(
-        self,
-        host: "Host",
-        profile: "Profile | None" = None,
-        battery_mv: "Callable[[], int | None] | None" = None,
-        ticks_us: "Callable[[], int] | None" = None,
-        mask: int = (1 << 30) - 1,
-    ) -> None:
-        self.host = host
-        self.profile = profile
-        self.battery_mv = battery_mv
-        self.ticks_us = ticks_us
-        self.mask = mask
-        # Since the last look.
-        self.sent_bytes = self.got_bytes = self.frames = 0
-        self.timed = False
+    # As it is in `kept`, which `as_bytes` has made, or in its first state where that is empty.
+    def __init__(self, meter: "Meter", kept: bytes) -> None:
+        self.meter = meter
+        self.host = meter.host
+        self.profile = Profile(meter.profile) if meter.profile else None
         self.programmed = -1  # bytes of flash, in this boot
         self.now = -1
         self.slept_ms = 0  # to be counted with the next look
@@ -78,8 +62,7 @@ class Energy:
         # Stream of a port, or -1 - edge of an input -> [last entry, entries in the window].
         self.flows: "dict[int, list[int]]" = {}
         self.ran: list[int] = []  # operators that ran here all that time
-        self.costs: dict[int, int] = {}  # operator -> nanoseconds of an element
-        self.total_nc = 0  # in this boot
+        self.copy_ns = 0  # of an element in a bare loop: a unit of work; 0: it was not measured yet
         # The battery.
         self.known = False  # its voltage was read
         self.mv = 0
@@ -94,39 +77,61 @@ class Energy:
         self.mark_ms = 0  # ... in this time
         # What a hand-over costs beside what the profile says, and the one that is under way.
         self.handing = ONE
-        self.begun_nc = -1  # total_nc when it began
+        self.begun_nc = -1  # what was spent in this boot when it began
         self.fled: dict[int, int] = {}  # operator -> what was left when it fled from here
         # Decisions.
         self.reserve_mc = 0  # with less this host flees
         self.beats = 0
-        self.round: "Round | None" = None
         # To balance, and to flee: when the next round begins, and how many since one led to a move.
         self.due_us = [0, 0]
         self.quiet = [0, 0]
+        if kept:
+            self._unpack(kept)
 
-    # ---- counters
+    # ---- between two looks
 
-    # A frame of so many bytes was sent, or received.
-    def sent(self, size: int) -> None:
-        self.sent_bytes += size + _HEAD
-        self.frames += 1
+    # All that it knows.
+    def as_bytes(self) -> bytes:
+        flows: list[int] = []
+        for key in self.flows:
+            flows += [key] + self.flows[key]
+        boot = [
+            self.programmed, self.now, self.slept_ms, self.copy_ns, int(self.known), self.mv, self.odd,
+            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.beats,
+        ]  # fmt: skip
+        kept: "bytes" = msgpack.dumps([self._lasting(), boot, self.ran, flows, self.due_us + self.quiet])
+        return kept
 
-    def got(self, size: int) -> None:
-        self.got_bytes += size + _HEAD
-        self.frames += 1
+    def _unpack(self, kept: bytes) -> None:
+        lasting, boot, self.ran, flows, rounds = msgpack.loads(kept)
+        self._last(lasting)
+        (
+            self.programmed, self.now, self.slept_ms, self.copy_ns, known, self.mv, self.odd,
+            self.settled, self.rest_nc, self.error_mc, self.begun_nc, self.reserve_mc, self.beats,
+        ) = boot  # fmt: skip
+        self.known = known > 0
+        for i in range(0, len(flows), 3):
+            self.flows[flows[i]] = flows[i + 1 : i + 3]
+        self.due_us = rounds[:2]
+        self.quiet = rounds[2:]
 
-    # Have a runner take what it has, and time that. Scheduler.run calls this while something is to be timed.
-    def step(self, runner: "Any") -> int:
-        ticks: "Any" = self.ticks_us
-        began = ticks()
-        n: int = runner.step()
-        if n and not runner.is_lake:
-            ns = ((ticks() - began) & self.mask) * 1000 // n
-            v = runner.vertex.index
-            was = self.costs.get(v)
-            self.costs[v] = ns if was is None else was + (ns - was) // 4
-            self.timed = True
-        return n
+    # What outlasts a boot.
+    def _lasting(self, asleep_ms: int = 0) -> "list[Any]":
+        fled = [self.host.plan.deployment]
+        for v in sorted(self.fled):
+            fled += [v, self.fled[v]]
+        mark = [self.mark_mc, self.mark_nc, self.mark_ms] if self.mark_mc >= 0 else []
+        return [_FORM, self.factor, self.handing, self.left_mc, asleep_ms, mark, [self.ms] + self.spent, fled]
+
+    def _last(self, lasting: "list[Any]") -> None:
+        _, self.factor, self.handing, self.left_mc, self.slept_ms, mark, spent, fled = lasting
+        if mark:
+            self.mark_mc, self.mark_nc, self.mark_ms = mark
+        self.ms = spent[0]
+        self.spent = spent[1:]
+        if fled[0] == self.host.plan.deployment:
+            for i in range(1, len(fled), 2):
+                self.fled[fled[i]] = fled[i + 1]
 
     # ---- once per beat
 
@@ -135,11 +140,8 @@ class Energy:
         if self.now < 0:
             self._begin()
         self._look()
-        if self.ticks_us and host.instances:
-            self.timed = False
-            host.scheduler.time(self)
-        if self.round:
-            self.round.tick()
+        if self.meter.round:
+            self.meter.round.tick(self)
         elif self.powered or host.now >= self.due_us[0]:
             self._consider()
 
@@ -168,7 +170,7 @@ class Energy:
     def asks(
         self, round_: "Round | None", flees: bool = False, moved: bool = False, pause_s: int = 0
     ) -> None:
-        self.round = round_
+        self.meter.asks(round_)
         if round_ is None:
             self.due_us[int(flees)] = self.host.now + pause_s * 1000000
             self.quiet[int(flees)] = 0 if moved else self.quiet[int(flees)] + 1
@@ -176,8 +178,8 @@ class Energy:
 
     # What only decisions need is unloaded.
     def rests(self) -> None:
-        unload("runtime.leaving", "runtime.outlook", "plan.placement")
-        if not self.round:
+        unload("runtime.leaving", "runtime.outlook", "plan.draws")
+        if not self.meter.round:
             unload("runtime.bids")
             if not self.host.taking and not self.host.giving:
                 unload("protocol.offers")
@@ -193,18 +195,9 @@ class Energy:
         if not stored:
             return
         kept = msgpack.loads(stored)
-        if kept[0] != _FORM:
-            return
-        _, self.factor, self.handing, self.left_mc, asleep_ms, mark, spent, fled = kept
-        self.known = True
-        self.slept_ms = asleep_ms
-        if mark:
-            self.mark_mc, self.mark_nc, self.mark_ms = mark
-        self.ms = spent[0]
-        self.spent = spent[1:]
-        if fled[0] == host.plan.deployment:
-            for i in range(1, len(fled), 2):
-                self.fled[fled[i]] = fled[i + 1]
+        if kept[0] == _FORM:
+            self.known = True
+            self._last(kept)
 
     def _flash(self) -> int:
         return self.host.store.stats()["programmed"] if self.profile else 0
@@ -232,18 +225,19 @@ class Energy:
         for p in host.ports.values():
             self._flow(p.stream, p.ring.last)
         profile = self.profile
+        sent_bytes, got_bytes, frames = self.meter.counted()
         if profile:
             written = self._flash()
             frames_nc = profile.radio_na * ms // 1000
             send = receive = 0
             for link in profile.links.values():
                 send, receive, frame = link
-                frames_nc = min(frames_nc, self.frames * frame)
+                frames_nc = min(frames_nc, frames * frame)
                 break
             parts = (
                 profile.awake_na * ms // 1000 + profile.asleep_na * (self.slept_ms // 1000),
                 taken * (profile.compute_na // 1000) // 1000000,
-                (self.sent_bytes * send + self.got_bytes * receive) // 1000 + frames_nc,
+                (sent_bytes * send + got_bytes * receive) // 1000 + frames_nc,
                 max(0, written - self.programmed) * profile.flash_byte_pc // 1000,
             )
             self.programmed = written
@@ -254,7 +248,6 @@ class Energy:
             ms += self.slept_ms
             self.slept_ms = 0
             self._battery(profile, nc, ms)
-        self.sent_bytes = self.got_bytes = self.frames = 0
         self.ms += ms
         if self.ms > 2 * _WINDOW_MS:
             self.ms //= 2
@@ -280,7 +273,7 @@ class Energy:
 
     # Nanoseconds that an element of operator v costs here.
     def cost(self, v: int) -> int:
-        known = self.costs.get(v)
+        known = self.meter.costs.get(v)
         if known is None:
             known = UNITS * self.profile.copy_ns if self.profile else 0
         return known
@@ -288,11 +281,11 @@ class Energy:
     # ---- the battery
 
     def _battery(self, profile: "Profile", nc: int, ms: int) -> None:
-        self.total_nc += nc
+        self.meter.spend(nc)
         self.rest_nc += nc * self.factor // ONE
         self.left_mc = max(0, self.left_mc - self.rest_nc // 1000000)
         self.rest_nc %= 1000000
-        mv = self.battery_mv() if self.battery_mv else None
+        mv = self.meter.battery_mv() if self.meter.battery_mv else None
         if mv is None:
             return
         self.mv = mv
@@ -378,6 +371,10 @@ class Energy:
     def must_flee(self) -> bool:
         return self.powered and self.left_mc < self.reserve_mc
 
+    # A unit of work takes so long on this host.
+    def measured(self, copy_ns: int) -> None:
+        self.copy_ns = copy_ns
+
     # What operator v takes and puts out: see outlook.py.
     def rates(self, v: int) -> list[int]:
         from . import outlook
@@ -416,7 +413,7 @@ class Energy:
     def gives(self) -> None:
         if self.powered:
             self._look()
-            self.begun_nc = self.total_nc
+            self.begun_nc = self.meter.spent_nc
 
     # ... operator v, whose checkpoint has this size, and it is over: what that cost counts from now on,
     # beside what the profile makes of the size. What has fled does not return before the battery is charged.
@@ -424,7 +421,7 @@ class Energy:
         if self.begun_nc < 0 or not self.powered:
             return
         self._look()
-        cost = self.total_nc - self.begun_nc
+        cost = self.meter.spent_nc - self.begun_nc
         self.begun_nc = -1
         if outcome:  # offers.OK is 0
             return
@@ -459,13 +456,7 @@ class Energy:
     def keep(self, asleep_ms: int = 0) -> None:
         if not self.powered:
             return
-        fled = [self.host.plan.deployment]
-        for v in sorted(self.fled):
-            fled += [v, self.fled[v]]
-        mark = [self.mark_mc, self.mark_nc, self.mark_ms] if self.mark_mc >= 0 else []
-        spent = [self.ms] + self.spent
-        kept = [_FORM, self.factor, self.handing, self.left_mc, asleep_ms, mark, spent, fled]
         try:
-            self.host.store.put_blob(B_ENERGY, msgpack.dumps(kept))
+            self.host.store.put_blob(B_ENERGY, msgpack.dumps(self._lasting(asleep_ms)))
         except LogFull:
             self.host.count(NO_ROOM)  # after a restart it goes on from what was kept before

@@ -91,7 +91,7 @@ class View:
 
 class Round:
     def __init__(self, energy: "Energy", asked: "list[tuple[int, list[int]]]", flees: bool) -> None:
-        self.energy = energy
+        self.meter = energy.meter
         self.flees = flees
         host = energy.host
         self.number = host.now // 1000 & 0x3FFFFFFF
@@ -100,7 +100,7 @@ class Round:
         self.bids: "dict[tuple[int, int], int]" = {}
         self.rooms: "dict[int, tuple[int, int]]" = {}
         hosts = {h for _, h in self.waiting}
-        self._say()
+        self._say(energy)
         self.bid_nc = 0
         if energy.profile:
             for link in energy.profile.links.values():
@@ -108,8 +108,7 @@ class Round:
                 break
 
     # Ask those that have not answered.
-    def _say(self) -> None:
-        energy = self.energy
+    def _say(self, energy: "Energy") -> None:
         for v, h in self.waiting:
             energy.host.exchange.say(h, frames.BID, v, v, self.number, energy.rates(v))
 
@@ -122,16 +121,15 @@ class Round:
             if room < 2:
                 self.bids[(v, sender)] = with_
             if self.flees and not self.waiting:
-                self.tick()  # a beat is long for a battery that ends
+                self.tick(self.meter.open())  # a beat is long for a battery that ends
 
-    def tick(self) -> None:
+    def tick(self, energy: "Energy") -> None:
         from . import leaving
 
-        energy = self.energy
         host = energy.host
         if self.waiting and host.now < self.until_us:
             if self.flees:
-                self._say()  # there is no later round for a battery that ends
+                self._say(energy)  # there is no later round for a battery that ends
             return
         if host.giving:
             energy.asks(None, self.flees, True, 1)  # a person has asked for a move: as soon as that is over
@@ -169,9 +167,8 @@ def begin(energy: "Energy") -> None:
 
 
 def _on_room(host: "Host", sender: int, m: "Message") -> None:
-    energy = host.energy
-    if energy and energy.round:
-        energy.round.heard(sender, m)
+    if host.energy and host.energy.round:
+        host.energy.round.heard(sender, m)
 
 
 HANDLERS = {frames.ROOM: _on_room}

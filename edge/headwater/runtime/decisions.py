@@ -4,7 +4,7 @@
 # a checkpoint that counts it is stored at the level (EXPOSED in lifecycle.py). Until then no other host can
 # know of it, and whoever goes on from an earlier checkpoint need not know either. From then on every later
 # epoch finds it: it hears all keepers but as many as the level covers, and the checkpoint is on one host more
-# (checkpoint_transfer.py). So there is nothing to be placed, granted or replayed: no host waits for another
+# (incoming.py). So there is nothing to be placed, granted or replayed: no host waits for another
 # one to decide.
 #
 # What is decided comes from the gateway, which numbers its changes for each operator, or from the operator

@@ -29,14 +29,15 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Message, Readable
     from ..plan.model import Plan
     from ..protocol.sessions import Peer
-    from .battery import Energy
     from .host import Host
+    from .meter import Meter
     from .outputs import Reader
 
 _CID_MAX = const(16)
+_RECALL = const(1 << 30)  # as in incoming.py: a STORED with at least this answers a recall
 
 # Who may say a message. Of an edge: a host that may run its producer, or one that consumes, under an epoch of
-# its own. Of an operator: see judging.py.
+# its own. Of an operator: see judging.py, but for what comes with each checkpoint.
 _ANYONE = const(0)
 _PRODUCER = const(1)
 _CONSUMER = const(2)
@@ -44,6 +45,7 @@ _GATEWAY = const(3)
 _JUDGED = const(4)
 _NOBODY = const(5)  # it belongs to the site link
 _ALARM = const(6)  # see signals.py
+_KEEPER = const(7)  # of a checkpoint: a keeper, or, unless it says that it has stored it, a candidate
 
 
 # What is said to one other host.
@@ -76,11 +78,11 @@ class Exchange:
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
-        self.counts: "Energy | None" = None
+        self.counts: "Meter | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
     # Have frames counted from now on.
-    def count_by(self, counts: "Energy") -> None:
+    def count_by(self, counts: "Meter") -> None:
         self.counts = counts
 
     # Fill only as many frames for a host as room(its number) says: what links refuse would wait for a retry.
@@ -254,14 +256,17 @@ class Exchange:
         elif role == _ALARM:
             signals = self.host.signals
             ok = signals is not None and signals.may_say(sender, m)
-        elif role == _JUDGED:
+        elif role == _JUDGED or role == _KEEPER:
             if m[1] >= len(plan.vertices) or not plan.vertices[m[1]].kind:
                 self.host.count(RANGE)
                 return False
-            from . import judging
+            if role == _KEEPER:
+                ok = m[0] != frames.STORED and plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
+            else:
+                from . import judging
 
-            ok = judging.may_say(self.host, sender, m)
-            sane = judging.sane
+                ok = judging.may_say(self.host, sender, m)
+                sane = judging.sane
         elif role == _NOBODY:
             self.host.count(SITE)
             return False
@@ -280,6 +285,10 @@ class Exchange:
             return True  # its block is read where it is taken
         if kind == frames.GOT or kind == frames.BOUND:
             return m[4] < FAR
+        if kind == frames.CKPT or kind == frames.STORED:
+            return plan.is_position(m[1], m[3])
+        if kind == frames.FETCH:
+            return plan.is_position(m[1], m[2])
         if kind == frames.SAFE:
             return m[4] < FAR and m[7] < FAR and plan.is_name(plan.edges[m[1]].dst, m[5], m[6])
         if kind == frames.CR:
@@ -319,10 +328,14 @@ class Exchange:
             from . import losses
 
             handlers = losses.HANDLERS
-        elif kind <= frames.FETCH:
+        elif kind == frames.STORED and m[4] < _RECALL:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS
+        elif kind <= frames.FETCH:
+            from . import incoming
+
+            handlers = incoming.ANSWERS if kind == frames.STORED else incoming.HANDLERS
         elif kind == frames.ALARM:
             from . import signals
 
@@ -422,9 +435,9 @@ class Exchange:
 
                 giving_up.wait(host, inst)
             if inst.unsettled:
-                from . import checkpoint_transfer
+                from . import incoming
 
-                checkpoint_transfer.recall(host, inst)
+                incoming.recall(host, inst)
         if host.outbox is not None:
             from . import decisions
 
@@ -563,7 +576,7 @@ class Exchange:
     # ---- who may say a message, and what hears it
 
     # By kind, from 0; DATA is 1.
-    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\4\4\4\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0\4"
+    ROLES = b"\0\1\1\1\1\2\2\2\2\1\4\7\7\7\4\4\4\4\4\0\3\0\5\5\5\5\4\4\0\4\4\4\4\4\4\4\4\4\4\4\6\3\0\4"
     # What is not here is heard by a module that most boards need never: see _needed.
     HANDLERS: "dict[int, Any]" = {
         frames.GOT: OutPort.hear_got,

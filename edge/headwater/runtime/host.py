@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
-    from .battery import Energy
     from .inputs import InEdge
     from .instance import Instance
     from .lake_sink import LakeSink
+    from .meter import Meter
     from .outputs import OutPort
     from .source import Source
 
@@ -102,7 +102,7 @@ class Host:
         # Vertex -> [number, host, outcome] of the last move that this host was asked for, or asked for.
         self.asked: dict[int, list[int]] = {}
         self.refused_by: dict[int, int] = {}  # vertex * 256 + host -> until when it is not asked to take it
-        self.energy: "Energy | None" = None  # what it knows of its battery; None: it is on mains
+        self.energy: "Meter | None" = None  # what it knows of its battery; None: it is on mains
         self.changed: "Callable[[Instance], None] | None" = None  # called when an operator changes its status
         self.pace = self.PACE
         self.absence: "Any" = None  # an Absence, where an operator of this process may go on without an input
@@ -153,11 +153,17 @@ class Host:
 
     # Hosts may take over from each other here.
     def _listen(self) -> None:
-        from . import words
+        from . import relations
 
-        operators = words.concerning(self.plan, self.me)
+        operators = relations.operators(self.plan, self.me)
+        hosts = relations.hosts(self.plan, self.me, operators)
+        relations = None  # type: ignore[assignment]
+        unload("runtime.relations")
         if operators:
-            self.words = words.Words(self, operators)
+            from . import words
+
+            self.words = words.Words(self, operators, hosts)
+            unload("runtime.recoveries", "runtime.sleeping")
 
     # What startup.py found: the number of this boot, what F_AGAIN holds, and see the fields.
     def booted(self, number: int, again: bytearray, unlearned: list[int]) -> None:
@@ -194,12 +200,12 @@ class Host:
 
     # A producer or a keeper named a checkpoint further than this operator stands.
     def fetch(self, inst: "Instance") -> None:
-        from . import checkpoint_transfer
+        from . import incoming
 
-        checkpoint_transfer.fetch(self, inst)
+        incoming.fetch(self, inst)
 
     # It knows what it draws and what its battery has left, from now on.
-    def knows(self, energy: "Energy") -> None:
+    def knows(self, energy: "Meter") -> None:
         self.energy = energy
         self.exchange.count_by(energy)
 
@@ -230,9 +236,11 @@ class Host:
         if self.clock.synced:
             self.promise(self.clock.at(wake))
         if self.words:
-            self.words.sleep(wake - now)
+            from . import sleeping
+
+            sleeping.sleep(self.words, wake - now)
         if self.energy:
-            self.energy.sleep(wake - now)
+            self.energy.open().sleep(wake - now)
         self.pump()
 
     # No source of this host gives anything below ts from now on, in any boot.
@@ -325,14 +333,18 @@ class Host:
             "runtime.hosting",
             "runtime.restore",
             "runtime.gaps",
+            "runtime.incoming",
+            "runtime.judging",
             "runtime.decisions",
             "runtime.losses",
             "storage.checkpoint_file",
             "storage.reserve",
             "data.msgpack_reader",
         )
-        if self.words:
-            self.words.rests()
+        if self.words and not self.words.suspects:
+            unload("runtime.watching")
+        if self.energy:
+            self.energy.rest()
 
     # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
     def acknowledged(self) -> None:
@@ -430,7 +442,7 @@ class Host:
     # An operator is about to end here, or has begun here and is not as far as it was elsewhere.
     @property
     def moving(self) -> bool:
-        return self.handing or (self.words is not None and len(self.words.recovering) > 0)
+        return self.handing or (self.words is not None and self.words.recovery is not None)
 
     # ---- hosts that are lost
 

@@ -64,7 +64,7 @@ class Instance:
         self.target_epoch: "Epoch" = (0, 0)
         self.fetch_from: list[int] = []
         self.fetch_try = 0
-        # Until it is known which checkpoints its keepers hold (checkpoint_transfer.recall).
+        # Until it is known which checkpoints its keepers hold (incoming.recall).
         self.recalling = False
         self.unheard: list[int] = []  # keepers that have not answered yet
         self.erased = 0  # keepers that have none because their flash was erased

@@ -1,6 +1,6 @@
 # Whether a message about an operator may be believed: because of its sender (may_say), and of its content
-# (sane). Messages between producers and consumers, and of the clock, are judged in exchange.py: they are
-# frequent, and this module is not always loaded.
+# (sane). Messages between producers and consumers, of checkpoints, and of the clock, are judged in
+# exchange.py: they are frequent, and this module is loaded for a moment only.
 
 from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames, moves
@@ -21,10 +21,6 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
         ok = ok and m[4] <= moves.WHY_MAX and m[5] <= EPOCH_MAX
         # A keeper also tells of other hosts: it refuses checkpoints of an epoch that is over.
         ok = ok and (host.me == 0 or sender in (m[3], 0) or sender in plan.keepers(m[1]))
-    elif kind == frames.STORED:
-        ok = sender in plan.keepers(m[1])
-    elif kind in (frames.CKPT, frames.FETCH):
-        ok = plan.may_run(m[1], sender) or sender in plan.keepers(m[1])
     elif kind == frames.TAKE:
         ok = plan.may_run(m[1], sender)
     elif kind == frames.LIVES:
@@ -49,10 +45,6 @@ def may_say(host: "Host", sender: int, m: "Message") -> bool:
 # Whether its numbers can be.
 def sane(plan: "Plan", m: "Message") -> bool:
     kind = m[0]
-    if kind in (frames.CKPT, frames.STORED):
-        return plan.is_position(m[1], m[3])
-    if kind == frames.FETCH:
-        return plan.is_position(m[1], m[2])
     if kind == frames.GIVE_UP:
         return m[2] < EPOCH_MAX
     if kind >= frames.BID:

@@ -7,7 +7,7 @@
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
 #            that costs most first.
 #   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part
-#            of what its battery has left (placement.gains). Of moves that are as good, one to the first host
+#            of what its battery has left (draws.gains). Of moves that are as good, one to the first host
 #            in the order of the process file.
 #   together where no operator may leave alone with a gain: up to three that leave for one host, where that
 #            pays only in combination (a chain whose halves would have to speak by radio), and lengthens the
@@ -36,7 +36,7 @@
 #   - An operator that moved less than ten minutes ago stays, unless its host flees.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.placement import FOREVER, gains, pace
+from ..plan.draws import FOREVER, gains, pace
 from ..protocol.moves import BALANCE
 from ..protocol.offers import ENERGY, FLEEING, OK, RECENT
 

@@ -16,7 +16,7 @@
 #   any but STOPPED   STOPPED   stop: a newer epoch runs elsewhere
 #
 # Beside its status an operator whose epoch is new is `recalling` until enough of its keepers have answered
-# (checkpoint_transfer.py), and `unsettled` until a checkpoint of this epoch is stored at the level (settled).
+# (incoming.py), and `unsettled` until a checkpoint of this epoch is stored at the level (settled).
 # One that decides is `deciding` until a checkpoint that counts the decision is.
 #
 # Invariants.

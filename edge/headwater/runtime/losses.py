@@ -28,6 +28,7 @@ from ..offboard.compat import TYPE_CHECKING
 from ..protocol import frames
 from ..protocol.refusals import CONTENT, ROLE
 from ..storage.keyspace import DECLARED, F_LOST, LEFT, LOST_MAX
+from .instance import FETCHING, STOPPED
 
 if TYPE_CHECKING:
     from ..offboard.interfaces import Message
@@ -55,10 +56,8 @@ def _take(host: "Host", number: int, log: int, state: int) -> None:
     if number == host.me and log == host.store.log_number:
         host.revoke()
         return
-    from . import checkpoint_transfer
-
     if state == LEFT:
-        checkpoint_transfer.recount(host)
+        _recount(host)
         return
     if number == host.me:
         return  # it came back with another one
@@ -67,7 +66,54 @@ def _take(host: "Host", number: int, log: int, state: int) -> None:
             p.lose(number)
         if host.words:
             host.words.bury(number)
-    checkpoint_transfer.replace(host, number)
+    _replace(host, number)
+
+
+# Operators here of which enough hosts that are not lost have the checkpoint: with them it outlives as many
+# deaths as it can now. And whether these are all that have ever acknowledged anything. Of the others it is
+# sent to more.
+def _covered(host: "Host") -> "tuple[list[int], bool]":
+    found = []
+    every = True
+    for v in host.instances:
+        inst = host.instances[v]
+        if inst.status in (STOPPED, FETCHING) or inst.blind or inst.recalling:
+            continue  # it has acknowledged nothing under its epoch
+        have = set(inst.ck.holders)
+        if v in host.pushes:
+            have.update([host.me] + host.pushes[v][1])
+        live = [h for h in host.plan.keepers(v) if h not in host.lost]
+        some = len([h for h in have if h in live])
+        level = host.plan.level_of(v)
+        if not level or not (inst.ck.pos or inst.unsettled):
+            some = len(host.plan.hosts)
+        if some >= min(level + 1, len(live)):
+            found.append(v)
+            continue
+        every = False
+        if v not in host.pushes and inst.ck.pos:
+            inst.ck.store_at_level()  # an operator that gets nothing more would never do it by itself
+    return found, every
+
+
+# A host was declared lost: what it held is to be stored elsewhere, at once.
+def _replace(host: "Host", number: int) -> None:
+    for v in list(host.instances):
+        inst = host.instances[v]
+        if inst.status == STOPPED or inst.recalling:
+            continue
+        if v in host.pushes or number in inst.ck.holders:
+            host.pushes.pop(v, None)
+            if inst.ck.pos and inst.status != FETCHING:
+                inst.ck.store_at_level()
+
+
+# One has left: fewer holders may be enough now.
+def _recount(host: "Host") -> None:
+    from . import checkpoint_transfer
+
+    for v in list(host.pushes):
+        checkpoint_transfer.confirmed(host, host.instances[v])
 
 
 # Tell a host of all that are lost, or of one. One that may know more than this gateway says that instead.
@@ -101,10 +147,8 @@ def away(host: "Host", number: int) -> bool:
 
 # At the gateway: it leaves, if every other host has answered.
 def _settle(host: "Host", number: int) -> None:
-    from . import checkpoint_transfer
-
     plan = host.plan
-    named, every = checkpoint_transfer.covered(host)
+    named, every = _covered(host)
     answers = host.without.get(number, {})
     for h in range(1, len(plan.hosts)):
         if not away(host, h):
@@ -128,9 +172,7 @@ def _on_lost(host: "Host", sender: int, m: "Message") -> None:
     _take(host, number, log, state)
     if host.revoked or state == LEFT:
         return
-    from . import checkpoint_transfer
-
-    named, every = checkpoint_transfer.covered(host)
+    named, every = _covered(host)
     if every:
         host.exchange.say(sender, frames.WITHOUT, number, number, log, 1, named)
 

@@ -111,12 +111,12 @@ class Move:
             for h in self.hosts:
                 host.exchange.say(h, frames.BID, v, v, self.number, _rates(host, v))
         elif self.step == _AHEAD:
-            from . import checkpoint_transfer
+            from . import incoming
 
-            checkpoint_transfer.send(host, v, self.to)
+            incoming.send(host, v, self.to)
         elif self.step == _OFFERING:
             inst = self.inst
-            left = host.energy.left_s() if host.energy else offers.FOREVER
+            left = host.energy.open().left_s() if host.energy else offers.FOREVER
             host.exchange.say(
                 self.to, frames.OFFER, v, v, self.number, inst.epoch, self.why, inst.position(),
                 self.size, left, _rates(host, v),
@@ -127,9 +127,9 @@ class Move:
                 host.store.blob_size(checkpoint_key(v, PERMANENT)),
             )  # fmt: skip
             if self.tries == 1:
-                from . import checkpoint_transfer
+                from . import incoming
 
-                checkpoint_transfer.send(host, v, self.to)  # its beginning; the rest as that is fetched
+                incoming.send(host, v, self.to)  # its beginning; the rest as that is fetched
 
     # A host could take it, or says why not.
     def answer(self, sender: int, m: "Message") -> None:
@@ -231,7 +231,7 @@ class Move:
             lifecycle.take_back(self.inst)
         over(host, self.v, outcome)
         if host.energy:
-            host.energy.gave(self.v, self.size, self.why, outcome)
+            host.energy.open().gave(self.v, self.size, self.why, outcome)
         unload("runtime.moving", "protocol.offers")
 
 
@@ -291,7 +291,7 @@ def choose(host: "Host", v: int, why: int, bids: "dict[int, Message]") -> tuple[
 
 # What an operator takes and gives, as hosts that may take it want to know.
 def _rates(host: "Host", v: int) -> "list[int]":
-    return list(host.energy.rates(v))[: offers.RATES_MAX] if host.energy else []
+    return list(host.energy.open().rates(v))[: offers.RATES_MAX] if host.energy else []
 
 
 # ---- what other modules and the program around the host ask for
@@ -304,7 +304,7 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     if not refused:
         assert inst
         if host.energy:
-            host.energy.gives()
+            host.energy.open().gives()
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
@@ -402,11 +402,11 @@ def _on_keep(host: "Host", sender: int, m: "Message") -> None:
     from ..storage import checkpoint_file
 
     _, v, epoch, old, pos, size = m
-    from . import checkpoint_transfer
+    from . import incoming
 
     host.heard_where(v, tuple(epoch), sender)
     for slot in (PERMANENT, HELD):
-        have = checkpoint_transfer.place(host, v, slot)
+        have = incoming.place(host, v, slot)
         if have is None or list(have[1]) != list(pos) or v in host.instances:
             continue
         key = checkpoint_key(v, slot)

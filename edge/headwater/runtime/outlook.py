@@ -1,6 +1,6 @@
 # What a host would draw if an operator ran elsewhere, or here, and what handing over costs.
 #
-# Loaded while an operator may leave or come, and unloaded again. The arithmetic is that of placement.py: this
+# Loaded while an operator may leave or come, and unloaded again. The arithmetic is that of draws.py: this
 # host makes a case of what it knows. Of the other boards it does not know what they draw, so they have its
 # own numbers in that case; what they draw they tell themselves, in answers to bids.
 #
@@ -11,12 +11,12 @@
 from array import array
 
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.placement import FRAME_BYTES, MAINS, Case, Edge, Host, Vertex
+from ..plan.draws import FRAME_BYTES, MAINS, Draws, Edge, Host, Vertex
 from ..protocol.offers import RATES_MAX
 from ..storage.keyspace import PERMANENT, checkpoint_key, stream_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ..plan.model import Plan
     from . import host as hosts
@@ -30,7 +30,8 @@ _PIECE_MS = const(100)  # from a piece to its answer, as long as no hand-over wa
 _STEPS = const(
     6
 )  # times in which a message reaches everybody: that bids and a hand-over take beside its pieces
-_COPIES = const(64)
+_COPIES = const(32)
+_MASK = const((1 << 30) - 1)  # as in meter.py
 
 
 # What operator v takes and puts out here, as it was measured.
@@ -42,21 +43,27 @@ def rates(energy: "Energy", v: int) -> list[int]:
     return ([units] + ins + outs)[:RATES_MAX]  # of more streams the rest counts nothing
 
 
-# Nanoseconds of copying an element in a bare loop: a unit of work on this host.
+# Nanoseconds of copying an element in a bare loop: a unit of work on this host, measured once in a boot.
 def copy_ns(energy: "Energy") -> int:
-    ticks = energy.ticks_us
+    ticks = energy.meter.ticks_us
     if ticks is None:
         return energy.profile.copy_ns if energy.profile else 1
+    if not energy.copy_ns:
+        energy.measured(_copied(ticks))
+    return energy.copy_ns
+
+
+def _copied(ticks: "Callable[[], int]") -> int:
     x = array("i", bytes(4 * _COPIES))
     y = array("i", bytes(4 * _COPIES))
     best = 1 << 29
     for _ in range(3):
         began = ticks()
-        for _ in range(4):
+        for _ in range(8):
             for i in range(_COPIES):
                 y[i] = x[i]
-        best = min(best, (ticks() - began) & energy.mask)
-    return max(1, best * 1000 // (4 * _COPIES))
+        best = min(best, (ticks() - began) & _MASK)
+    return max(1, best * 1000 // (8 * _COPIES))
 
 
 # What this host knows of the hosts, operators and streams of its process. taken: operators that run
@@ -96,7 +103,7 @@ class View:
             edges.append(Edge(e.src, e.dst, size, min(mhz, frames)))
         boards = [mains] + [board] * (len(plan.hosts) - 1)
         boards[self.me] = board
-        self.case = Case(boards, vertices, edges)
+        self.case = Draws(boards, vertices, edges)
         self.places = [w[2] for w in host.where]
         self.now: list[int] = []  # what each would draw as it is
 

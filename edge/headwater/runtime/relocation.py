@@ -53,10 +53,10 @@ def activate(
     unload(
         "runtime.hosting", "runtime.restore", "runtime.gaps", "storage.checkpoint_file", "data.msgpack_reader"
     )
-    from . import checkpoint_transfer
+    from . import incoming
 
     lifecycle.recall(inst)
-    checkpoint_transfer.begin_recall(host, inst)
+    incoming.begin_recall(host, inst)
     if prepare:
         prepare(inst)
     if blind:
@@ -68,7 +68,7 @@ def activate(
     for e in inst.inputs:
         routing.connect(host, e)
     routing.again(host)
-    checkpoint_transfer.recall(host, inst)
+    incoming.recall(host, inst)
 
 
 # A blind instance has heard that the operator runs elsewhere: it ends, as if it had never begun.
@@ -85,9 +85,9 @@ def reveal(host: "Host", inst: "Instance") -> None:
         routing.connect(host, e)
     if inst.status == STOPPED:
         return
-    from . import checkpoint_transfer
+    from . import incoming
 
-    checkpoint_transfer.recall(host, inst)
+    incoming.recall(host, inst)
 
 
 # A newer epoch runs elsewhere: this one tells and takes nothing any more.

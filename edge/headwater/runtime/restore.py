@@ -36,8 +36,8 @@ def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
     from ..storage import checkpoint_file
 
     found = checkpoint_file.read_permanent(inst.vertex, data)
-    op = _operator(host, inst, found) if found else None
-    if not found or not op or not _whole(host, inst, found):
+    op = _operator(host, inst, found) if found and _whole(host, inst, found) else None
+    if not found or not op:
         host.count(CHECKPOINT)
         return False
     _set(inst, found, op)
@@ -83,7 +83,9 @@ def _fill(host: "Host", p: "OutPort", found: "Stored") -> None:
 
 # The operator in the state of a checkpoint, or None where it refuses that.
 def _operator(host: "Host", inst: "Instance", found: "Stored") -> "Operator | None":
-    op = made(host, inst.vertex)
+    # One that has taken nothing yet is in its first state, and there may be no room for two.
+    first = not (found.changed or inst.changed or any(inst.position()))
+    op = inst.op if first else made(host, inst.vertex)
     try:
         if found.changed:
             op.configure(found.changed)

@@ -11,8 +11,8 @@ from .instance import FETCHING, RUNNING
 if TYPE_CHECKING:
     from typing import Any
 
-    from .battery import Energy
     from .host import Host
+    from .meter import Meter
 
 
 class Scheduler:
@@ -20,10 +20,10 @@ class Scheduler:
         self.host = host
         self.order: "list[Any]" = []  # Instances and LakeSinks, producers first
         self.acknowledged: set[int] = set()  # vertices whose pending checkpoints may be permanent now
-        self.meter: "Energy | None" = None
+        self.meter: "Meter | None" = None
 
     # Have operators take what they have by `meter`, until it has timed one.
-    def time(self, meter: "Energy") -> None:
+    def time(self, meter: "Meter") -> None:
         self.meter = meter
 
     # What runs here from now on.

@@ -130,9 +130,9 @@ def _begin(host: "Host", made: "dict[int, Operator]") -> None:
                         lifecycle.recall(inst)  # `_go_on` goes on from here
                         inst.decides(True)
                 elif state != RUNS:
-                    from . import checkpoint_transfer
+                    from . import incoming
 
-                    checkpoint_transfer.begin_recall(host, inst)
+                    incoming.begin_recall(host, inst)
                     lifecycle.recall_again(inst)
                     if state == ALONE:
                         lifecycle.blind(host, inst)
@@ -158,9 +158,9 @@ def _go_on(host: "Host") -> None:
 
     for inst in list(host.instances.values()):
         if inst.unsettled:
-            from . import checkpoint_transfer
+            from . import incoming
 
-            checkpoint_transfer.recall(host, inst)
+            incoming.recall(host, inst)
         elif inst.status == RECALLING:
             lifecycle.go_on(host, inst)
         if inst.ck.pos and not inst.unsettled:

@@ -5,7 +5,7 @@
 #   OFFER   ACCEPT, once the producers have told that they know no newer epoch; or REFUSE. From the first
 #           ACCEPT on the offer lasts for a time that both sides know
 #   HAND    the checkpoint from which to go on: the operator paused there. It arrives piece by piece
-#           (checkpoint_transfer.py)
+#           (incoming.py)
 #   begun   the operator starts here under a new epoch, as after any takeover: it asks its keepers and its
 #           producers, and goes on from that checkpoint, or from one further that they name
 #   KEEP    what the giver has it keeps under the new epoch; no byte of it is sent. So the checkpoint
@@ -129,11 +129,11 @@ class Offer:
 
     # Begin where the checkpoint is here. False where it is not.
     def _begin(self) -> bool:
-        from . import checkpoint_transfer
+        from . import incoming
 
         host = self.host
         v = self.v
-        key, have = checkpoint_transfer.newest(host, v, self.pos or (), self.epoch)
+        key, have = incoming.newest(host, v, self.pos or (), self.epoch)
         if not have:
             return False
         if host.now > self.until_us:
@@ -233,7 +233,7 @@ class Offer:
             if self.giver not in inst.ck.holders:
                 self.end()
                 return
-            from . import checkpoint_transfer
+            from . import incoming
 
             for h in host.plan.keepers(self.v):
                 if (
@@ -242,7 +242,7 @@ class Offer:
                     and h not in self.others
                     and h not in host.late
                 ):
-                    checkpoint_transfer.send(host, self.v, h)
+                    incoming.send(host, self.v, h)
 
 
 # ---- what is asked
@@ -275,7 +275,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     except (ImportError, KeyError, ValueError):
         return offers.TYPE
     if host.energy:
-        return host.energy.refuses(v, rates, why, left)
+        return host.energy.open().refuses(v, rates, why, left)
     return offers.OK
 
 
@@ -290,10 +290,12 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     _, v, number, rates = m
     refused = _cannot(host, v, 0, rates, moves.COMMAND, offers.FOREVER)
     without = beside = left_mc = offers.FOREVER
-    if host.energy and host.energy.powered:
-        left_mc = min(host.energy.left_mc, offers.FOREVER - 1)
-        without = host.energy.left_s()
-        beside = host.energy.left_s(with_=((v, rates),))
+    if host.energy:
+        energy = host.energy.open()
+        if energy.powered:
+            left_mc = min(energy.left_mc, offers.FOREVER - 1)
+            without = energy.left_s()
+            beside = energy.left_s(with_=((v, rates),))
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:

@@ -110,6 +110,24 @@ def again(words: "Words", kept: list[int]) -> None:
     s.resume(age, waits, long)
 
 
+# ---- what words say
+
+
+# Whether the newest word of that host, or of any, names operator v, in touch or not, and it is heard.
+def named_by(words: "Words", v: int, number: int = -1) -> bool:
+    h, _, named, _ = words.known(v)
+    return number in (-1, h) and named and not words.dead(h)
+
+
+# Whether a newer epoch of operator v than the one that is believed to run has begun somewhere, and may yet
+# come to be in touch.
+def begins_anew(words: "Words", v: int) -> bool:
+    h, number, _, away = words.known(v)
+    if not named_by(words, v) or (number, h) <= words.host.where[v][:2]:
+        return False
+    return away <= words.patience(words.at[h])
+
+
 # ---- at a candidate
 
 
@@ -138,14 +156,14 @@ def look(host: "Host", words: "Words", v: int) -> None:
     ranked = rank(words, v) * words.step
     patience = words.patience(words.at[host.where[v][2]])
     answers = s.fresh(s.hosts, words.step)
-    if words.begins_anew(v):
+    if begins_anew(words, v):
         s.wait_for(0)
         return
     if ALIVE in answers or ALIVE in s.fresh(s.back, words.step):
         s.wait_for(_FULL if SILENT in answers and len(answers) == len(s.hosts) else 0)
         if not s.waits or s.long < _FULL_TIMES * patience + ranked:
             return
-    elif words.named_by(v, host.where[v][2]) and not answers:
+    elif named_by(words, v, host.where[v][2]) and not answers:
         s.wait_for(0)  # it lives, and nothing would feed it here either
         return
     elif answers:
@@ -182,10 +200,10 @@ def take(host: "Host", words: "Words", s: Suspect, blind: bool) -> None:
 # no reason to begin one.
 def producers(host: "Host", v: int) -> tuple[list[int], list[int]]:
     from ..storage import checkpoint_file
-    from . import checkpoint_transfer
+    from . import incoming
 
     closed: "list[Any]" = []
-    key = checkpoint_transfer.newest(host, v)[0]
+    key = incoming.newest(host, v)[0]
     data = host.store.get_blob(key) if key else None
     found = checkpoint_file.read_permanent(host.plan.vertices[v], data) if data else None
     if found:
@@ -243,7 +261,7 @@ def look_late(host: "Host", words: "Words", inst: "Instance") -> None:
         s.ask(asked, [])
         _ask(host, words, s, asked, inst.epoch)
     answers = s.fresh(asked, words.step)
-    if ALIVE in answers or words.named_by(v):
+    if ALIVE in answers or named_by(words, v):
         from . import relocation
 
         relocation.release(host, inst)
@@ -275,7 +293,7 @@ def lives(host: "Host", words: "Words", v: int, asked: "Epoch") -> "tuple[int, E
     inst = host.instances.get(v)
     if inst and inst.status != STOPPED and (not inst.blind or inst.epoch > asked):
         return ALIVE, inst.epoch
-    i = words.place(v)
+    i = words.operators.find(bytes((v,)))
     if i >= 0 and words.runs(i):
         # What lives may be over, and not have heard of that.
         return ALIVE, max((words.number[i], words.named[i]), host.where[v][:2])

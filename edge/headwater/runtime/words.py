@@ -21,23 +21,21 @@
 from array import array
 
 from ..board.unload import unload
-from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.model import OUTSIDE
 from ..protocol import frames
 from ..protocol.moves import TAKEOVER
 from ..protocol.position import EPOCH_MAX
 from ..protocol.refusals import CONTENT
 from ..storage.keyspace import F_SILENT
-from .instance import FETCHING, RUNNING, STOPPED
+from .instance import STOPPED
 
 if TYPE_CHECKING:
     from typing import Any
 
     from ..offboard.interfaces import Message
-    from ..plan.model import Plan
     from .host import Host
     from .instance import Instance
+    from .recoveries import Recovery
     from .watching import Suspect
 
 _FAR = const(1 << 29)  # milliseconds; more is not counted
@@ -47,47 +45,26 @@ _SLEEPS = const(1)  # flags of a word: its sender sleeps; it does not name all t
 _MORE = const(2)
 _NAMED = const(1)  # of an operator: the newest word of that host names it;
 _MET = const(2)  # ... it was in touch under that epoch
-_KEPT_MAX = const(
-    8
-)  # suspected operators of which a host that sleeps keeps what it counted; twice as many hosts
-_RECOVERIES = const(8)  # the last ones say how long one takes,
-_RECOVERY_MS = const(60000)  # and this is long enough to look at one
 _TENTH = const(10)  # of the time in which no host is heard counts
 
 
-# The operators with a backup that concern this host: it may run them, keep their checkpoints, or produce for
-# them; and the gateway, which may have to run any.
-def concerning(plan: "Plan", me: int) -> list[int]:
-    found = []
-    for v in plan.vertices:
-        if v.kind and len(v.hosts) > 1:
-            producers = [h for e in plan.ins(v.index) for h in plan.vertices[e.src].hosts]
-            if not me or me in plan.keepers(v.index) or me in producers:
-                found.append(v.index)
-    return found
-
-
 class Words:
-    # operators: see concerning.
-    def __init__(self, host: "Host", operators: list[int]) -> None:
+    # The operators and the hosts that matter to this one: see relations.py.
+    def __init__(self, host: "Host", operators: list[int], hosts: list[int]) -> None:
         self.host = host
         self.operators = bytes(operators)
         plan = host.plan
         _, dead, step = host.pace
         self.beat = host.period_us // 1000
         self.step = step // 1000
-        # The delays that the process file asks for, and the patience where it asks for none.
-        asked = [e.within_ms for e in plan.edges if e.dst == OUTSIDE and e.within_ms]
-        self.delay = min(asked) if asked else 0
-        self.usual = dead // 1000
-        self.all_asked = len(asked) == len([e for e in plan.edges if e.dst == OUTSIDE])
-        self.recoveries: list[int] = []  # how long the last ones took, in milliseconds
-        self.recovering: dict[int, int] = {}  # operator that begins here -> how long it takes so far
-        self.least = 0  # a host is not taken for dead sooner
-        self._limit()
+        self.took: list[int] = []  # how long the last operators took that began here, in milliseconds
+        self.recovery: "Recovery | None" = None  # while operators begin here
+        from . import recoveries
+
+        self.least = recoveries.least(host, self.took)  # a host is not taken for dead sooner
         # Host number -> its place in the arrays; place 0 is of all hosts that do not matter.
         self.at = bytearray(len(plan.hosts))
-        self.hosts = bytes(self._related(operators))
+        self.hosts = bytes(hosts)
         for i in range(len(self.hosts)):
             self.at[self.hosts[i]] = i + 1
         n = len(self.hosts) + 1
@@ -114,16 +91,11 @@ class Words:
         self.sleeps = 0  # seconds of its own period, where this host sleeps
         self.slept = 0  # to be counted when it hears any host
         self.suspects: "dict[int, Suspect]" = {}
-        self._woken()
+        kept = host.store.get(F_SILENT)
+        if kept:
+            from . import sleeping
 
-    def _related(self, operators: list[int]) -> list[int]:
-        plan = self.host.plan
-        found = []
-        for v in operators:
-            for h in plan.keepers(v) + [h for e in plan.ins(v) for h in plan.vertices[e.src].hosts] + [0]:
-                if h != self.host.me and h not in found:
-                    found.append(h)
-        return found
+            sleeping.woken(self, kept)
 
     # ---- time
 
@@ -143,12 +115,14 @@ class Words:
     # This host hears again, after it heard none for longer than the patience with any: it knows nothing of
     # the others, as after a boot. Else those that come back last after a broker was away would count as dead.
     def _deaf(self) -> None:
-        if self.near > max([self.patience(k) for k in range(len(self.silent))]):
-            for k in range(len(self.silent)):
-                self.silent[k] = self.mute[k] = 0
-            self.listened = 0
-            self.begun.clear()
-            self.apart.clear()
+        for k in range(len(self.silent)):
+            if self.near <= self.patience(k):
+                return
+        for k in range(len(self.silent)):
+            self.silent[k] = self.mute[k] = 0
+        self.listened = 0
+        self.begun.clear()
+        self.apart.clear()
 
     # It was declared lost: nothing is waited for.
     def bury(self, number: int) -> None:
@@ -169,8 +143,13 @@ class Words:
         if self.near > self.beat + self.step:
             gone //= _TENTH
         self._pass(gone)
-        if self.recovering:
-            self._recover(gone)
+        if self.recovery and not self.recovery.goes_on(self, gone):
+            from . import recoveries
+
+            self.took = recoveries.last(self.took + self.recovery.took)
+            self.least = recoveries.least(host, self.took)
+            self.recovery = recoveries = None  # type: ignore[assignment]
+            unload("runtime.recoveries")
         for i in range(len(self.operators)):
             v = self.operators[i]
             inst = host.instances.get(v)
@@ -195,22 +174,16 @@ class Words:
                 from . import moving
 
                 moving.apart(host, v)
-        self.rests()
 
     # Whether an operator here has been out of touch for as long as a silent host is waited for. Then again
     # only after as long.
     def _apart(self, v: int, inst: "Instance") -> bool:
-        if self.touching(inst):
+        if self.touching(inst, False):
             self.apart.pop(v, None)
         elif self.listened - self.apart.setdefault(v, self.listened) > self.least:
             self.apart[v] = self.listened
             return True
         return False
-
-    # What only suspicion needs is unloaded.
-    def rests(self) -> None:
-        if not self.suspects:
-            unload("runtime.watching")
 
     def _pass(self, ms: int) -> None:
         for times in (self.silent, self.mute, self.away):
@@ -226,31 +199,6 @@ class Words:
     def patience(self, k: int) -> int:
         return max(self.least, 3 * max(self.beat, 1000 * self.period[k]), 2 * self.step)
 
-    # What the delays and the recoveries so far leave of it.
-    def _limit(self) -> None:
-        self.least = self.usual
-        if self.delay:
-            took = sorted(self.recoveries)
-            left = max(0, self.delay - (took[len(took) // 2] if took else 0))
-            self.least = left if self.all_asked else min(left, self.usual)
-
-    # How long operators take that began here: until they run and have caught up. Waiting for links or holders
-    # does not count.
-    def _recover(self, gone: int) -> None:
-        host = self.host
-        for v in list(self.recovering):
-            inst = host.instances.get(v)
-            if inst is None:
-                self.recovering.pop(v)
-            elif inst.recalling or inst.status == FETCHING or not self.touching(inst):
-                continue
-            else:
-                self.recovering[v] += gone
-                late = inst.status != RUNNING or any([e.waiting() > host.plan.batch for e in inst.inputs])
-                if not late or self.recovering[v] > _RECOVERY_MS:
-                    self.recoveries = (self.recoveries + [self.recovering.pop(v)])[-_RECOVERIES:]
-                    self._limit()
-
     # Whether that host is silent for longer.
     def dead(self, number: int) -> bool:
         if number == self.host.me:
@@ -261,8 +209,12 @@ class Words:
     # Operator v begins on this host: whoever waits for it hears of that before it is asked.
     def begin(self, v: int, why: int) -> None:
         self.begun[v] = self.listened
-        self.recovering[v] = 0
         self.why[v] = why
+        if self.recovery is None:
+            from . import recoveries
+
+            self.recovery = recoveries.Recovery()
+        self.recovery.begin(v)
         self.say()
 
     # The same for a host that this one hears itself, whatever others say.
@@ -270,46 +222,27 @@ class Words:
         k = self.at[number]
         return number != self.host.me and self.mute[k] > self.patience(k)
 
-    # The place of an operator in the arrays, or -1.
-    def place(self, v: int) -> int:
-        return self.operators.find(bytes((v,)))
+    # ---- sleep: see sleeping.py
 
-    # ---- sleep
-
-    # This host sleeps from now on, for so long: the others learn that first. What was counted is kept, since
-    # a host that sleeps wakes up into a new boot.
-    def sleep(self, us: int) -> None:
-        self.sleeps = us // 1000000
+    # This host sleeps from now on, for so many seconds: the others learn that first.
+    def sleeps_for(self, s: int) -> None:
+        self.sleeps = s
         self.say()
-        waits = [s.kept() for s in self.suspects.values()][:_KEPT_MAX]
-        silent = [[self.mute[self.at[h]] // 1000, h] for h in self.hosts]
-        silent.sort()
-        kept = [self.sleeps, self.listened // 1000, silent[-2 * _KEPT_MAX :], waits]
-        self.host.store.put(F_SILENT, msgpack.dumps(kept))
 
-    # ... and continues with it, if it did sleep. It is taken once: a loss of power begins the count again.
-    def _woken(self) -> None:
-        store = self.host.store
-        data = store.get(F_SILENT)
-        if not data:
-            return
-        self.sleeps, listened, silent, waits = msgpack.loads(data)
-        store.drop(F_SILENT)
-        self.slept = self.sleeps * 1000
+    # It did sleep, and goes on with what it had counted: for how long it had listened, and [seconds, host] of
+    # the hosts that were silent.
+    def woke(self, sleeps: int, listened: int, silent: list[list[int]]) -> None:
+        self.sleeps = sleeps
+        self.slept = sleeps * 1000
         self.listened = listened * 1000
         for s, h in silent:
             self.silent[self.at[h]] = self.mute[self.at[h]] = s * 1000
-        if waits:
-            from . import watching
-
-            for kept in waits:
-                watching.again(self, kept)
 
     # ---- what this host says
 
     # Whether all open inputs of an operator here have answered, from hosts that are heard. least: those
     # count that are no feedback, and whose host is not silent.
-    def touching(self, inst: "Instance", least: bool = False) -> bool:
+    def touching(self, inst: "Instance", least: bool) -> bool:
         for e in inst.inputs:
             if e.closed:
                 continue
@@ -330,8 +263,11 @@ class Words:
             hosts: "Any" = plan.vertices[v].hosts if host.me in plan.vertices[v].hosts else ()
             inst = host.instances.get(v)
             if inst and inst.status != STOPPED and not inst.blind:
-                named += [inst.epoch[0], 2 * v + int(self.touching(inst))]
-                hosts = plan.keepers(v) + [e.producer for e in inst.inputs if e.port is None and not e.closed]
+                named += [inst.epoch[0], 2 * v + int(self.touching(inst, False))]
+                hosts = plan.keepers(v)
+                for e in inst.inputs:
+                    if e.port is None and not e.closed:
+                        to[e.producer] = 1
             for h in hosts:
                 to[h] = 1
         told = 4 * max((self.beat + 999) // 1000, self.sleeps)
@@ -369,8 +305,13 @@ class Words:
                 if named[j + 1] >> 1 == v:
                     number = named[j]
                     self._name(i, sender, number, named[j + 1] & 1)
-            if not number and not told & _MORE:
-                self._miss(i, sender)
+            if number or told & _MORE:
+                continue
+            if self.named[i] == sender:
+                self.state[i] = 0  # `away` goes on
+            elif self.host.where[v][2] == sender and not self.runs(i):
+                self.named[i] = sender
+                self.number[i] = self.state[i] = self.away[i] = 0
 
     # The word names operator i. One out of touch replaces none that is in touch.
     def _name(self, i: int, sender: int, number: int, touches: int) -> None:
@@ -392,14 +333,6 @@ class Words:
             self.away[i] = 0
             self.host.heard_where(v, epoch, sender)
 
-    # The word does not name operator i.
-    def _miss(self, i: int, sender: int) -> None:
-        if self.named[i] == sender:
-            self.state[i] = 0  # `away` goes on
-        elif self.host.where[self.operators[i]][2] == sender and not self.runs(i):
-            self.named[i] = sender
-            self.number[i] = self.state[i] = self.away[i] = 0
-
     # ---- what follows
 
     # Whether words say that operator i runs in touch.
@@ -409,19 +342,13 @@ class Words:
             return False
         return self.away[i] <= self.patience(self.at[h])
 
-    # Whether the newest word of that host, or of any, names operator v, in touch or not, and it is heard.
-    def named_by(self, v: int, number: int = -1) -> bool:
-        i = self.place(v)
+    # What words say of operator v: the host that names it, or was to name it, -1 if none; number of the epoch
+    # there; whether the newest word names it; for how long it has not been in touch.
+    def known(self, v: int) -> tuple[int, int, bool, int]:
+        i = self.operators.find(bytes((v,)))
         h = self.named[i]
-        return h != _NONE and number in (-1, h) and bool(self.state[i] & _NAMED) and not self.dead(h)
-
-    # Whether a newer epoch of operator v than the one that is believed to run has begun somewhere, and may
-    # yet come to be in touch.
-    def begins_anew(self, v: int) -> bool:
-        i = self.place(v)
-        h = self.named[i]
-        newer = h != _NONE and (self.number[i], h) > self.host.where[v][:2]
-        return newer and self.named_by(v) and self.away[i] <= self.patience(self.at[h])
+        named = h != _NONE and self.state[i] & _NAMED > 0
+        return -1 if h == _NONE else h, self.number[i], named, self.away[i]
 
     # Whether operator i, which does not run here, is suspected of running nowhere, and this host may run it.
     def suspected(self, i: int) -> bool:

@@ -971,9 +971,9 @@ def test_a_process_too_large_for_a_plan_is_refused():
 
 
 def test_validation_reckons_with_the_runtime_s_own_limits():
-    from headwater.runtime import checkpoint_transfer
+    from headwater.runtime import incoming
 
-    assert sizing.CHECKPOINT_MAX_BYTES == checkpoint_transfer.CHECKPOINT_MAX
+    assert sizing.CHECKPOINT_MAX_BYTES == incoming.CHECKPOINT_MAX
 
 
 # -- whatever an author writes, the check answers

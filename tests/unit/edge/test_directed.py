@@ -10,7 +10,7 @@ from headwater.data.batch import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
 from headwater.process.check import check
 from headwater.protocol import frames
 from headwater.protocol.position import further
-from headwater.runtime import checkpoint_transfer, restore, routing
+from headwater.runtime import incoming, restore, routing
 from headwater.runtime.host import Host
 from headwater.runtime.instance import RUNNING, WAITING
 from headwater.storage import checkpoint_file
@@ -448,11 +448,11 @@ def test_a_holder_keeps_nothing_of_an_epoch_that_it_knows_to_be_over() -> None:
     inst.ck.commit(inst.ck._take(b"", 0), True)
     data = runner.store.get_blob(4)
     position = inst.ck.pos
-    before = checkpoint_transfer.place(holder, 1, HELD)
+    before = incoming.place(holder, 1, HELD)
     assert before and further(position, before[1])
     holder.heard_where(1, (7, 1), 1)
     heard(holder, 2, (frames.CKPT, 1, inst.epoch, position, len(data), 0, data))
-    assert checkpoint_transfer.place(holder, 1, HELD) == before
+    assert incoming.place(holder, 1, HELD) == before
     kinds = [kind for kind, _ in holder.exchange.links[2].wants]
     assert frames.WHERE in kinds and frames.STORED not in kinds
 
@@ -461,9 +461,9 @@ def test_an_operator_that_hears_of_a_newer_epoch_stops_and_keeps_its_checkpoint(
     runner = four_seconds().node(2).host
     assert runner
     inst = runner.instances[1]
-    checkpoint_transfer.begin_recall(runner, inst)
+    incoming.begin_recall(runner, inst)
     kept = runner.store.get_blob(4)
-    checkpoint_transfer._on_recalled(runner, inst, 0, (3, 0), [0, 0, 0])
+    incoming.recalled(runner, inst, 0, (3, 0), [0, 0, 0])
     assert 1 not in runner.instances
     assert runner.store.get_blob(4) == kept
 
@@ -494,7 +494,7 @@ def test_an_operator_may_stop_while_everything_is_said_again(monkeypatch: pytest
     assert runner
     inst = runner.instances[1]
     inst.unsettled = True
-    monkeypatch.setattr(checkpoint_transfer, "recall", lambda host, inst: host.stop(inst, (9, 0)))
+    monkeypatch.setattr(incoming, "recall", lambda host, inst: host.stop(inst, (9, 0)))
     runner.exchange.retry()
     assert 1 not in runner.instances
 

@@ -107,10 +107,10 @@ def test_the_heap_of_a_placement_is_that_of_validation() -> None:
     for on in ("a", "b", "gateway"):
         kb = next(kb for kb in range(40, 256) if check(two(kb, on)).plan is not None)
         found = of(two(kb, on))
-        assert found.case.broken(found.first) == []
+        assert found.case.breaks(found.first) == []
         for host in found.case.hosts[1:]:
             host.heap_bytes -= 1024
-        assert {reason for reason, _, _ in found.case.broken(found.first)} == {HEAP}
+        assert {reason for reason, _, _ in found.case.breaks(found.first)} == {HEAP}
 
 
 def test_operators_in_floats_keep_their_width_unless_drift_is_allowed() -> None:

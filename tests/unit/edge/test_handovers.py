@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, first_error, seeded
-from headwater.runtime import checkpoint_transfer, routing
+from headwater.runtime import incoming, routing
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.moving import Move
 from headwater.runtime.taking import Offer
@@ -75,7 +75,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "the taker goes on from what it was offered, whatever producers name",
         "an operator that needs what was trimmed for a further checkpoint",
         [
-            (checkpoint_transfer, "_on_recalled", "if epoch[0] and newer(", "if 0 and newer("),
+            (incoming, "recalled", "if epoch[0] and newer(", "if 0 and newer("),
             (routing, "contact", "if name and not sink.is_lake and further(name", "if 0 and further(name"),
         ],
         "giver goes on",
@@ -122,7 +122,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a piece that came twice asks for the next one twice",
         "checkpoints that are sent several times over",
-        [(checkpoint_transfer, "_on_piece", "< RETRY_US // 2", "< 0")],
+        [(incoming, "_on_piece", "< RETRY_US // 2", "< 0")],
         "moved with a large state",
     ),
     (

@@ -75,8 +75,8 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "what a lost board held is stored nowhere else",
         "an operator whose next loss is its last",
         [
-            (losses, "_take", "checkpoint_transfer.replace(host, number)", "pass"),
-            (checkpoint_transfer, "covered", "            every = False", "            found.append(v)"),
+            (losses, "_take", "_replace(host, number)", "pass"),
+            (losses, "_covered", "            every = False", "            found.append(v)"),
         ],
         "holder lost",
     ),

@@ -19,6 +19,7 @@ from headwater.protocol.clock import Clock
 from headwater.runtime import (
     checkpoint_transfer,
     decisions,
+    incoming,
     lifecycle,
     receiver,
     relocation,
@@ -101,13 +102,13 @@ DEFECTS = [
         "an operator whose keepers hold on to a course that it has left",
         [
             (
-                checkpoint_transfer,
+                incoming,
                 "_on_piece",
                 "and have and not newer(here, have):",
                 "and have and (further(have[1], pos) or (have[1] == pos and have[0] >= here[0])):",
             ),
             (
-                checkpoint_transfer,
+                incoming,
                 "newest",
                 "not newer(best[1], have)",
                 "(further(have[1], best[1][1]) or (have[1] == best[1][1] and have[0] >= best[1][0]))",
@@ -118,7 +119,7 @@ DEFECTS = [
     Defect(
         "an operator under a new epoch does not recall",
         "an operator that begins anew where its producer lost the name of its checkpoint",
-        [(checkpoint_transfer, "begin_recall", "UNSAFE, True)", "UNSAFE, False)")],
+        [(incoming, "begin_recall", "UNSAFE, True)", "UNSAFE, False)")],
         ["erased home", "course left"],
     ),
     Defect(
@@ -155,7 +156,7 @@ DEFECTS = [
     Defect(
         "a holder confirms what it did not store",
         "a named checkpoint that nobody holds",
-        [(checkpoint_transfer, "_on_piece", "host.store.put_blob(key, inc[2])", "pass")],
+        [(incoming, "_on_piece", "host.store.put_blob(key, inc[2])", "pass")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(
@@ -170,7 +171,7 @@ DEFECTS = [
     Defect(
         "a holder lets an earlier checkpoint replace a later one",
         "a named checkpoint that nobody holds",
-        [(checkpoint_transfer, "_on_piece", "and have and not newer(here, have):", "and have == here:")],
+        [(incoming, "_on_piece", "and have and not newer(here, have):", "and have == here:")],
         ["overtaken"],
     ),
     Defect(
@@ -233,7 +234,7 @@ DEFECTS = [
             (OutPort, "fence", "self.save(r)", "pass"),
             (OutPort, "record", "r.epoch[0], r.epoch[1]", "1, 0"),
             (
-                checkpoint_transfer,
+                incoming,
                 "_on_piece",
                 "and have and not newer(here, have):",
                 "and have and not further(pos, have[1]):",
@@ -723,7 +724,7 @@ DEFECTS = [
     Defect(
         "a keeper that told of a checkpoint is waited for until it gives it",
         "an operator that waits for a dead host for ever",
-        [(checkpoint_transfer, "fetch", "if inst.target_epoch[0] and", "if 0 and")],
+        [(incoming, "fetch", "if inst.target_epoch[0] and", "if 0 and")],
         ["tells and dies"],
     ),
     Defect(
@@ -777,7 +778,7 @@ DEFECTS = [
     Defect(
         "a keeper forgets the checkpoint of a decision",
         "an operator that goes on without a change whose results others have seen",
-        [(checkpoint_transfer, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
+        [(incoming, "newest", "for slot in (HELD, PERMANENT):", "for slot in (PERMANENT,):")],
         ["gateway erased with an operator"],
     ),
 ]

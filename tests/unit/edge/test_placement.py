@@ -10,7 +10,8 @@ from collections.abc import Callable
 import placements
 import pytest
 from defects import Change, seeded
-from headwater.plan import placement
+from headwater.plan import draws, placement
+from headwater.plan.draws import Draws
 from headwater.plan.placement import FOREVER, MAINS, OUTSIDE, Case, Edge, Host, Vertex
 from headwater_tools.bench import energy
 from hypothesis import given, settings
@@ -58,7 +59,7 @@ def judges_what_fits(seed: int) -> None:
     every = placements.possible(case)
     hosts = range(len(case.hosts))
     for places in itertools.islice(itertools.product(hosts, repeat=len(case.vertices)), 100):
-        assert (list(places) in every) == (not case.broken(places))
+        assert (list(places) in every) == (not case.breaks(places))
 
 
 def draws_what_the_formula_says(seed: int) -> None:
@@ -144,14 +145,14 @@ def test_the_same_case_has_the_same_answer(seed: int) -> None:
 def test_it_looks_at_no_more_placements_than_it_may(seed: int, trials: int) -> None:
     case, first = medium(seed)
     looks = 0
-    broken = case.broken
+    broken = case.breaks
 
     def counted(places: list[int]) -> list[tuple[int, int, int]]:
         nonlocal looks
         looks += 1
         return broken(places)
 
-    case.broken = counted  # type: ignore[method-assign, assignment]
+    case.breaks = counted  # type: ignore[method-assign, assignment]
     placement.place(case, first, trials)
     assert looks <= trials
 
@@ -212,16 +213,16 @@ def test_frames_between_two_hosts_are_shared_and_a_radio_is_never_more_than_on()
 
 
 def paces(*lives: int) -> list[int]:
-    return [placement.pace(life) for life in lives]
+    return [draws.pace(life) for life in lives]
 
 
 def test_a_move_gains_if_batteries_lose_a_sixth_less() -> None:
     # 1/100 + 1/400 is 1/80; five sixths of it are 1/96.
-    assert placement.gains(paces(100, 400), paces(193, 193))
-    assert not placement.gains(paces(100, 400), paces(191, 192))
-    assert not placement.gains(paces(100, 400), paces(500, 100))
-    assert placement.gains(paces(100, 400), paces(placement.FOREVER, 97))
-    assert not placement.gains(paces(placement.FOREVER), paces(placement.FOREVER))
+    assert draws.gains(paces(100, 400), paces(193, 193))
+    assert not draws.gains(paces(100, 400), paces(191, 192))
+    assert not draws.gains(paces(100, 400), paces(500, 100))
+    assert draws.gains(paces(100, 400), paces(placement.FOREVER, 97))
+    assert not draws.gains(paces(placement.FOREVER), paces(placement.FOREVER))
 
 
 def test_a_move_is_told_with_what_it_costs_both() -> None:
@@ -268,22 +269,22 @@ PLACE = [
     takes_the_first_of_equals,
 ]
 DEFECTS: dict[str, Change] = {
-    "candidates are not asked": (Case, "broken", "places[v] not in vertex.hosts", "False"),
-    "float width is not asked": (Case, "broken", "if vertex.width and", "if False and"),
-    "heap is not asked": (Case, "broken", "heaps[h] > hosts[h].heap_bytes", "False"),
+    "candidates are not asked": (Case, "breaks", "places[v] not in vertex.hosts", "False"),
+    "float width is not asked": (Case, "breaks", "if vertex.width and", "if False and"),
+    "heap is not asked": (Case, "breaks", "heaps[h] > hosts[h].heap_bytes", "False"),
     "no heap for what it may take over": (Case, "heaps", "a + b for", "a for"),
     "queues of remote inputs need no heap": (Case, "heaps", "need += e.queue_bytes", "pass"),
-    "the log is not asked": (Case, "broken", "logs[h] > hosts[h].log_bytes", "False"),
+    "the log is not asked": (Case, "breaks", "logs[h] > hosts[h].log_bytes", "False"),
     "hosts without a common link speak": (
-        Case, "broken", "self.link(a, pair % len(hosts), 0, 0) is None", "False",
+        Case, "breaks", "self.link(a, pair % len(hosts), 0, 0) is None", "False",
     ),
-    "the dearest link": (Case, "link", "cost < least", "cost > least"),
-    "the receiver pays nothing": (Case, "draws", "((a, 0), (b, 1))", "((a, 0),)"),
-    "the radio is on more than always": (Case, "draws", "min(frames[h], hosts[h].radio_na)", "frames[h]"),
-    "frames are added up": (Case, "traffic", "max(pair[1], e.frames_mhz)", "pair[1] + e.frames_mhz"),
-    "frames have no heads": (Case, "traffic", "pair[0] += pair[1] * FRAME_BYTES", "pass"),
-    "traffic inside a host costs": (Case, "traffic", "if a != b and a", "if True and a"),
-    "work costs nothing": (Case, "draws", "* hosts[places[v]].unit_pc", "* 0"),
+    "the dearest link": (Draws, "link", "cost < least", "cost > least"),
+    "the receiver pays nothing": (Draws, "draws", "((a, 0), (b, 1))", "((a, 0),)"),
+    "the radio is on more than always": (Draws, "draws", "min(frames[h], hosts[h].radio_na)", "frames[h]"),
+    "frames are added up": (Draws, "traffic", "max(pair[1], e.frames_mhz)", "pair[1] + e.frames_mhz"),
+    "frames have no heads": (Draws, "traffic", "pair[0] += pair[1] * FRAME_BYTES", "pass"),
+    "traffic inside a host costs": (Draws, "traffic", "if a != b and a", "if True and a"),
+    "work costs nothing": (Draws, "draws", "* hosts[places[v]].unit_pc", "* 0"),
     "the first one is good enough": (placement._Search, "look", "worth > self.best_worth", "not self.best"),
     "the last of equals": (placement._Search, "look", "worth > self.best_worth", "worth >= self.best_worth"),
     "not every placement": (placement._Search, "all", "range(i, len(at))", "range(i, i + 1)"),
@@ -329,11 +330,11 @@ def test_what_limits_a_move_is_told() -> None:
     case = pair()
     case.hosts[2].heap_bytes = case.hosts[1].log_bytes = 10
     case.vertices[1].heap_bytes, case.vertices[1].log_bytes = 12, 15
-    assert case.broken([1, 1]) == [(placement.LOG, 1, 5), (placement.HEAP, 2, 2)]
-    assert case.broken([1, 2]) == [(placement.HEAP, 2, 2)]
+    assert case.breaks([1, 1]) == [(placement.LOG, 1, 5), (placement.HEAP, 2, 2)]
+    assert case.breaks([1, 2]) == [(placement.HEAP, 2, 2)]
     case.vertices[1].width = 64
-    assert case.broken([1, 0])[0][:2] == (placement.WIDTH, 1)
-    assert case.broken([2, 0])[0][:2] == (placement.NO_CANDIDATE, 0)
+    assert case.breaks([1, 0])[0][:2] == (placement.WIDTH, 1)
+    assert case.breaks([2, 0])[0][:2] == (placement.NO_CANDIDATE, 0)
 
 
 MOVES: dict[str, tuple[Callable[[], None], Change]] = {

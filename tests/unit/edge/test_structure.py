@@ -11,6 +11,7 @@ from headwater.runtime import (
     checkpoint_transfer,
     decisions,
     giving_up,
+    incoming,
     losses,
     moving,
     receiver,
@@ -169,7 +170,10 @@ def test_every_message_has_one_handler_and_somebody_who_may_say_it() -> None:
     site = {frames.PLAN, frames.PLANNED, frames.SWITCH, frames.STATUS}
     tables = [
         Exchange.HANDLERS,
-        *(m.HANDLERS for m in (receiver, checkpoint_transfer, decisions, relocation, watching, words)),
+        *(
+            m.HANDLERS
+            for m in (receiver, checkpoint_transfer, incoming, decisions, relocation, watching, words)
+        ),
         *(m.HANDLERS for m in (giving_up, losses, moving, taking, signals)),
     ]
     kinds = [kind for table in tables for kind in table]

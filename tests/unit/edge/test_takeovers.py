@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from defects import Change, first_error, seeded
 from headwater.process import Affine, Process
-from headwater.runtime import checkpoint_transfer, judging, relocation, watching
+from headwater.runtime import checkpoint_transfer, judging, relocation, sleeping, watching
 from headwater.runtime.words import Words
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.takeovers import Decided
@@ -89,14 +89,14 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a host that was deaf for long knows who is dead",
         "operators that move because the broker was away",
-        [(Words, "_deaf", "if self.near >", "if 0 and self.near >")],
+        [(Words, "_deaf", "if self.near <=", "if 1 or self.near <=")],
         "broker restarts",
     ),
     (
         "a candidate that hears the operator's host begins without any producer",
         "an operator that moves again and again after its only source has died",
         [
-            (watching, "look", "words.named_by(v, host.where[v][2])", "False"),
+            (watching, "look", "named_by(words, v, host.where[v][2])", "False"),
             (watching, "look", "if s.waits == _BLIND:", "if 0:"),  # it would hear that host in this way, too
         ],
         "source dies",
@@ -104,7 +104,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "what sleeps forgets what it has counted",
         "an operator whose only candidate sleeps, and that nobody takes over",
-        [(Words, "_woken", "if not data:", "if 1:")],
+        [(sleeping, "woken", "words.woke(sleeps, listened, silent)", "return")],
         "sleeper takes over",
     ),
     (

@@ -122,7 +122,7 @@ def test_every_line_of_the_core_is_told_back() -> None:
         at = text.index(next(line for line in text if line.startswith("class ")))
         here = lines.index(text[at])
         assert core.origin(here + 1) == (name, at + 1)
-        said = 'File "headwater/core.py", line %d, in run' % (here + 1)
+        said = 'File "headwater.core", line %d, in run' % (here + 1)
         assert core.told(said) == 'File "headwater/%s.py", line %d, in run' % (sources.place(name), at + 1)
 
 

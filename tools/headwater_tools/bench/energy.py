@@ -155,7 +155,7 @@ def _placement(kind: str, cases: int, say: Callable[[str], None]) -> list[Measur
             continue  # the heap of no host suffices
         assert found is not None, "seed %d: nothing found where %r is possible" % (seed, best)
         ratios.append(case.worth(found)[0] / case.worth(best)[0])
-        if not case.broken(first):
+        if not case.breaks(first):
             gains.append(case.worth(best)[0] / case.worth(first)[0])
     say("%s: %d cases, %d of them possible" % (kind, cases, len(ratios)))
     near = 100 * sum(ratio >= NEAR for ratio in ratios) / len(ratios)

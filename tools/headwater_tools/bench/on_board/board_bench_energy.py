@@ -79,19 +79,19 @@ def used():
 def run():
     host = host_of(model.loads(bytes.fromhex("PLAN")))
     before = used()
-    from headwater.plan.profile import Profile
-    from headwater.runtime.battery import Energy
+    from headwater.plan import profile_reader
+    from headwater.runtime.meter import Meter
 
-    energy = Energy(host, Profile(GIVEN), lambda: 3800)
+    energy = Meter(host, profile_reader.read(GIVEN), lambda: 3800)
     for _ in range(3):
         host.now += 5000000
         energy.tick()
-    energy.rests()
     rest = used() - before
     print(rest)
     for _ in range(2):
-        decided = decide(energy)
-        energy.asks(None)
+        decided = decide(energy.open())
+        energy.open().asks(None)
+        energy.rest()
         print(decided - before - rest, used() - before - rest)
 
 
@@ -102,10 +102,11 @@ def decide(energy):
     view = bids.View(energy)
     asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
     energy.asks(bids.Round(energy, asked, False))
+    found = energy.meter.round
     for v, hosts in asked:
         for h in hosts:
-            energy.round.heard(h, (0, v, energy.round.number, 100000, 90000, 1000000, 0))
-    leaving.choose(view, energy.round.bids, energy.round.rooms)
+            found.heard(h, (0, v, found.number, 100000, 90000, 1000000, 0))
+    leaving.choose(view, found.bids, found.rooms)
     return used()
 
 

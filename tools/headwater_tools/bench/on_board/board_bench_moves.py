@@ -31,12 +31,15 @@ class Moving(Board):
 
     # As the program of a board does it (board/beginning.py).
     def measure_energy(self, path):
-        from headwater.plan.profile import Profile
-        from headwater.runtime.battery import Energy
+        from headwater.board.unload import unload
+        from headwater.plan import profile_reader
+        from headwater.runtime.meter import Meter
 
         with open(path) as f:
-            profile = Profile(json.load(f))
-        self.host.knows(Energy(self.host, profile, self.battery_mv, time.ticks_us))
+            profile = profile_reader.read(json.load(f))
+        profile_reader = None
+        unload("plan.profile_reader")
+        self.host.knows(Meter(self.host, profile, self.battery_mv, time.ticks_us))
 
     def battery_mv(self):
         return self.mv

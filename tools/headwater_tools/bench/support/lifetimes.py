@@ -155,7 +155,7 @@ class Lives:
     def _fits(self, v: int, to: int) -> bool:
         after = list(self.places)
         after[v] = to
-        return not self.case.broken(after)
+        return not self.case.breaks(after)
 
 
 class View:
@@ -239,7 +239,7 @@ def longest(case: Case) -> float:
     batteries = [h for h, host in enumerate(case.hosts) if host.left_mc != MAINS]
     columns = []
     for places in itertools.product(*[v.hosts for v in case.vertices]):
-        if not case.broken(places):
+        if not case.breaks(places):
             draws = case.draws(places)
             assert draws is not None
             columns.append([draws[h] / 1_000_000 for h in batteries])

@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+from headwater.data import msgpack
+
 SECTOR = 4096
 AGAIN = 42  # exit code of the process when the board restarts
 
@@ -116,6 +118,8 @@ class Board:
         self.flash = Flash("flash.bin", sectors)
         self.node = None
         self.left = number_in("charge")  # millicoulombs in the battery; None: it has none that runs down
+        self.curve = None  # of its voltage,
+        self.capacity_mc = 0  # ... and what it has when it is full
         self.spent = 0  # of what the host of this boot has counted, in nanocoulombs
         self.drivers = {}
         self.actuators = {}
@@ -146,8 +150,10 @@ class Board:
         host = self.node.host
         if self.left is None or not (host and host.energy and host.energy.profile):
             return number_in("battery")
-        energy = host.energy
-        gone = (energy.total_nc - self.spent) // 1000000
+        if self.curve is None:
+            numbers, self.curve, _ = msgpack.loads(host.energy.profile)
+            self.capacity_mc = numbers[0]
+        gone = (host.energy.spent_nc - self.spent) // 1000000
         if gone:
             self.spent += gone * 1000000
             self.left -= gone
@@ -156,7 +162,7 @@ class Board:
             with open("charge.new", "w") as f:
                 f.write(str(self.left))
             os.rename("charge.new", "charge")
-        return voltage(energy.profile.curve, 10000 * self.left // energy.profile.capacity_mc)
+        return voltage(self.curve, 10000 * self.left // self.capacity_mc)
 
     def rssi(self):
         return number_in("rssi")
