@@ -6,7 +6,7 @@ import pytest
 from defects import Change, seeded
 from headwater.process import Affine, Process
 from headwater.process.check import check
-from headwater.runtime import checkpoint_transfer, giving_up, restore
+from headwater.runtime import giving_up, incoming, restore
 from headwater.runtime.giving_up import Anew
 from headwater.runtime.outputs import OutPort, Reader
 from headwater_tools.simulator.directed import SCHEDULES, given_up
@@ -80,7 +80,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "one xi with the payload of two courses: before a change that the lost ones knew of, and after it",
         [
             (
-                checkpoint_transfer,
+                incoming,
                 "_knows_enough",
                 "return missed",
                 "return all([h in host.lost for h in inst.unheard]) or missed",
@@ -91,7 +91,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "in its next boot it waits for the keepers that it has given up",
         "an operator that a person has to tell again after each power cut",
-        [(checkpoint_transfer, "_knows_enough", "or inst.began_anew()", "")],
+        [(incoming, "_knows_enough", "or inst.began_anew()", "")],
         "given up and cut",
     ),
     (
