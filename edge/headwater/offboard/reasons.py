@@ -40,6 +40,25 @@ def text(reason: int) -> str:
     )[reason]
 
 
+# Why Bluetooth connections ended (BleCarrier.ended), by number.
+OF_CONNECTIONS = (
+    "",
+    "value too short",
+    "a fragment is missing",
+    "impossible count",
+    "more than the window",
+    "impossible length of a frame",
+    "nothing is acknowledged",
+    "ended by the other end or the radio",
+    "stranger",
+    "no genuine frame",
+    "second connection to one host",
+    "nothing to send",
+    "another host waited",
+    "no slot",
+)
+
+
 # Names of why operators move (protocol/moves.py), for machines.
 MOVES = ("start", "takeover", "flee", "balance", "command", "apart")
 

@@ -75,10 +75,15 @@ class Exchange:
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self.counts: "Energy | None" = None
+        self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
     # Have frames counted from now on.
     def count_by(self, counts: "Energy") -> None:
         self.counts = counts
+
+    # Fill only as many frames for a host as room(its number) says: what links refuse would wait for a retry.
+    def pace_by(self, room: "Callable[[int], int]") -> None:
+        self.room = room
 
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
     def meet(self, number: int, peer: "Peer") -> None:
@@ -412,19 +417,27 @@ class Exchange:
             link.order.clear()  # no host hears it
             link.wants.clear()
             return
-        for key in link.order:
-            self._put(link, key[0], *link.wants[key])
-        link.order.clear()
-        link.wants.clear()
+        if link.order:
+            if self._full(link):
+                return
+            for key in link.order:
+                self._put(link, key[0], *link.wants[key])
+            link.order.clear()
+            link.wants.clear()
         for p in self.host.ports.values():
             for r in p.readers:
                 # To the lake only entries and gaps are sent, and both lie after the cursor.
                 if r.local or not r.live or r.host != link.number:
                     continue
                 if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
-                    self._flush_reader(link, p, r)
+                    if not (self.room and r.waits(p) and self._full(link)):
+                        self._flush_reader(link, p, r)
         if self._open and self.writer.count:
             self._seal(link)
+
+    # There is no room for another frame to this neighbour, beside the one that is open.
+    def _full(self, link: Link) -> bool:
+        return self.room is not None and self.room(link.number) <= self._open
 
     # Have a frame begun.
     def _begin(self, link: Link) -> None:
@@ -473,6 +486,8 @@ class Exchange:
                 r.seek(gap[1])
                 continue
             n = p.due(r)
+            if n and self._full(link):
+                return
             n = n and self._put_entries(link, p, r, n)
             if not n:
                 break

@@ -490,10 +490,12 @@ class Host:
 
     # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
     # frames that come together are answered together.
-    def receive(self, frame: "Any", now: int) -> None:
+    def receive(self, frame: "Any", now: int) -> bool:
         self.now = now
-        if self.exchange.receive(frame):
+        genuine = self.exchange.receive(frame)
+        if genuine:
             self.due = True
+        return genuine
 
     # Do what follows from the frames that were received.
     def settle(self) -> None:

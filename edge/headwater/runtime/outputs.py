@@ -144,6 +144,13 @@ class Reader:
         self.crs_sent = serial
         return True
 
+    # Entries, a Check-Request or a boundary of its port wait for it.
+    def waits(self, port: "OutPort") -> bool:
+        if self.cur.xi < port.ring.last:
+            return True
+        inside = self.edge.dst != OUTSIDE
+        return inside and (self.bound_sent < port.bound or bool(port.crs) and self.crs_sent < port.crs[-1][3])
+
 
 class OutPort:
     # stream: number of the port's stream in the log. logged: everything goes to the log at once. inc: the

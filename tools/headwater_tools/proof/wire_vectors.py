@@ -25,6 +25,7 @@ from headwater.protocol import frames, sessions
 from headwater.protocol.sessions import Peer
 
 from ..environment import ROOT
+from . import ble_vectors
 
 SUMMARY = "golden vectors of the wire, and a fuzzer for its decoders"
 PATH = ROOT / "tests" / "data" / "wire_vectors.json"
@@ -312,6 +313,7 @@ def vectors() -> dict[str, Any]:
         "seals": _seals(),
         "msgpack": _packed(),
         "refused": _refused(),
+        "bluetooth": ble_vectors.vectors(),
     }
 
 

@@ -398,7 +398,6 @@ class Takeovers:
     def in_touch(self, node: Node, inst: Any) -> bool:
         """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is
         cut off with a chain of operators feeds nothing to others, and no other host can know of it."""
-        cut = self.world.cut
         for e in inst.inputs:
             if e.closed:
                 continue
@@ -407,8 +406,8 @@ class Takeovers:
             there = node.number if e.port else e.producer
             if self.place.get(e.edge.src, there) != there:
                 return False  # that producer has been replaced
-            ways = {(node.number, there), (there, node.number)}
-            if there != node.number and (ways & cut or self.world.nodes[there].lost):
+            apart = self.world.parted(node.number, there)
+            if there != node.number and (apart or self.world.nodes[there].lost):
                 return False
             beside = node.host.instances.get(e.edge.src) if node.host and there == node.number else None
             if beside is not None and not e.edge.delay_us and not self.in_touch(node, beside):

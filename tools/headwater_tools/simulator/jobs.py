@@ -31,6 +31,7 @@ from ..process_file import ProcessFileError, load
 from . import scenario_file, timeline
 from .changes import Changes
 from .closings import CLOSED, OPENED
+from .in_the_air import InTheAir
 from .random_process import random_process
 from .scenario import Scenario, hardware
 from .scenario_file import Scripted
@@ -237,7 +238,8 @@ SELDOM = "seldom"
 LIKELY = {SELDOM: {GAP_OPEN: 1.0, SOURCE_LOST: 0.6}}
 ABSENT = "absent"
 CHANGES = "changes"
-PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, CHANGES, "mix")
+BLUETOOTH = "bluetooth"
+PROCESSES = (*VARIANTS, "random", SELDOM, ABSENT, CHANGES, BLUETOOTH, "mix")
 VERSIONS = 3
 
 
@@ -262,6 +264,8 @@ def process(kind: str, seed: int) -> Process:
         return versions(seed)[0]
     if kind == SELDOM:
         return _seldom(random.Random("headwater seldom %d" % seed))
+    if kind == BLUETOOTH:
+        return VARIANTS[list(VARIANTS)[seed % len(VARIANTS)]](random.Random("headwater bluetooth %d" % seed))
     if kind == ABSENT:
         return _absent(random.Random("headwater absent %d" % seed))
     return VARIANTS[kind](random.Random("headwater %s %d" % (kind, seed)))
@@ -451,6 +455,8 @@ def _history(job: Job, made: Made, seconds: int) -> Scenario | Changes:
     if job.concrete() == CHANGES:
         return Changes([version.encode() for version in versions(job.seed)], job.seed, seconds, job.faults)
     made_of = hardware(made.plan, job.seed, made.declared_kb) if job.faults else None
+    if job.concrete() == BLUETOOTH:
+        return InTheAir(made.plan, job.seed, seconds, job.faults, made_of)
     history = Scenario(made.plan, job.seed, seconds, job.faults, made_of)
     history.likely = LIKELY.get(job.concrete(), {})
     return history

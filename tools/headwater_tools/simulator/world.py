@@ -358,6 +358,7 @@ class World:
         host.take_over = partial(self.take_over, node, host.take_over)  # type: ignore[method-assign]
         host.knows(known_to(host, node.battery))
         node.host = host
+        self.linked(node, host)
         host.start(node.mono(), node.again)
         return host
 
@@ -500,6 +501,13 @@ class World:
                 self.lost.add((v.index, self.order[v.index][-1]))
 
     # ---- links
+
+    def parted(self, a: int, b: int) -> bool:
+        """Two hosts do not reach each other, at least one way, while the broker is there."""
+        return (a, b) in self.cut or (b, a) in self.cut
+
+    def linked(self, node: Node, host: Host) -> None:
+        """A host begins, and sends nothing yet."""
 
     def send(self, sender: int, to: int, frame: bytes) -> None:
         host = self.nodes[sender].host

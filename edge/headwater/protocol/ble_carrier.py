@@ -1,0 +1,445 @@
+# The Bluetooth connections of a host, as one carrier: who connects to whom, what goes to whom, who leaves.
+#
+# It owns a few links (ble_link.py) whose buffers are made at the start, one for each connection. A radio does
+# what only the machine can do: the verbs of both are in docs/architecture.md, Carriers.
+#
+# A connection, in either role: the central reads INFO of the other end, subscribes, and sends an empty
+# acknowledgement; its first frame is its own INFO. After that each frame has a head:
+#   to     u8 + bytes   the name that the frame is for; empty: the end that it arrives at
+#   from   u8 + bytes   ... that it is from; empty: the end that sent it
+# Only the gateway passes on: a board sends it frames for other boards, and it names the board that they are
+# from.
+#
+# Rules.
+#   - A connection without a genuine frame within 5 s is closed, and its address left alone for a while. A tag
+#     may lie, so until then it carries frames only beside other carriers (carriers.py).
+#   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
+#     one that says that it waits. One connect at a time.
+#   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
+#     itself.
+#   - Who connected leaves: after 2 s in which nothing moved, or after 3 s if another host waits for its slot.
+#   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
+#     central the newer one.
+#   - A link that ends with an error is closed; both are counted, by reason.
+# Sans-I/O: events and microseconds in, calls of the radio out.
+
+from ..offboard.compat import TYPE_CHECKING, const
+from .ble_info import GATEWAY, LOW, WANTS, info, read_data, read_info, site_tag, tag
+from .ble_link import HANDS, NEVER, OVER, VALUE_MAX, WINDOW, BleLink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ..offboard.interfaces import Radio, Readable
+
+SLOTS = const(3)  # NimBLE has four: one stays free
+# Why a connection was closed, by number, after the errors of the link (`ended`, by number).
+CLOSED = OVER  # by the other end, or by the radio
+STRANGER = OVER + 1  # of another site, or not a host of its process
+MUTE = OVER + 2  # no genuine frame
+DOUBLE = OVER + 3  # there is another one to the same host
+LEFT = OVER + 4  # nothing moved
+TURN = OVER + 5  # another host waits for the slot
+FULL = OVER + 6  # no slot
+REASONS = FULL + 1
+
+_GENUINE_US = const(5000000)
+_IDLE_US = const(2000000)
+_TURN_US = const(3000000)
+_WANT_US = const(1500000)
+_RELAY_US = const(3000000)
+_CALL_US = const(10000000)
+_SEEN_US = const(3000000)
+_SHY_US = const(4000000)
+_FAST_MS = const(30)
+_SLOW_MS = const(250)
+_HEAD_MAX = const(66)
+_SHY_MAX = const(8)
+
+
+# One slot: a link, and who is at the other end of it.
+class _Slot:
+    def __init__(self, link: BleLink) -> None:
+        self.link = link
+        self.free()
+
+    def free(self) -> None:
+        self.used = False
+        self.name = ""  # "": not known yet
+        self.tag = b""
+        self.address: "Any" = None
+        self.central = False
+        self.genuine = False
+        self.since_us = self.moved_us = 0
+        self.why = CLOSED
+
+    def take(self, address: "Any", central: bool, now: int) -> None:
+        self.used = True
+        self.address = address
+        self.central = central
+        self.since_us = self.moved_us = now
+
+    def is_of(self, name: str, tag: bytes) -> None:
+        self.name = name
+        self.tag = tag
+
+    def moves(self, now: int) -> None:
+        self.moved_us = now
+
+    def proves(self) -> None:
+        self.genuine = True
+
+    def ends(self, why: int) -> None:
+        self.why = why
+
+    # It carries frames.
+    @property
+    def ready(self) -> bool:
+        return self.used and self.why == CLOSED and self.name != "" and not self.link.error
+
+
+class BleCarrier:
+    private = False
+
+    # name: of this host. key: of the site's tags. radio: see above.
+    # take(carrier, sender, frame) -> whether it was genuine. relay(to, sender, frame) -> likewise, of a frame
+    # for another host or another name of this one: of the gateway alone.
+    # on_room(): there is room again, where there was none. on_gone(carrier, name): a connection is over.
+    # longest: bytes of a frame. cost: see carriers.py. hands, window: see ble_link.py.
+    def __init__(
+        self,
+        name: str,
+        key: "Readable",
+        radio: "Radio",
+        take: "Callable[[BleCarrier, str, Readable], bool]",
+        relay: "Callable[[str, str, Readable], bool] | None" = None,
+        longest: int = 512,
+        slots: int = SLOTS,
+        window: int = WINDOW,
+        hands: int = HANDS,
+        cost: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.radio = radio
+        self.take = take
+        self.relay = relay
+        self.cost = cost
+        self.on_room: "Callable[[], object] | None" = None
+        self.on_gone: "Callable[[BleCarrier, str], object] | None" = None
+        self.tag = tag(key, name)
+        self.site = site_tag(key)
+        self.info = info(key, name, window, longest + _HEAD_MAX)
+        value = memoryview(bytearray(VALUE_MAX))
+        self.slots = [
+            _Slot(BleLink(radio.put, self._frame, value, longest + _HEAD_MAX, window, hands))
+            for _ in range(slots)
+        ]
+        self.gateway = name == GATEWAY
+        self.names: dict[bytes, str] = {} if self.gateway else {tag(key, GATEWAY): GATEWAY}
+        self.heads: dict[str, bytes] = {}
+        self.wants: dict[
+            str, list[int]
+        ] = {}  # name -> [since when something waits for it, when it was said last]
+        self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
+        self.pending: "Any" = None  # the address that the radio connects to
+        self.low = False
+        self.short = False  # a frame was refused, or found no room
+        self.listens = False
+        self.shows: "tuple[int, int] | None" = None  # flags and interval of the advertisement
+        self.now = 0
+        self.ended = [0] * REASONS  # connections, by why they ended
+        self.connects = self.frames = self.strays = 0
+
+    # Hosts that this one may speak to, from now on, besides the gateway.
+    def knows(self, names: "Any") -> None:
+        for name in names:
+            if name != self.name and name != GATEWAY:
+                self.names[tag(self.key, name)] = name
+
+    # The battery runs low, or does not any more.
+    def runs_low(self, low: bool) -> None:
+        self.low = low
+
+    # ---- frames out
+
+    @property
+    def up(self) -> bool:
+        return any([s.ready for s in self.slots])
+
+    # The slot that takes a frame for this host: its own, or the gateway's.
+    def _slot(self, to: str) -> "_Slot | None":
+        if to == "s":
+            to = GATEWAY
+        found = None
+        for s in self.slots:
+            if s.ready:
+                if s.name == to:
+                    return s
+                if s.name == GATEWAY and s.genuine:
+                    found = s
+        return found
+
+    def reaches(self, to: str) -> bool:
+        return self._slot(to) is not None
+
+    def room(self, to: str) -> int:
+        s = self._slot(to)
+        n = s.link.room() if s else 0
+        if not n:
+            self.short = True
+        return n
+
+    def send(self, to: str, frame: "Readable", sender: str = "") -> bool:
+        s = self._slot(to)
+        if not s:
+            return False
+        if sender == self.name:
+            sender = ""
+        key = ("" if to == s.name else to) + "/" + sender if sender or to != s.name else ""
+        head = self.heads.get(key)
+        if head is None:
+            head = self.heads[key] = _named("" if to == s.name else to) + _named(sender)
+        if not s.link.send(head, frame):
+            self.short = True
+            return False
+        s.moves(self.now)
+        self.frames += 1
+        return True
+
+    # Something waits for this host.
+    def wanted(self, to: str, now: int) -> None:
+        if to == "s":
+            to = GATEWAY
+        want = self.wants.get(to)
+        if want:
+            want[1] = now
+        elif to == GATEWAY or to in self.names.values():
+            self.wants[to] = [now, now]
+
+    # ---- what the radio reports
+
+    def connected(
+        self, handle: int, central: bool, address: "Any", size: int, data: "Readable | None"
+    ) -> None:
+        if address == self.pending:
+            self.pending = None
+        self.connects += 1
+        for s in self.slots:
+            if not s.used:
+                break
+        else:
+            self.ended[FULL] += 1
+            self.radio.close(handle)
+            return
+        s.free()
+        s.take(address, central, self.now)
+        s.link.begin(handle, central, size, self.now)
+        if central:
+            s.link.send(b"", self.info)
+            self._meets(s, data or b"")
+
+    def sized(self, handle: int, size: int) -> None:
+        s = self._with(handle)
+        if s:
+            s.link.sized(size)
+
+    def arrived(self, handle: int, value: "Readable") -> None:
+        s = self._with(handle)
+        if s and s.why == CLOSED:
+            s.link.arrived(value, self.now)
+
+    def over(self, handle: int) -> None:
+        s = self._with(handle)
+        if s:
+            self.ended[s.why] += 1
+            if s.why == CLOSED and not s.genuine:
+                self._leave_alone(s.address)
+            name = s.name
+            s.link.over()
+            s.free()
+            if name and self.on_gone and not self._named(name):
+                self.on_gone(self, name)
+
+    def failed(self, address: "Any") -> None:
+        if address == self.pending:
+            self.pending = None
+        self._leave_alone(address)
+
+    # An advertisement of our service.
+    def seen(self, address: "Any", data: "Readable") -> None:
+        found = read_data(data)
+        if not found or self.pending is not None or self.shy.get(address, 0) > self.now:
+            return
+        name = self.names.get(found[0])
+        if name is None or self._named(name) or not self._wants(name, found[1]):
+            return
+        if not any([not s.used for s in self.slots]):
+            return
+        self.shy.pop(address, None)
+        self.pending = address
+        self.radio.connect(address)
+
+    # Whether to connect to a host that advertises with these flags.
+    def _wants(self, name: str, flags: int) -> bool:
+        want = self.wants.get(name)
+        if want and (self.now - want[0] >= _RELAY_US or not self._proven(GATEWAY)):
+            return True
+        return self.gateway and flags & WANTS != 0
+
+    def _with(self, handle: int) -> "_Slot | None":
+        for s in self.slots:
+            if s.used and s.link.handle == handle:
+                return s
+        return None
+
+    # A genuine frame came from this host, over a connection that is there.
+    def _proven(self, name: str) -> bool:
+        s = self._named(name)
+        return s is not None and s.genuine
+
+    def _named(self, name: str) -> "_Slot | None":
+        for s in self.slots:
+            if s.ready and s.name == name:
+                return s
+        return None
+
+    # INFO of the other end.
+    def _meets(self, s: _Slot, data: "Readable") -> None:
+        found = read_info(data, self.site)
+        name = self.names.get(found[2]) if found else None
+        if not found or name is None:
+            self._close(s, STRANGER)
+            return
+        s.link.agree(found[0], found[1])
+        other = self._named(name)
+        s.is_of(name, found[2])
+        self.wants.pop(name, None)  # it is said again, if nothing goes this way
+        if other:
+            self._close(self._worse(other, s), DOUBLE)
+
+    # Of two connections to the same host, the second one newer.
+    def _worse(self, a: _Slot, b: _Slot) -> _Slot:
+        if a.central == b.central:
+            return a
+        mine = self.tag < a.tag
+        return b if a.central == mine else a
+
+    def _close(self, s: _Slot, why: int) -> None:
+        if s.why == CLOSED:
+            s.ends(why)
+            self.radio.close(s.link.handle)
+            if why < LEFT:
+                self._leave_alone(s.address)
+
+    def _leave_alone(self, address: "Any") -> None:
+        if len(self.shy) >= _SHY_MAX:
+            self.shy.clear()
+        self.shy[address] = self.now + _SHY_US
+
+    # ---- frames in
+
+    def _frame(self, link: BleLink, frame: memoryview) -> None:
+        for s in self.slots:
+            if s.link is link:
+                break
+        s.moves(self.now)
+        if not s.name:
+            self._meets(s, frame)
+            return
+        at = 1 + frame[0]
+        body = at + 1 + frame[at] if at < len(frame) else len(frame)
+        if body >= len(frame) or at > 33 or body - at > 33:
+            self.strays += 1
+            return
+        try:
+            to = str(frame[1:at], "utf-8")
+            sender = str(frame[at + 1 : body], "utf-8")
+        except UnicodeError:
+            self.strays += 1
+            return
+        genuine = False
+        if self.gateway and sender:
+            self.strays += 1  # a board speaks for itself alone
+        elif to and to != self.name:
+            if self.relay:
+                genuine = self.relay(to, s.name, frame[body:])
+            else:
+                self.strays += 1
+        elif sender and s.name != GATEWAY:
+            self.strays += 1
+        else:
+            genuine = self.take(self, sender or s.name, frame[body:])
+        if genuine:
+            s.proves()
+
+    # ---- time
+
+    # Sends what may be sent. -> microseconds until it has to be called again.
+    def pump(self, now: int) -> int:
+        self.now = now
+        due = NEVER
+        for s in self.slots:
+            if s.used and s.why == CLOSED:
+                due = min(due, s.link.pump(now))
+                if s.link.error:
+                    self._close(s, s.link.error)
+        if self.short and self.on_room and any([s.ready and s.link.room() for s in self.slots]):
+            self.short = False
+            self.on_room()
+            for s in self.slots:
+                if s.used and s.why == CLOSED:
+                    due = min(due, s.link.pump(now))
+        return due
+
+    # A few times a second.
+    def tick(self, now: int) -> None:
+        self.now = now
+        for name in list(self.wants):
+            if now - self.wants[name][1] > _WANT_US:
+                del self.wants[name]
+        waiting = self._waiting()
+        free = any([not s.used for s in self.slots])
+        for s in self.slots:
+            if s.used and s.why == CLOSED:
+                self._look(s, bool(waiting) and not free)
+        if self.gateway:
+            listen = free
+        else:
+            listen = free and any([name != GATEWAY for name in waiting])
+            self._show(free)
+        if listen != self.listens:
+            self.listens = listen
+            self.radio.listen(listen)
+        self.pump(now)
+
+    # Hosts that something waits for, without a connection.
+    def _waiting(self) -> "list[str]":
+        return [name for name in self.wants if not self._named(name)]
+
+    def _look(self, s: _Slot, turn: bool) -> None:
+        now = self.now
+        if not s.genuine and now - s.since_us >= _GENUINE_US:
+            self._close(s, MUTE)
+        elif s.central and s.link.drained():
+            if now - s.moved_us >= _IDLE_US:
+                self._close(s, LEFT)
+            elif turn and now - s.since_us >= _TURN_US:
+                self._close(s, TURN)
+
+    # Advertise what is the case now.
+    def _show(self, free: bool) -> None:
+        wait = self.wants.get(GATEWAY)
+        calls = wait is not None and not self._named(GATEWAY)
+        flags = (WANTS if calls else 0) | (LOW if self.low else 0)
+        fast = calls and wait is not None and self.now - wait[0] < _CALL_US
+        shows = (flags, (_FAST_MS if fast else _SLOW_MS) if free else 0)
+        if shows != self.shows:
+            self.shows = shows
+            self.radio.advertise(self.tag + bytes((flags,)), shows[1])
+
+
+def _named(name: str) -> bytes:
+    data = name.encode()
+    return bytes((len(data),)) + data
