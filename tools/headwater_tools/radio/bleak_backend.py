@@ -190,7 +190,8 @@ class Client(BaseBleakClient):
         scanner = Scanner.of(self.device)(hear, None, "active")
         await scanner.start()
         try:
-            return await asyncio.wait_for(heard, self._timeout)
+            async with asyncio.timeout(self._timeout):
+                return await heard
         except TimeoutError as error:
             raise BleakDeviceNotFoundError(self.address, "not heard in %g s" % self._timeout) from error
         finally:
