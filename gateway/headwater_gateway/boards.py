@@ -227,29 +227,33 @@ class Boards:
 
     # ---- in
 
-    def receive(self, name: str, frame: bytes) -> None:
+    def receive(self, name: str, frame: bytes) -> bool:
+        """Whether the frame was genuine."""
         board = self.all.get(name)
         if board is None:
             self._count(refused.UNKNOWN_BOARD)
         elif not frame:
             board.link_lost = True
         else:
-            self._open(board, frame)
+            return self._open(board, frame)
+        return False
 
     def _count(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    def _open(self, board: Board, frame: bytes) -> None:
+    def _open(self, board: Board, frame: bytes) -> bool:
         peer = board.peer
+        genuine = False
         try:
             span = peer.open(frame)
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])
-                return
+                return False
             if peer.live and peer.log in board.lost:
                 self._count(refused.REVOKED)
-                return
+                return False
+            genuine = True
             board.heard = self.monotonic()
             board.seen_us = self.site_us()
             board.link_lost = False
@@ -266,6 +270,7 @@ class Boards:
                     self._count(refused.NOT_SITE)
         except frames.FrameError:
             self._count(refused.FRAME)
+        return genuine
 
     def _new_life(self, board: Board) -> None:
         """A board that has restarted may accept what it refused: its flash was erased, or it was given

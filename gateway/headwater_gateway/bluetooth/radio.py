@@ -195,7 +195,8 @@ class BleakRadio:
                 pause = SCAN_AGAIN_S[min(failed, len(SCAN_AGAIN_S) - 1)]
                 failed += 1
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._changed.wait()
 
     async def _listen(self) -> None:
         """Scan until it is to stop."""
