@@ -20,6 +20,7 @@ from headwater_gateway.bluetooth.radio import BleakRadio
 from headwater_gateway.keys import make
 from headwater_gateway.service import Service
 from headwater_gateway.web.http import make_token
+from headwater_gateway.web.metrics import Metrics
 from headwater_tools.boards import fleet
 from headwater_tools.radio.adapter import adapter
 from headwater_tools.radio.air import Radio
@@ -130,6 +131,9 @@ def test_entries_of_boards_without_a_network_reach_the_database_and_are_acknowle
             view = service.snapshot()["bluetooth"]
             assert set(view["connected"]) <= set(NAMES) and view["connects"] >= 2 and not view["problem"]
             assert service.ways and not service.ways.bluetooth.ended[ble_carrier.MUTE]
+            told = {family.name: family for family in Metrics(service).collect()}
+            assert told["headwater_bluetooth_connects"].samples[0].value >= 2
+            assert told["headwater_bluetooth_scanner_up"].samples[0].value == 1
 
     run(test)
 
