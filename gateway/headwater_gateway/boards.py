@@ -18,6 +18,7 @@ from typing import Any
 from headwater.data import msgpack
 from headwater.plan import model as plans
 from headwater.protocol import frames
+from headwater.protocol.cipher import covered
 from headwater.protocol.sessions import OPENED, TAKEN, Peer
 from headwater.protocol.site_link import (
     AGAIN,
@@ -130,8 +131,11 @@ class Boards:
         site_us: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
         nonce: Callable[[], int] = _nonce,
+        bare: bool = False,
     ) -> None:
-        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway."""
+        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway. `bare`: it
+        may go over links that do not encrypt themselves."""
+        self.bare = bare
         self.db = db
         self.keys = keys
         self.publish = publish
@@ -163,6 +167,8 @@ class Boards:
 
     def _board(self, number: int, name: str, seen_us: int, learn: bool, ran: bytes | None) -> Board:
         peer = Peer(self.keys.site(number), 0, self.log, self.boot, 1, bytes(8), self.nonce)
+        if self.bare:
+            peer.hide(True)
         return Board(number, name, peer, self.log, seen_us, learn, ran)
 
     @property
@@ -227,11 +233,13 @@ class Boards:
 
     # ---- in
 
-    def receive(self, name: str, frame: bytes) -> bool:
-        """Whether the frame was genuine."""
+    def receive(self, name: str, frame: bytes, bare: bool = False) -> bool:
+        """A frame of the site link; bare: over a link that does not encrypt. Whether it was genuine."""
         board = self.all.get(name)
         if board is None:
             self._count(refused.UNKNOWN_BOARD)
+        elif bare and not covered(frame):
+            self._count(refused.BARE)
         elif not frame:
             board.link_lost = True
         else:
@@ -246,6 +254,7 @@ class Boards:
         genuine = False
         try:
             span = peer.open(frame)
+            frame = peer.plain or frame
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])

@@ -60,6 +60,8 @@ class HostedProcess:
         if room is not None:
             wide = room
             self.host.exchange.pace_by(lambda to: wide(self.plan.hosts[to]))
+            for number in pairs:
+                self.host.exchange.hide(number, True)  # such links do not encrypt themselves
         self.host.start(mono_us(), learn)
 
     @property
@@ -69,10 +71,10 @@ class HostedProcess:
     def _send(self, to: int, frame: bytes) -> None:
         self.db.after_commit(partial(self.publish, self.plan.hosts[to], bytes(frame)))
 
-    def receive(self, frame: bytes) -> bool:
-        """Whether the frame was genuine."""
+    def receive(self, frame: bytes, bare: bool = False) -> bool:
+        """A frame of a board; bare: over a link that does not encrypt itself. Whether it was genuine."""
         try:
-            return self.host.receive(frame, mono_us())
+            return self.host.receive(frame, mono_us(), bare)
         except Exception:
             # An authentic frame whose handling fails must not stop the others.
             self.broken += 1

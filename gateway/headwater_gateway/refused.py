@@ -21,6 +21,7 @@ SIZE = "deployment of another size"
 DAMAGED = "deployment damaged"
 FRAME = reasons.text(refusals.FRAME)
 REVOKED = reasons.text(refusals.REVOKED)
+BARE = reasons.text(refusals.BARE)
 SEALS = tuple(reasons.text(refusals.SEAL + why) for why in range(len(reasons.OF_SEALS)))
 OTHER = "other"
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from headwater.data import block
 from headwater.data.batch import Batch
+from headwater.offboard import encryption
 from headwater.plan import model as plans
 from headwater.plan.model import OUTSIDE, Plan, Vertex
 from headwater.plan.reader import BATCH_MAX, DURABLE, LEVELS, STRATEGIES
@@ -100,8 +101,10 @@ class Service(Switching):
             config.lake.compression_level,
         )  # fmt: skip
         self.segments = Segments(self.db, self.ends, config, self.cutter)
+        encryption.use()
         log, boot = self._life()
-        self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
+        bare = config.bluetooth.enabled
+        self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us, bare=bare)
         self.numbers = Numbers(self.db, self.segments.knows)
         self.history = History(self.db)
         self.learning = Learning(self)
@@ -273,11 +276,11 @@ class Service(Switching):
         elif not self.notifier.takes(topic, frame):
             self._strange(refused.TOPIC)
 
-    def _take_host(self, board: str, frame: bytes) -> bool:
+    def _take_host(self, board: str, frame: bytes, bare: bool) -> bool:
         """A frame for the process that this board has a part of. Whether it is genuine."""
         process = self.by_board.get(board)
         if process is not None and process.hosted is not None:
-            return process.hosted.receive(frame)
+            return process.hosted.receive(frame, bare)
         self._strange(refused.NO_PROCESS)
         return False
 

@@ -1,4 +1,4 @@
-# Connections of hosts as one carrier, and which carrier takes a frame: hosts with a toy radio that loses nothing.
+# Connections of hosts as one carrier, and which carrier takes a frame: hosts with a radio that loses nothing.
 # Both interpreters. Over a model of the radio, with every fault: simulator/nearby.py.
 
 from headwater.protocol import ble_carrier, ble_info
@@ -7,7 +7,7 @@ from headwater.protocol.carriers import Carriers
 
 KEY = ble_info.tag_key(b"master")
 SECOND = 1000000
-NAMES = ("chest", "wrist", "hip", "arm")
+NAMES = ("chest", "wrist", "hip", "arm", "leg")
 
 
 class Air:
@@ -26,6 +26,14 @@ class Air:
             self.now += 100000
             for host in self.hosts.values():
                 host.step()
+
+    # Until it succeeds.
+    def until(self, action, *args):
+        for _ in range(60):
+            if action(*args):
+                return
+            self.run(0.2)
+        raise AssertionError("not within 12 s")
 
     # Connections that stand, by the names of their ends.
     def stand(self):
@@ -130,12 +138,8 @@ class Host:
 
 def joined(a, b):
     air = Air(a, b)
-    one = air.hosts[a]
-    for _ in range(50):
-        if one.send_to(b):
-            return air
-        air.run(0.2)
-    raise AssertionError("no connection")
+    air.until(air.hosts[a].send_to, b)
+    return air
 
 
 def test_a_board_connects_to_a_board_that_something_waits_for():
@@ -161,8 +165,7 @@ def test_the_gateway_connects_to_a_board_that_calls_for_it():
     chest = air.hosts["chest"]
     air.run(0.5)
     assert chest.data[4] == 0
-    while not chest.send_to("s", b"status"):
-        air.run(0.2)
+    air.until(chest.send_to, "s", b"status")
     air.run(0.3)
     assert air.stand() == ["g-chest"] and air.hosts["g"].frames == [("chest", "s", b"status")]
     assert air.hosts["g"].send_to("chest", b"plan", "s") and air.hosts["g"].send_to("chest", b"data", "g")
@@ -204,6 +207,7 @@ def test_a_connection_without_a_genuine_frame_is_closed_and_its_host_left_alone(
     found = []
     for _ in range(70):
         chest.send_to("wrist")
+        wrist.carrier.send("chest", b"y")
         air.run(0.1)
         found.append(bool(air.pairs))
     assert chest.carrier.ended[ble_carrier.MUTE] + wrist.carrier.ended[ble_carrier.MUTE] == 1
@@ -227,6 +231,58 @@ def test_a_stranger_is_not_spoken_to():
         air.run(0.1)
     assert air.handles == 1 and not air.pairs
     assert chest.carrier.ended[ble_carrier.STRANGER] == 1 and other.frames == []
+
+
+def test_a_host_of_the_site_that_this_one_has_nothing_to_do_with_is_a_stranger():
+    air = Air("chest", "zed")
+    chest, zed = air.hosts["chest"], air.hosts["zed"]
+    for _ in range(10):
+        zed.send_to("chest")
+        air.run(0.1)
+    assert air.handles == 1 and not air.pairs and chest.frames == []
+    assert chest.carrier.ended[ble_carrier.STRANGER] == 1
+
+
+class Closed:
+    def __init__(self):
+        self.closed = []
+
+    def put(self, handle, value):
+        return True
+
+    def close(self, handle):
+        self.closed.append(handle)
+
+
+# Connection 1 was begun by chest, connection 2 by wrist: what each end closes, in either order.
+def test_both_ends_of_crossed_connections_close_the_same_one():
+    found = []
+    for order in ((1, 2), (2, 1)):
+        ends = []
+        for name in ("chest", "wrist"):
+            radio = Closed()
+            carrier = BleCarrier(name, KEY, radio, None)
+            carrier.knows(NAMES)
+            ends.append((radio, carrier, name))
+        for _, carrier, name in ends:
+            other = ends[0][1] if name == "wrist" else ends[1][1]
+            for handle in order:
+                if (handle == 1) == (name == "chest"):
+                    carrier.connected(handle, True, handle, 244, other.info)
+                else:
+                    carrier.connected(handle, False, handle, 244, None)
+                    carrier.arrived(handle, b"\0\0\x14\0" + other.info)
+        assert ends[0][0].closed == ends[1][0].closed and len(ends[0][0].closed) == 1
+        found.append(ends[0][0].closed)
+    assert found[0] == found[1]
+
+
+def test_what_is_sent_one_way_keeps_a_connection():
+    air = joined("chest", "wrist")
+    for _ in range(4):
+        air.run(1)
+        assert air.hosts["chest"].send_to("wrist")
+    assert air.stand() == ["chest-wrist"] and air.handles == 1
 
 
 def test_of_two_connections_that_cross_one_stays_and_both_ends_agree():
@@ -264,8 +320,7 @@ def test_the_gateway_passes_on_what_boards_send_to_each_other():
     air = Air("chest", "hip", "g")
     chest, hip, g = [air.hosts[name] for name in ("chest", "hip", "g")]
     for name in ("chest", "hip"):
-        while not g.send_to(name, b"hello", "g"):
-            air.run(0.2)
+        air.until(g.send_to, name, b"hello", "g")
     air.run(0.3)
     assert chest.carrier.reaches("hip")
     assert chest.send_to("hip", b"far")
@@ -291,39 +346,66 @@ def test_a_board_passes_nothing_on_and_believes_no_other_name():
         b"\1\xff\0",
     ):
         slot.link.send(head, b"frame")
-        air.run(0.2)
-    assert wrist.frames == before and wrist.carrier.strays == 8
+        air.run(0.1)
+    slot.link.send(b"\0\0", b"")
+    air.run(0.1)
+    assert wrist.frames == before and wrist.carrier.strays == 9
     slot.link.send(b"\5wrist\0", b"mine")
-    air.run(0.2)
+    air.run(0.1)
     assert wrist.frames[-1] == ("chest", b"mine")
 
 
 def test_three_connections_at_most_and_others_get_their_turn():
-    air = Air("chest", "wrist", "hip", "arm", "g")
+    air = Air("chest", "wrist", "hip", "arm", "leg")
     chest = air.hosts["chest"]
     reached = set()
     silent = False  # it does not advertise while all slots are taken
-    for _ in range(150):
-        for name in ("wrist", "hip", "arm"):
+    for _ in range(80):
+        for name in NAMES[1:]:
             if chest.send_to(name):
                 reached.add(name)
-        if chest.send_to("g"):
-            reached.add("g")
-        air.run(0.1)
+                air.hosts[name].carrier.send("chest", b"y")
+        air.run(0.3)
         assert len([1 for a, b in air.pairs.values() if chest in (a, b)]) <= 3
+        for host in air.hosts.values():
+            host.frames.clear()
+            host.gone.clear()
         silent = silent or chest.interval == 0
-    assert silent and reached >= {"wrist", "hip", "arm"}
+    assert silent and reached == set(NAMES[1:])
+    assert chest.carrier.ended[ble_carrier.FULL] == 0
+
+
+def test_the_last_slot_is_for_the_gateway_while_something_waits_for_it():
+    air = Air("chest", "wrist", "hip", "arm")
+    chest = air.hosts["chest"]
+    for _ in range(20):
+        chest.carrier.wanted("g", air.now)
+        for name in ("wrist", "hip", "arm"):
+            if chest.send_to(name):
+                air.hosts[name].carrier.send("chest", b"y")
+        air.run(0.1)
+        assert len(chest.carrier.slots) <= 2
+    assert len(chest.carrier.slots) == 2 and chest.data[4] & ble_info.LAST
+    for name in ("wrist", "hip", "arm"):
+        other = Host(air, name)
+        other.carrier.wanted("chest", air.now)
+        other.carrier.seen("chest", chest.data)
+        assert other.goal is None
+    gateway = Host(air, "g")
+    gateway.carrier.seen("chest", chest.data)
+    assert gateway.goal == "chest"
 
 
 def test_room_is_reported_when_there_is_some_again():
     air = joined("chest", "wrist")
     chest = air.hosts["chest"]
+    before = chest.rooms
     sent = 0
-    while chest.carrier.send("wrist", bytes(100)):
+    while sent < 9 and chest.carrier.send("wrist", bytes(100)):
         sent += 1
-    assert sent in (1, 2, 3) and chest.carrier.room("wrist") == 0 and chest.rooms == 0
+    assert sent in (1, 2, 3) and chest.carrier.room("wrist") == 0 and chest.rooms == before
     air.run(0.3)
-    assert chest.rooms == 1 and chest.carrier.room("wrist") == 2
+    assert chest.rooms == before + 1 and chest.carrier.room("wrist") == 2
 
 
 def test_free_memory_after_connections_is_what_it_was():
@@ -333,9 +415,8 @@ def test_free_memory_after_connections_is_what_it_was():
         return
     air = Air("chest", "wrist")
     free = []
-    for turn in range(30):
-        while not air.hosts["chest"].send_to("wrist"):
-            air.run(0.2)
+    for _ in range(30):
+        air.until(air.hosts["chest"].send_to, "wrist")
         air.run(3)
         air.hosts["wrist"].frames.clear()
         for host in air.hosts.values():
@@ -377,7 +458,7 @@ class Way:
 
 
 def two(cheap=True, dear=True):
-    carriers = Carriers(lambda sender, frame: frame != b"forged")
+    carriers = Carriers(lambda sender, frame, bare: not bare and frame != b"forged")
     one, other = Way(1, cheap), Way(9, dear)
     carriers.add(other)
     carriers.add(one)
@@ -416,6 +497,16 @@ def test_a_way_without_an_answer_is_doubted_and_tried_again_later():
     assert len(cheap.sent) == 3 and cheap.wants == []
 
 
+def test_a_way_that_answers_is_not_doubted_later():
+    carriers, cheap, dear = two()
+    carriers.came(cheap, "a", b"answer")
+    for second in (0, 4, 8, 12, 16):
+        carriers.tick(second * SECOND)
+        carriers.send("a", b"x")
+        carriers.came(cheap, "a", b"answer")
+    assert len(cheap.sent) == 5 and dear.sent == [] and cheap.wants == []
+
+
 def test_a_host_that_nothing_reaches_is_wanted():
     carriers, cheap, dear = two(False, False)
     assert not carriers.send("a", b"x") and carriers.refused == 1
@@ -433,7 +524,13 @@ def test_a_full_way_refuses_and_the_room_is_that_of_the_proven_way():
     carriers.came(dear, "a", b"answer")
     carriers.came(cheap, "a", b"answer")
     cheap.rooms = 0
-    assert carriers.room("a") == 0 and not carriers.send("a", b"x") and dear.sent == []
+    assert carriers.room("a") == 0
+    carriers.gone(cheap, "a")
+    cheap.rooms, dear.rooms = 5, 0
+    assert carriers.room("a") == 0
+    carriers.came(cheap, "a", b"answer")
+    cheap.rooms = 0
+    assert not carriers.send("a", b"x") and dear.sent == []
 
 
 def test_a_connection_that_ended_proves_nothing():

@@ -151,13 +151,23 @@ def test_an_acknowledgement_is_due_from_the_first_fragment_on():
 
 def test_a_frame_is_taken_whole_or_not_at_all():
     a = Host(longest=100, central=True)
-    assert a.link.room() == 2
+    assert a.link.room() == 3
     assert not a.link.send(b"", b"") and not a.link.send(b"x", bytes(100))
-    assert a.link.send(b"x", bytes(99)) and a.link.send(b"", bytes(100))
-    assert a.link.room() == 0 and not a.link.send(b"", b"y")
+    for _ in range(3):
+        assert a.link.send(b"x", bytes(99))
+    assert a.link.room() == 0 and not a.link.send(b"", bytes(100))
     a.link.agree(16, 50)
     a.link.pump(0)
-    assert a.link.room() == 2 and not a.link.send(b"", bytes(51)) and a.link.send(b"", bytes(50))
+    assert a.link.room() == 3 and not a.link.send(b"", bytes(51)) and a.link.send(b"", bytes(50))
+
+
+def test_a_fragment_is_filled_with_what_found_no_room_before():
+    a = Host(longest=300, central=True)
+    frame = bytes(299)
+    a.link.more = lambda: a.link.send(b"", frame)
+    assert a.link.send(b"", frame) and not a.link.send(b"", frame)
+    a.link.pump(0)
+    assert [len(value) for value in a.values] == [2, 244, 244, 2 + 2 * 301 - 2 * 242]
 
 
 def test_an_end_that_acknowledges_nothing_ends_the_link():

@@ -277,23 +277,29 @@ class Node:
         if self.client:
             self.client.send(self.host.plan.hosts[to] if to else "g", frame)
 
-    # A frame came.
-    def take(self, sender: str, frame: "Readable") -> None:
+    # A frame came; bare: over a link that does not encrypt itself.
+    def take(self, sender: str, frame: "Readable", bare: bool = False) -> None:
         try:
             if sender == "s":
-                self._site(frame)
+                self._site(frame, bare)
             elif self.host:
-                self.host.receive(frame, self.mono())
+                self.host.receive(frame, self.mono(), bare)
                 self.host.settle()
         except Exception as e:
             self.error = e
 
     # ---- the site link
 
-    def _site(self, frame: "Readable") -> None:
+    def _site(self, frame: "Readable", bare: bool = False) -> None:
         peer = self.peer
         if self.host and self.host.energy:
             self.host.energy.got(len(frame))
+        if bare:
+            from ..protocol import cipher
+
+            if not cipher.covered(frame):
+                self.dropped += 1
+                return
         span = peer.open(frame)
         self._reply()
         if peer.why == OPENED:
@@ -302,6 +308,7 @@ class Node:
             self.dropped += 1
         elif span:
             try:
+                frame = peer.plain or frame
                 messages = frames.messages(frame, span[0], span[1], peer.log, self.store.log_number)
             except frames.FrameError:
                 self.dropped += 1

@@ -17,6 +17,7 @@ OF_SEALS = (
     "opening",
     "of an earlier plan",
     "of an unknown plan",
+    "encrypted, and not to be read yet",
 )
 
 
@@ -37,6 +38,7 @@ def text(reason: int) -> str:
         "a producer has nothing from its consumer's position on",
         "belongs to the site link",
         "from a board that was declared lost",
+        "not encrypted, over a link that does not encrypt itself",
     )[reason]
 
 

@@ -1,6 +1,6 @@
 # The Bluetooth connections of a host, as one carrier: who connects to whom, what goes to whom, who leaves.
 #
-# It owns a few links (ble_link.py) whose buffers are made at the start, one for each connection. A radio does
+# It owns a few links (ble_link.py), one for each connection; each is made once and used again. A radio does
 # what only the machine can do: the verbs of both are in docs/architecture.md, Carriers.
 #
 # A connection, in either role: the central reads INFO of the other end, subscribes, and sends an empty
@@ -14,17 +14,21 @@
 #   - A connection without a genuine frame within 5 s is closed, and its address left alone for a while. A tag
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
-#     one that says that it waits. One connect at a time.
+#     one that says that it waits. One connect at a time, and first to the host for which something waits
+#     longest.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
-#   - Who connected leaves: after 2 s in which nothing moved, or after 3 s if another host waits for its slot.
+#   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves
+#     after 3 s, or 15 s if it is never drained.
+#   - The last slot of a board is for the gateway, while something waits for that; if other boards have taken
+#     all, the board closes a connection to one of them.
 #   - Of two connections to the same host the one stays whose central has the smaller tag; of two of the same
 #     central the newer one.
 #   - A link that ends with an error is closed; both are counted, by reason.
 # Sans-I/O: events and microseconds in, calls of the radio out.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from .ble_info import GATEWAY, LOW, WANTS, info, read_data, read_info, site_tag, tag
+from .ble_info import GATEWAY, LAST, LOW, WANTS, info, read_data, read_info, site_tag, tag
 from .ble_link import HANDS, NEVER, OVER, VALUE_MAX, WINDOW, BleLink
 
 if TYPE_CHECKING:
@@ -47,10 +51,11 @@ REASONS = FULL + 1
 _GENUINE_US = const(5000000)
 _IDLE_US = const(2000000)
 _TURN_US = const(3000000)
+_HELD_US = const(15000000)
 _WANT_US = const(1500000)
 _RELAY_US = const(3000000)
 _CALL_US = const(10000000)
-_SEEN_US = const(3000000)
+_NEAR_US = const(2000000)
 _SHY_US = const(4000000)
 _FAST_MS = const(30)
 _SLOW_MS = const(250)
@@ -131,11 +136,10 @@ class BleCarrier:
         self.tag = tag(key, name)
         self.site = site_tag(key)
         self.info = info(key, name, window, longest + _HEAD_MAX)
-        value = memoryview(bytearray(VALUE_MAX))
-        self.slots = [
-            _Slot(BleLink(radio.put, self._frame, value, longest + _HEAD_MAX, window, hands))
-            for _ in range(slots)
-        ]
+        self.value = memoryview(bytearray(VALUE_MAX))
+        self.limits = (longest + _HEAD_MAX, window, hands)
+        self.slots: "list[_Slot]" = []
+        self.slots_max = slots
         self.gateway = name == GATEWAY
         self.names: dict[bytes, str] = {} if self.gateway else {tag(key, GATEWAY): GATEWAY}
         self.heads: dict[str, bytes] = {}
@@ -143,9 +147,9 @@ class BleCarrier:
             str, list[int]
         ] = {}  # name -> [since when something waits for it, when it was said last]
         self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
+        self.near: dict[str, int] = {}  # name -> when its advertisement was seen last
         self.pending: "Any" = None  # the address that the radio connects to
         self.low = False
-        self.short = False  # a frame was refused, or found no room
         self.listens = False
         self.shows: "tuple[int, int] | None" = None  # flags and interval of the advertisement
         self.now = 0
@@ -186,10 +190,7 @@ class BleCarrier:
 
     def room(self, to: str) -> int:
         s = self._slot(to)
-        n = s.link.room() if s else 0
-        if not n:
-            self.short = True
-        return n
+        return s.link.room() if s else 0
 
     def send(self, to: str, frame: "Readable", sender: str = "") -> bool:
         s = self._slot(to)
@@ -202,7 +203,6 @@ class BleCarrier:
         if head is None:
             head = self.heads[key] = _named("" if to == s.name else to) + _named(sender)
         if not s.link.send(head, frame):
-            self.short = True
             return False
         s.moves(self.now)
         self.frames += 1
@@ -226,14 +226,11 @@ class BleCarrier:
         if address == self.pending:
             self.pending = None
         self.connects += 1
-        for s in self.slots:
-            if not s.used:
-                break
-        else:
+        s = self._free()
+        if s is None:
             self.ended[FULL] += 1
             self.radio.close(handle)
             return
-        s.free()
         s.take(address, central, self.now)
         s.link.begin(handle, central, size, self.now)
         if central:
@@ -273,20 +270,52 @@ class BleCarrier:
         if not found or self.pending is not None or self.shy.get(address, 0) > self.now:
             return
         name = self.names.get(found[0])
-        if name is None or self._named(name) or not self._wants(name, found[1]):
+        if name is None or self._named(name):
             return
-        if not any([not s.used for s in self.slots]):
+        self.near[name] = self.now
+        if self.gateway and found[1] & WANTS:
+            self.wanted(name, self.now)
+        if not self._wants(name):
+            return
+        if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:
             return
         self.shy.pop(address, None)
+        del self.near[name]
         self.pending = address
         self.radio.connect(address)
 
-    # Whether to connect to a host that advertises with these flags.
-    def _wants(self, name: str, flags: int) -> bool:
+    # Whether to connect to this host: something waits for it, and for no other host near by for longer.
+    def _wants(self, name: str) -> bool:
         want = self.wants.get(name)
-        if want and (self.now - want[0] >= _RELAY_US or not self._proven(GATEWAY)):
-            return True
-        return self.gateway and flags & WANTS != 0
+        if not want or self.now - want[0] < _RELAY_US and self._proven(GATEWAY):
+            return False
+        for other in self.wants:
+            since = self.wants[other][0]
+            if (
+                since < want[0]
+                and self.now - self.near.get(other, -_NEAR_US) < _NEAR_US
+                and not self._named(other)
+            ):
+                return False
+        return True
+
+    # A slot for a new connection. The buffers of each are made when that many connections are there first.
+    def _free(self) -> "_Slot | None":
+        for s in self.slots:
+            if not s.used:
+                return s
+        if len(self.slots) >= self.slots_max:
+            return None
+        try:
+            link = BleLink(self.radio.put, self._frame, self.value, *self.limits, self._more)
+        except MemoryError:
+            return None
+        self.slots.append(_Slot(link))
+        return self.slots[-1]
+
+    def _more(self) -> None:
+        if self.on_room:
+            self.on_room()
 
     def _with(self, handle: int) -> "_Slot | None":
         for s in self.slots:
@@ -318,6 +347,7 @@ class BleCarrier:
         self.wants.pop(name, None)  # it is said again, if nothing goes this way
         if other:
             self._close(self._worse(other, s), DOUBLE)
+        self._more()  # what waited for a connection
 
     # Of two connections to the same host, the second one newer.
     def _worse(self, a: _Slot, b: _Slot) -> _Slot:
@@ -385,12 +415,6 @@ class BleCarrier:
                 due = min(due, s.link.pump(now))
                 if s.link.error:
                     self._close(s, s.link.error)
-        if self.short and self.on_room and any([s.ready and s.link.room() for s in self.slots]):
-            self.short = False
-            self.on_room()
-            for s in self.slots:
-                if s.used and s.why == CLOSED:
-                    due = min(due, s.link.pump(now))
         return due
 
     # A few times a second.
@@ -399,42 +423,43 @@ class BleCarrier:
         for name in list(self.wants):
             if now - self.wants[name][1] > _WANT_US:
                 del self.wants[name]
-        waiting = self._waiting()
-        free = any([not s.used for s in self.slots])
+        waiting = [name for name in self.wants if not self._named(name)]
+        calls = self._calls()
+        left = self._left()
         for s in self.slots:
             if s.used and s.why == CLOSED:
-                self._look(s, bool(waiting) and not free)
-        if self.gateway:
-            listen = free
-        else:
-            listen = free and any([name != GATEWAY for name in waiting])
-            self._show(free)
+                self._look(s, not left and (calls or s.central and bool(waiting)))
+        listen = left > 0
+        if not self.gateway:
+            listen = listen and any([name != GATEWAY for name in waiting])
+            self._show(calls, left)
         if listen != self.listens:
             self.listens = listen
             self.radio.listen(listen)
         self.pump(now)
 
-    # Hosts that something waits for, without a connection.
-    def _waiting(self) -> "list[str]":
-        return [name for name in self.wants if not self._named(name)]
+    # Slots that are left.
+    def _left(self) -> int:
+        return self.slots_max - len([s for s in self.slots if s.used])
+
+    # Something waits for the gateway, which is not connected.
+    def _calls(self) -> bool:
+        return GATEWAY in self.wants and not self._named(GATEWAY)
 
     def _look(self, s: _Slot, turn: bool) -> None:
         now = self.now
         if not s.genuine and now - s.since_us >= _GENUINE_US:
             self._close(s, MUTE)
-        elif s.central and s.link.drained():
-            if now - s.moved_us >= _IDLE_US:
-                self._close(s, LEFT)
-            elif turn and now - s.since_us >= _TURN_US:
-                self._close(s, TURN)
+        elif turn and now - s.since_us >= (_TURN_US if s.link.drained() else _HELD_US):
+            self._close(s, TURN)
+        elif s.central and s.link.drained() and now - s.moved_us >= _IDLE_US:
+            self._close(s, LEFT)
 
     # Advertise what is the case now.
-    def _show(self, free: bool) -> None:
-        wait = self.wants.get(GATEWAY)
-        calls = wait is not None and not self._named(GATEWAY)
-        flags = (WANTS if calls else 0) | (LOW if self.low else 0)
-        fast = calls and wait is not None and self.now - wait[0] < _CALL_US
-        shows = (flags, (_FAST_MS if fast else _SLOW_MS) if free else 0)
+    def _show(self, calls: bool, left: int) -> None:
+        flags = (WANTS if calls else 0) | (LOW if self.low else 0) | (LAST if calls and left == 1 else 0)
+        fast = calls and self.now - self.wants[GATEWAY][0] < _CALL_US
+        shows = (flags, (_FAST_MS if fast else _SLOW_MS) if left else 0)
         if shows != self.shows:
             self.shows = shows
             self.radio.advertise(self.tag + bytes((flags,)), shows[1])

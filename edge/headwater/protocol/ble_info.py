@@ -20,6 +20,7 @@ DATA_BYTES = 5
 # Flags of the service data.
 WANTS = 1  # something waits here for the gateway
 LOW = 2  # the battery runs low
+LAST = 4  # only the gateway may connect now
 _TAG = const(4)
 _SITE = const(8)
 

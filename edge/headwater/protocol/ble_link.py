@@ -57,8 +57,8 @@ NEVER = const(3600000000)  # so long at most until `pump` is due again
 class BleLink:
     # put(handle, value) -> whether the host took it. take(link, frame): a frame arrived; it lies in the
     # buffer of the link until the call returns. value: room for one value, which several links may share.
-    # longest: bytes of a frame, in and out. window: unacknowledged fragments that this end takes. hands: see
-    # above.
+    # longest: bytes of a frame, in and out. more(): there is room again, where there was none. window:
+    # unacknowledged fragments that this end takes. hands: see above.
     def __init__(
         self,
         put: "Callable[[int, memoryview], bool]",
@@ -67,6 +67,7 @@ class BleLink:
         longest: int,
         window: int = WINDOW,
         hands: int = HANDS,
+        more: "Callable[[], object] | None" = None,
     ) -> None:
         assert 0 < longest <= FRAME_MAX and len(value) >= VALUE_MAX and 0 < hands and 0 < window <= WINDOW_MAX
         self.put = put
@@ -75,8 +76,10 @@ class BleLink:
         self.longest = longest
         self.takes = window
         self.hands = hands
+        self.more = more
+        self.short = False  # a frame has found no room
         self.inbox = memoryview(bytearray(longest))
-        self.queue = memoryview(bytearray(2 * (longest + _HEAD)))
+        self.queue = memoryview(bytearray(longest + _HEAD + VALUE_MAX))
         self.begin(-1, False, VALUE_MIN, 0)
         self.over()
 
@@ -121,7 +124,10 @@ class BleLink:
 
     # Frames of the longest length that are taken now.
     def room(self) -> int:
-        return 0 if self.error else (len(self.queue) - self.end + self.at) // (self.longest + _HEAD)
+        n = 0 if self.error else (len(self.queue) - self.end + self.at) // (self.longest + _HEAD)
+        if not n:
+            self.short = True
+        return n
 
     # Take a frame, in two parts: all of it, or False.
     def send(self, head: "Readable", frame: "Readable") -> bool:
@@ -129,7 +135,10 @@ class BleLink:
         n = a + len(frame)
         end = self.end
         queue = self.queue
-        if self.error or not 0 < n <= self.most or n + _HEAD > len(queue) - end + self.at:
+        if self.error or not 0 < n <= self.most:
+            return False
+        if n + _HEAD > len(queue) - end + self.at:
+            self.short = True
             return False
         if n + _HEAD > len(queue) - end:
             end -= self.at
@@ -175,6 +184,10 @@ class BleLink:
         most = min(self.window, self.hands)
         while True:
             n = min(self.payload, self.end - self.at)
+            if n < self.payload and self.short and self.more:
+                self.short = False
+                self.more()  # there is room for a frame of any length
+                n = min(self.payload, self.end - self.at)
             if self.first or not n or (self.sent - self.acked) & 255 >= most:
                 if not self._owed(now):
                     return

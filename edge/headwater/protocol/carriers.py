@@ -56,8 +56,8 @@ class _Way:
 
 
 class Carriers:
-    # take(sender, frame) -> whether it was genuine.
-    def __init__(self, take: "Callable[[str, Readable], bool]") -> None:
+    # take(sender, frame, bare) -> whether it was genuine. bare: it came over a link that does not encrypt.
+    def __init__(self, take: "Callable[[str, Readable, bool], bool]") -> None:
         self.take = take
         self.all: "list[Carrier]" = []  # the cheapest first
         self.ways: "dict[str, list[_Way]]" = {}
@@ -136,15 +136,11 @@ class Carriers:
         for carrier in self.all:
             carrier.wanted(to, self.now)
 
-    # Whether nobody on the way can read what is sent to this host: each carrier that might take it encrypts.
-    def private(self, to: str) -> bool:
-        return all([c.private for c in self.all])
-
     # ---- in
 
     # A frame came over a carrier. Whether it was genuine.
     def came(self, carrier: "Carrier", sender: str, frame: "Readable") -> bool:
-        genuine = self.take(sender, frame)
+        genuine = self.take(sender, frame, not carrier.private)
         if genuine:
             for way in self._of(sender):
                 if way.carrier is carrier:

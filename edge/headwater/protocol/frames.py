@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 OPENING = 0x10  # first byte: this bit marks a frame that opens a session (sessions.py)
+ENCRYPTED = 0x20  # ... this one a frame that is encrypted, or an opening frame with a salt (cipher.py),
+BARE = 0x40  # and this one that the link of its sender does not encrypt itself
 TAG = 8  # bytes of the seal at the end of every frame
 FRAME_MAX = 1 << 14
 MESSAGES_MAX = 64
@@ -270,7 +272,7 @@ def header(frame: "Readable") -> tuple[int, int, int, bytes, int]:
     n = len(frame)
     if n < 6 + TAG or n > FRAME_MAX:
         raise FrameError("a frame of %d bytes" % n)
-    version = frame[0] & ~OPENING
+    version = frame[0] & ~(OPENING | ENCRYPTED | BARE)
     if version != VERSION:
         raise FrameError("version %d of the frame format; this host speaks %d" % (version, VERSION))
     n -= TAG

@@ -20,13 +20,14 @@ from struct import unpack_from
 from ..board.native import BOARD
 from ..data.block import put_varint
 from ..offboard.compat import TYPE_CHECKING
-from .frames import OPENING, TAG, VERSION, FrameError, header
+from .frames import BARE, ENCRYPTED, OPENING, TAG, VERSION, FrameError, header
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
     from ..offboard.interfaces import Head, Readable, Span
+    from .cipher import Cipher
     from .frames import Writer
 
 # Why `open` gave nothing (Peer.why, index into Peer.counts).
@@ -40,7 +41,8 @@ NO_SESSION = 6  # nothing is known of this neighbour's counters yet; it has been
 OPENED = 7  # an opening frame, taken care of
 OLD_PLAN = 8  # genuine, of a plan before ours: Peer.span is (pos, end) of its messages
 OTHER_PLAN = 9  # of a plan this host does not know
-_WHYS = 10  # so many; texts in offboard/reasons.py
+UNREAD = 10  # encrypted under a salt that is not known: the neighbour has been asked
+_WHYS = 11  # so many; texts in offboard/reasons.py
 _WINDOW = 64
 _BEGUN_MAX = 4
 
@@ -110,6 +112,10 @@ class Peer:
         self.why = TAKEN
         self.span: "Span | None" = None
         self.counts = [0] * _WHYS
+        self.cipher: "Cipher | None" = None  # once frames to or from this neighbour are encrypted
+        # Messages of the frame that was opened last, where they are not in the frame: it was encrypted, and
+        # could not be decrypted where it lies.
+        self.plain: bytes | None = None
 
     # What the store remembers of the neighbour: log number and highest boot seen. A lower boot of
     # that log stays refused; the counters are asked for all the same.
@@ -129,6 +135,29 @@ class Peer:
         self.plan = plan
         self.old_plans = old
 
+    # The link to this neighbour does not encrypt itself, or does. Send `take_reply` then: by it the neighbour
+    # learns to read what follows. False where there is no AES, and such a link cannot be used.
+    def hide(self, on: bool) -> bool:
+        if on and not self._equip():
+            return False
+        if self.cipher and self.cipher.need(on):
+            self._open_with(0)
+        return True
+
+    def _equip(self) -> "Cipher | None":
+        if not self.cipher:
+            try:
+                from .cipher import Cipher
+
+                self.cipher = Cipher(self, self._nonce())
+            except (ImportError, MemoryError):
+                pass  # no AES, or no room: what is encrypted cannot be read
+        return self.cipher
+
+    # A key of 32 bytes for another use.
+    def derive(self, *parts: "Readable") -> bytes:
+        return _mac(self._inner, self._outer, parts)
+
     # Start a frame to this neighbour.
     def begin(self, writer: "Writer") -> None:
         # While another log waits for a session, the neighbour's log number is written out: the
@@ -136,12 +165,17 @@ class Peer:
         log = self.log if self.live and not self._asked else 0
         self.counter += 1
         writer.begin(self.me, self.my_boot, self.counter, self.plan, self.my_log, log)
+        if self.cipher:
+            self.cipher.begin(writer, self.counter)
 
     # Seal the frame that `begin` started -> memoryview of all of it. Look at `reply` afterwards.
     def seal(self, writer: "Writer") -> memoryview:
+        plan = self.plan
+        if self.cipher:
+            plan += self.cipher.close(writer)
         pos = writer.pos
         mem = writer.mem
-        mem[pos : pos + TAG] = self._tag(self.my_log, self.plan, mem[:pos])
+        mem[pos : pos + TAG] = self._tag(self.my_log, plan, mem[:pos])
         writer.pos = pos + TAG
         if not self.live:
             self._open_with(0)
@@ -188,14 +222,24 @@ class Peer:
         body = bytes(buf[:pos]) + self.plan[:2]
         for v in (self.my_log, answer, ask):
             body += v.to_bytes(8, "little")
+        if self.cipher:
+            body = self.cipher.opening(body)
         self.reply = body + self._tag(self.my_log, bytes(8), body)
 
-    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of
-    # its messages, or None: `why` says why, and `reply` may hold a frame to send back. Never raises.
-    # head: what frames.header has read of the frame, if it has.
+    # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of its
+    # messages, in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold
+    # a frame to send back. Never raises. What is encrypted is decrypted where it lies, if it can be written
+    # to. head: what frames.header has read of the frame, if it has.
     def open(self, frame: "Readable", head: "Head | None" = None) -> "Span | None":
         self.span = None
+        self.plain = None
         why, span = self._judge(frame, head)
+        if (why == TAKEN or why == OLD_PLAN or why == OPENED) and (frame[0] & ENCRYPTED or self.cipher):
+            found = self._equip()
+            if found:
+                self.plain = found.take(self, frame, span)
+                if found.untold():
+                    self._open_with(0)
         self.why = why
         self.counts[why] += 1
         if why == TAKEN:
@@ -218,13 +262,19 @@ class Peer:
             return NO_SESSION, None
         span = (pos, len(frame) - TAG)
         why = OTHER_PLAN
+        salt = b""
+        if frame[0] & ENCRYPTED:
+            if not self.cipher or not self.cipher.knows(self.log, boot):
+                self._open_with(0, True)
+                return UNREAD, None
+            salt = self.cipher.salt
         if plan2 == self.plan[:2]:
-            if self._genuine(frame, self.log, self.plan):
+            if self._genuine(frame, self.log, self.plan + salt):
                 return self._fresh(boot, counter), span
             why = FORGED
         for plan in self.old_plans:
             if plan2 == plan[:2]:
-                if self._genuine(frame, self.log, plan):
+                if self._genuine(frame, self.log, plan + salt):
                     return self._fresh(boot, counter) or OLD_PLAN, span
                 why = FORGED
         if why == FORGED and self._asked:  # perhaps of the log that has not answered yet
@@ -250,7 +300,7 @@ class Peer:
         return TAKEN
 
     def _opening(self, frame: "Readable", boot: int, counter: int, pos: int) -> int:
-        if len(frame) != pos + 24 + TAG:
+        if len(frame) != pos + (32 if frame[0] & ENCRYPTED else 24) + TAG:
             return MALFORMED
         log = int.from_bytes(bytes(frame[pos : pos + 8]), "little")
         answer = int.from_bytes(bytes(frame[pos + 8 : pos + 16]), "little")
@@ -259,6 +309,8 @@ class Peer:
             return MALFORMED
         if not self._genuine(frame, log, bytes(8)):
             return FORGED
+        if frame[0] & BARE and self._equip():
+            self.cipher.follow(True)  # type: ignore[union-attr]  # if it is old, too: more is hidden, never less
         answered = self._asked and answer == self._asked
         if log == self.log:
             if self.live:

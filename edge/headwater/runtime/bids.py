@@ -95,18 +95,19 @@ class Round:
         self.waiting = [(v, h) for v, hosts in asked for h in hosts]
         self.bids: "dict[tuple[int, int], tuple[int, int]]" = {}
         self.refused: "dict[tuple[int, int], int]" = {}
-        hosts = []
-        for v, to in asked:
-            rates = energy.rates(v)
-            for h in to:
-                host.exchange.say(h, frames.BID, v, v, self.number, rates)
-                if h not in hosts:
-                    hosts.append(h)
+        hosts = {h for _, h in self.waiting}
+        self._say()
         self.bid_nc = 0
         if energy.profile:
             for link in energy.profile.links.values():
                 self.bid_nc = _FRAMES * len(hosts) * link[2]
                 break
+
+    # Ask those that have not answered.
+    def _say(self) -> None:
+        energy = self.energy
+        for v, h in self.waiting:
+            energy.host.exchange.say(h, frames.BID, v, v, self.number, energy.rates(v))
 
     # ROOM: that host lasts so long without operator v, and with it; or it refuses.
     def answer(self, v: int, sender: int, number: int, without: int, with_: int, refused: int) -> None:
@@ -125,6 +126,8 @@ class Round:
         energy = self.energy
         host = energy.host
         if self.waiting and host.now < self.until_us:
+            if self.flees:
+                self._say()  # there is no later round for a battery that ends
             return
         if host.giving:
             energy.asks(None, self.flees, True, 1)  # a person has asked for a move: as soon as that is over

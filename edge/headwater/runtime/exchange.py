@@ -17,7 +17,7 @@ from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import OUTSIDE
 from ..protocol import frames
 from ..protocol.position import EPOCH_MAX, FAR
-from ..protocol.refusals import CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
+from ..protocol.refusals import BARE, CONTENT, FRAME, RANGE, REVOKED, ROLE, SEAL, SITE, STRANGER
 from ..protocol.sessions import OPENED, TAKEN
 from .instance import EXPOSED, FETCHING, STOPPED
 from .outputs import OutPort
@@ -74,6 +74,7 @@ class Exchange:
         self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
+        self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
         self.counts: "Energy | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
@@ -88,7 +89,20 @@ class Exchange:
     # Speak to a neighbour from now on. What a former boot asked is not answered now.
     def meet(self, number: int, peer: "Peer") -> None:
         self.links[number] = Link(number, peer)
+        if number in self._bare:
+            peer.hide(True)
         self.asked_us = self.host.now - 1
+
+    # The link to this neighbour does not encrypt itself, or does, whether it is met already or not. False
+    # where there is no AES: such a link cannot be used.
+    def hide(self, number: int, on: bool) -> bool:
+        self._bare = tuple([n for n in self._bare if n != number]) + ((number,) if on else ())
+        link = self.links.get(number)
+        if not link:
+            return True
+        done = link.peer.hide(on)
+        self._reply(link)
+        return done
 
     # This host speaks to no other any more.
     def leave(self) -> None:
@@ -116,11 +130,18 @@ class Exchange:
 
     # ---- in
 
-    # A frame arrived from somewhere. True where its messages were looked at.
-    def receive(self, frame: "Readable") -> bool:
+    # A frame arrived from somewhere; bare: over a link that does not encrypt itself. True where its
+    # messages were looked at.
+    def receive(self, frame: "Readable", bare: bool = False) -> bool:
         host = self.host
         if self.counts:
             self.counts.got(len(frame))
+        if bare:
+            from ..protocol import cipher
+
+            if not cipher.covered(frame):
+                host.count(BARE)
+                return False
         try:
             head = frames.header(frame)
             sender = head[0]
@@ -130,6 +151,7 @@ class Exchange:
                 return False
             peer = link.peer
             span = peer.open(frame, head)
+            frame = peer.plain or frame
             if peer.reply:
                 self._reply(link)
             if peer.why != TAKEN and peer.why != OPENED:

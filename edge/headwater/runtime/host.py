@@ -490,9 +490,9 @@ class Host:
 
     # A frame arrived from somewhere. Whatever it is, it never raises. `settle` does what follows:
     # frames that come together are answered together.
-    def receive(self, frame: "Any", now: int) -> bool:
+    def receive(self, frame: "Any", now: int, bare: bool = False) -> bool:
         self.now = now
-        genuine = self.exchange.receive(frame)
+        genuine = self.exchange.receive(frame, bare)
         if genuine:
             self.due = True
         return genuine

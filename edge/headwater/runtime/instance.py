@@ -237,6 +237,8 @@ class Instance:
                 e = r.local
                 if e.cur.xi > p.ring.last if e else not r.live or r.got > p.ring.last:
                     least = -1
+                elif r.gaps and r.gaps[-1][1] > p.ring.last:
+                    least = -1  # the numbers of what was dropped are taken: nothing else may have them
                 else:
                     least = min(least, e.sink.depth if e else r.depth)
         self.depth = min(cap, least + 1)
@@ -421,10 +423,13 @@ class Instance:
             y.begin_one(p.ring.last + 1, w.ts, w.unsync, w.hole, w.back)
             p.append(y, 1)
 
-    # Boundary of the outputs: nothing below it follows what has been emitted.
+    # Boundary of the outputs: nothing below it follows what has been emitted. Where every input is closed it
+    # is the present: an input that is opened again is taken from then on (decisions.py).
     def bound(self) -> int:
         b = FAR
+        shut = True
         for e in self.inputs:
+            shut = shut and e.closed
             if e.edge.delay_us or e.closed:
                 continue
             v = e.bound()
@@ -433,6 +438,8 @@ class Instance:
                 v = w.ts_of(0) if e.read(w, 1) else 0
             if v < b:
                 b = v
+        if shut and self.host.clock.synced:
+            b = self.host.site()
         if self.timers and self.op.timer and self.op.timer < b:
             b = self.op.timer
         # Nor does anything follow that is older than what was taken last: the checkpoint knows that, though

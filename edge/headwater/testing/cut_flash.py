@@ -45,7 +45,7 @@ class PowerCut(Exception):
 
 class CutFlash:
     def __init__(self, sectors: int, sector_size: int = 4096, seed: int = 1) -> None:
-        self.sectors = sectors
+        self._sectors = sectors
         self.sector_size = sector_size
         self.data = bytearray(b"\xff" * (sectors * sector_size))
         self.erases = [0] * sectors
@@ -114,7 +114,7 @@ class CutFlash:
     def _place(self, block: int, offset: int, length: int) -> int:
         if self._dead:
             raise PowerCut("the device is without power: revive it")
-        if not 0 <= block < self.sectors or offset < 0:
+        if not 0 <= block < self._sectors or offset < 0:
             raise FlashError("no sector %d, offset %d" % (block, offset))
         at = block * self.sector_size + offset
         if at + length > len(self.data):
@@ -159,7 +159,7 @@ class CutFlash:
 
     def ioctl(self, request: int, block: int) -> int:
         if request == 4:
-            return self.sectors
+            return self._sectors
         if request == 5:
             return self.sector_size
         if request == 6:

@@ -42,16 +42,14 @@ def radio(adapter: str) -> BleakRadio:
 
 
 class Broker:
-    """The link to the broker, as a carrier. It encrypts by TLS, as its configuration says."""
+    """The link to the broker, as a carrier. Whether it encrypts, by TLS, is the site's choice (`mqtt.tls`):
+    what comes over it is never refused for being in clear."""
 
     cost = (0, 0)
+    private = True
 
     def __init__(self, link: Link, topic: Callable[[str, str], str]) -> None:
         self.link, self.topic = link, topic
-
-    @property
-    def private(self) -> bool:
-        return bool(self.link.config.tls)
 
     @property
     def up(self) -> bool:
@@ -85,12 +83,12 @@ class Ways:
         link: Link,
         topic: Callable[[str, str], str],
         boards: Boards,
-        take_host: Callable[[str, bytes], bool],
+        take_host: Callable[[str, bytes, bool], bool],
         idle: Callable[[], object],
         room_again: Callable[[], object],
     ) -> None:
-        """`take_host(board, frame)` -> whether it was genuine. `idle()` is called when no more frames arrive
-        for now, `room_again()` when frames find room again."""
+        """`take_host(board, frame, bare)` -> whether it was genuine. `idle()` is called when no more frames
+        arrive for now, `room_again()` when frames find room again."""
         self.broker = Broker(link, topic)
         self.boards = boards
         self.relayed = 0
@@ -160,7 +158,7 @@ class Ways:
 
     def _on_room(self) -> None:
         self._flush()
-        self._room_again()
+        asyncio.get_running_loop().call_soon(self._room_again)
 
     # ---- in
 
@@ -170,7 +168,7 @@ class Ways:
         if self.radio:
             self.carriers.came(self.broker, board, frame)
         else:
-            self._take(board, frame)
+            self._take(board, frame, False)
 
     def _came(self, carrier: BleCarrier, board: str, frame: Readable, to: str = GATEWAY) -> bool:
         self._to = to
@@ -178,9 +176,10 @@ class Ways:
         asyncio.get_running_loop().call_soon(self._idle)
         return genuine
 
-    def _take(self, board: str, frame: Readable) -> bool:
+    def _take(self, board: str, frame: Readable, bare: bool) -> bool:
         data = bytes(frame)
-        return self.boards.receive(board, data) if self._to == SITE else self._take_host(board, data)
+        receive = self.boards.receive if self._to == SITE else self._take_host
+        return receive(board, data, bare)
 
     def _relay(self, to: str, sender: str, frame: Readable) -> bool:
         """A frame for the site link, or for another board. The latter is sealed between the two: whether it

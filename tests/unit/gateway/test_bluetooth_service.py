@@ -103,6 +103,7 @@ async def site(
             number = service.boards.all[name].number
             boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
             boards[name].process = fleet.Board(name, service.keys.board(number), plan)
+            boards[name].process.peer.hide(True)
         yield air, service, boards
     finally:
         await service.stop()
@@ -146,6 +147,7 @@ def test_a_connection_whose_frames_have_no_seal_is_closed(
             plan = plans.loads(service.processes["one"].plan)
             board = boards["a"]
             board.process = fleet.Board("a", b"x" * 32, plan)  # knows the site's tags, and no key of a board
+            board.process.peer.hide(True)
             assert service.ways
             # Neither end proves anything to the other; whichever notices first closes.
             both = (service.ways.bluetooth, board.carrier)
@@ -164,6 +166,7 @@ def test_the_site_link_goes_over_bluetooth_too(tmp_path: Path, monkeypatch: pyte
             number = service.boards.all["a"].number
             board = boards["a"]
             peer = Peer(service.keys.site(number), 1, 7, 1, 0, bytes(8), lambda: 5)
+            peer.hide(True)
             writer = frames.Writer(fleet.FRAME_MAX)
             status = msgpack.dumps({"boot": 1, "up": 3})
 

@@ -20,9 +20,9 @@ from typing import Any
 from headwater.data import block, msgpack
 from headwater.data.alphabet import TYPES, Alphabet
 from headwater.data.batch import Batch
-from headwater.offboard import reasons
+from headwater.offboard import encryption, reasons
 from headwater.protocol import frames, sessions
-from headwater.protocol.sessions import Peer
+from headwater.protocol.sessions import Peer, hmac
 
 from ..environment import ROOT
 from . import ble_vectors
@@ -208,6 +208,66 @@ def _seals() -> dict[str, Any]:
     }
 
 
+def _encrypted() -> dict[str, Any]:
+    """A boot over a link of host 1 that does not encrypt itself; host 2 hears of it by what arrives. Then
+    host 1 restarts, and its first frame is lost."""
+    encryption.use()
+    one, two = _peers()
+    steps: list[list[str]] = []
+
+    def hand(sender: str, frame: bytes) -> None:
+        to = two if sender == "1" else one
+        span = to.open(frame)
+        said = frames.messages(to.plain or frame, span[0], span[1], to.log, to.my_log) if span else []
+        # The messages as they were written, so that each vector shows what was encrypted.
+        plain = (to.plain or b"")[span[0] : span[1]].hex() if span else ""
+        steps.append([sender, frame.hex(), reasons.OF_SEALS[to.why], plain])
+        assert (span is not None) == (to.why == sessions.TAKEN) and bool(said) == (span is not None)
+
+    def settle() -> None:
+        while one.reply or two.reply:
+            for name, peer in (("1", one), ("2", two)):
+                frame = peer.take_reply()
+                if frame:
+                    hand(name, frame)
+
+    assert one.hide(True)
+    settle()
+    first = _sealed(one, (frames.BEAT, 1, 2))
+    hand("1", first)
+    hand("1", first)
+    hand("2", _sealed(two, (frames.STANDS, 3)))
+    broken = bytearray(_sealed(one, (frames.STANDS, 3)))
+    broken[-9] ^= 1
+    hand("1", bytes(broken))
+    hand("1", _sealed(one, (frames.CKPT, 1, (1, 2), [300, 1, 2], 150, 0, bytes(range(150)))))
+    one = sessions.Peer(sessions.pair_key(MASTER, 1, 2), 1, LOG_A, 5, 2, PLAN, _Nonces(0xC000))
+    assert one.hide(True) and one.take_reply()
+    hand("1", _sealed(one, (frames.STANDS, 4)))  # its salt is not known yet
+    settle()
+    hand("1", _sealed(one, (frames.STANDS, 5)))
+    key = sessions.pair_key(MASTER, 1, 2)
+    ciphers = []
+    for sender, log, boot, salt in ((1, LOG_A, 4, 0xA001), (2, LOG_B, 9, 0xB001), (1, LOG_A, 5, 0xC001)):
+        numbers = [n.to_bytes(8, "little") for n in (sender, log, boot, salt)]
+        ciphers.append([sender, log, boot, salt, hmac(key, b"headwater cipher", *numbers).hex()])
+    streams = []
+    for cipher_key, counter, size in ((bytes(range(32)), 0, 40), (key, 70000, 300), (key, (1 << 64) - 1, 16)):
+        stream = bytearray(size)
+        encryption.crypt(cipher_key, counter, memoryview(stream))
+        streams.append([cipher_key.hex(), counter, stream.hex()])
+    return {
+        "key of 1 and 2": key.hex(),
+        "plan": PLAN.hex(),
+        "logs": [LOG_A, LOG_B],
+        "boots": [4, 9, 5],
+        "first nonces": [0xA001, 0xB001, 0xC001],
+        "cipher keys": ciphers,
+        "streams": streams,
+        "steps": steps,
+    }
+
+
 def _packed() -> list[list[Any]]:
     objects: list[Any] = [
         None, True, False, 0, 127, 128, 255, 256, 65535, 65536, (1 << 32) - 1, 1 << 32, (1 << 64) - 1,
@@ -311,6 +371,7 @@ def vectors() -> dict[str, Any]:
             "logs": [LOG_A, LOG_B],
         },
         "seals": _seals(),
+        "encryption": _encrypted(),
         "msgpack": _packed(),
         "refused": _refused(),
         "bluetooth": ble_vectors.vectors(),
@@ -373,7 +434,7 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
     rng = random.Random(seed)
     good = vectors()
     batches = {spec["alphabet"]: Batch(Alphabet(spec["alphabet"]), 48) for spec in good["blocks"]}
-    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0}
+    accepted = {"block": 0, "frame": 0, "msgpack": 0, "seal": 0, "encrypted": 0}
 
     def one_block() -> None:
         spec = rng.choice(good["blocks"])
@@ -435,7 +496,33 @@ def fuzz(cases: int, seed: int) -> dict[str, int]:
                 accepted["seal"] += 1
             assert peer.reply is None or len(peer.reply) <= 80
 
-    turns: tuple[Callable[[], None], ...] = (one_block, one_frame, one_pack, one_seal)
+    # The same where frames are encrypted.
+    hidden, reader = _peers(3)
+    hidden.hide(True)
+    while hidden.reply or reader.reply:
+        for peer, other in ((hidden, reader), (reader, hidden)):
+            opening = peer.take_reply()
+            if opening:
+                other.open(opening)
+    encrypted = [_sealed(hidden, (frames.STANDS, k)) for k in range(60)]
+    unread = set(encrypted)
+    former = [bytes.fromhex(step[1]) for step in good["encryption"]["steps"]]
+
+    def one_encrypted() -> None:
+        data = rng.choice(encrypted + former)
+        if rng.random() < 0.8:
+            data = _broken(rng, data)
+        for peer in (deaf, reader):
+            peer.reply = None
+            span = peer.open(data)
+            if span is not None:
+                unread.remove(data)
+                [message] = frames.messages(peer.plain, span[0], span[1], peer.log, peer.my_log)
+                assert message == (frames.STANDS, encrypted.index(data))
+                accepted["encrypted"] += 1
+            assert peer.reply is None or len(peer.reply) <= 80
+
+    turns: tuple[Callable[[], None], ...] = (one_block, one_frame, one_pack, one_seal, one_encrypted)
     for case in range(cases):
         turns[case % len(turns)]()
     assert not deaf.live, "nobody answered its nonce, and yet a session is open"

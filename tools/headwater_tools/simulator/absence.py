@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.plan.model import OUTSIDE
 from headwater.plan.reader import reach
+from headwater.runtime import watching
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage import reserve
 
@@ -93,6 +94,19 @@ class Absence:
         """It is found and begun again within this time, and so is each one before it that runs nowhere."""
         return sum(self.one_us(u) for u in self.above(v) if u == v or not self.at(u))
 
+    def closed(self, v: int) -> set[tuple[int, int]]:
+        """Inputs without which it goes on, as a checkpoint of a candidate has it: their producers are not
+        asked."""
+        found = set()
+        for node in self.world.nodes:
+            if node.host and node.number in self.world.plan.vertices[v].hosts:
+                asked = sum(watching.producers(node.host, v), [])
+                for e in self.world.plan.ins(v):
+                    here = (e.src, e.sport) in node.host.ports
+                    if (node.number if here else node.host.where[e.src][2]) not in asked:
+                        found.add((v, e.dport))
+        return found
+
     def one_us(self, v: int) -> int:
         """Within this time it is found and begun again, if all before it run."""
         plan = self.world.plan
@@ -102,7 +116,9 @@ class Absence:
         if lake and all(lake):
             dead = min(lake)  # the process asks for a delay: a host is not taken for dead sooner
         patience = max(dead, 3 * period, 2 * step, *self.slept_us())
-        sources = [plan.vertices[e.src] for e in plan.ins(v) if not e.delay_us]  # feedback does not count
+        # Feedback does not count.
+        ins = [e for e in plan.ins(v) if not e.delay_us and (v, e.dport) not in self.closed(v)]
+        sources = [plan.vertices[e.src] for e in ins]
         lives = [s for s in sources if s.kind or not self.world.nodes[s.hosts[0]].lost]
         pieces = reserve.checkpoint_bytes(plan, plan.vertices[v]) // (self.world.hardware.mtu // 2) + 1
         hosts = len(plan.vertices[v].hosts)

@@ -376,9 +376,12 @@ class Takeovers:
 
     def look(self) -> None:
         for v in self.movable:
-            if self.world.now < self.world.broker_us + 4 * SECOND and self.world.broker_us:
-                continue  # the broker is away: that is no reason to move
             best = self.newest(v)
+            if self.world.now < self.world.broker_us + 4 * SECOND and self.world.broker_us:
+                # The broker is away: that is no reason to move. A link of its own that is cut as well is one.
+                if best is None or self.apart(*best):
+                    self.since.pop(v, None)
+                continue
             if best is None or not self.in_touch(*best):
                 self.since.pop(v, None)
             elif v not in self.since or self.since[v][0] != best[1].epoch:
@@ -394,6 +397,11 @@ class Takeovers:
             return None
         node: Any = max(found, key=lambda each: each[0])[1]
         return node, node.host.instances[v]
+
+    def apart(self, node: Node, inst: Any) -> bool:
+        """Whether a link to the host of a producer is cut."""
+        hosts = {node.number if e.port else e.producer for e in inst.inputs if not e.closed}
+        return any({(node.number, h), (h, node.number)} & self.world.cut for h in hosts)
 
     def in_touch(self, node: Node, inst: Any) -> bool:
         """Whether it hears all its producers. One beside it counts if that one hears its own: a host that is
@@ -590,7 +598,8 @@ def blocked(world: World, place: dict[int, int]) -> set[int]:
     while True:
         refusing = found & set(world.refusing)
         logs = {world.plan.vertices[v].hosts[0] for v in refusing}
-        joins = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
+        fed = {e.dst for e in edges if e.src in refusing and e.dst != OUTSIDE}
+        joins = fed | {u for v in fed for u in reach(edges, v)}
         more = {v.index for v in sources if v.hosts[0] in logs or joins & set(reach(edges, v.index))} - found
         if not more:
             return found

@@ -60,11 +60,11 @@ class InTheAir(Scenario):
         us = self.chance.randrange(SECOND // 10, 10 * SECOND)
         told = (self.site.name(a), self.site.name(b), us / SECOND)
         self.site.draw(SILENCE, "the radios of %s and %s do not hear each other for %.1f s" % told)
-        self.site.air.silence(a, b, us)
+        self.site.radio.silence(a, b, us)
 
     def end(self) -> None:
         """With all that waits at both ends."""
-        connections = self.site.air.connections()
+        connections = self.site.radio.connections()
         if connections:
             connection = self.chance.choice(connections)
             self.site.draw(
@@ -74,7 +74,7 @@ class InTheAir(Scenario):
 
     def cut(self) -> None:
         """A connection ends at one of the next fragments, before it arrives or after."""
-        air = self.site.air
+        radio = self.site.radio
         left = self.chance.choice((0, 1, 2, 5, 20, self.chance.randrange(60)))
         word = self.chance.choice(("cut", "cut after"))
         self.site.draw(CUT)
@@ -84,22 +84,22 @@ class InTheAir(Scenario):
             left -= 1
             if left >= 0:
                 return ""
-            air.judge = None
+            radio.judge = None
             return word
 
-        air.judge = judge
+        radio.judge = judge
 
     def weather(self) -> None:
-        self.site.air.weather.loss = self.chance.choice((0.0, 0.05, 0.2, 0.5))
-        self.site.draw(LOST, "connection events lost: %.2f" % self.site.air.weather.loss)
+        self.site.radio.weather.loss = self.chance.choice((0.0, 0.05, 0.2, 0.5))
+        self.site.draw(LOST, "connection events lost: %.2f" % self.site.radio.weather.loss)
 
     def finish(self) -> Result:
         result = super().finish()
         site = self.site
         machines = [m.ble for m in site.machines.values() if m.ble]
         result.stats |= {
-            "fragments": site.air.carried,
-            "values_refused": site.air.refused,
+            "fragments": site.radio.carried,
+            "values_refused": site.radio.refused,
             "frames_relayed": site.relayed,
             "connections": sum(m.connects for m in machines),
         }

@@ -1,14 +1,15 @@
 """A simulated site with Bluetooth: some boards have it beside the broker, some have nothing else.
 
 The hosts have the carriers of boards (protocol/carriers.py, ble_carrier.py, ble_link.py) over a model of
-the radio (air.py). The gateway passes on what boards send to each other over different carriers.
+the radio (radio.py). The gateway passes on what boards send to each other over different carriers.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from headwater.offboard.interfaces import Carrier, Readable
 from headwater.plan.model import Plan
@@ -17,7 +18,7 @@ from headwater.protocol.ble_carrier import BleCarrier
 from headwater.protocol.carriers import Carriers
 from headwater.runtime.host import Host
 
-from .air import MS, Air, Weather
+from .radio import MS, Radio, Weather
 from .world import MASTER, SECOND, Hardware, Node, World
 
 KEY = ble_info.tag_key(MASTER)
@@ -73,7 +74,6 @@ class Nearby(World):
         self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
     ) -> None:
         self.machines: dict[int, Machine] = {}
-        super().__init__(plan, seed, sector_size, hardware)
         r = random.Random("nearby %d" % seed)
         boards = range(1, len(plan.hosts))
         share = r.choice((0.0, 0.5, 1.0))
@@ -81,6 +81,8 @@ class Nearby(World):
         plain = r.choice((0.0, 0.3))
         self.plain = {n for n in boards if n not in self.only and r.random() < plain}  # no Bluetooth
         self.cheap = r.random() < 0.5  # Bluetooth costs less than the network
+        bare = frozenset(range(len(plan.hosts))) - self.plain
+        super().__init__(plan, seed, sector_size, replace(hardware or Hardware(), bare=bare))
         weather = Weather(
             r.choice((15, 30, 30, 50)) * MS,
             r.choice((2, 4, 6)),
@@ -89,16 +91,16 @@ class Nearby(World):
             r.choice((20, 61, 182, 244, 244)),
             r.choice((4, 8, 14, 30)),
         )
-        self.air = Air(self, seed, weather, self.busy)
+        self.radio = Radio(self, seed, weather, self.busy)
         self.relayed = 0
         self.on_peace.append(self.calm)
         told = ", ".join(self.name(n) for n in sorted(self.only)) or "none"
         self.draw("bluetooth", "Bluetooth alone: %s; %r" % (told, weather))
 
     def calm(self) -> None:
-        self.air.quiet.clear()
-        self.air.judge = None
-        self.air.weather.loss = min(0.05, self.air.weather.loss)
+        self.radio.quiet.clear()
+        self.radio.judge = None
+        self.radio.weather.loss = min(0.05, self.radio.weather.loss)
 
     # ---- hosts
 
@@ -112,8 +114,10 @@ class Nearby(World):
             broker = Broker(self, number, (10, 10))
             ways.append(broker)
         if number not in self.plain:
-            antenna = self.air.antenna(number, node.boots)
-            ble = BleCarrier(
+            antenna = self.radio.antenna(number, node.boots)
+            ble = _Covered(
+                self,
+                number,
                 ble_info.GATEWAY if number == 0 else self.name(number),
                 KEY,
                 antenna,
@@ -157,8 +161,8 @@ class Nearby(World):
         if node.host is not None and node.boots == boots:
             self.call(node, lambda host: host.exchange.flush(), "flush")
 
-    def take(self, node: Node, boots: int, sender: str, frame: Readable) -> bool:
-        """A frame arrived for the host of this boot. Whether it was genuine."""
+    def take(self, node: Node, boots: int, sender: str, frame: Readable, bare: bool) -> bool:
+        """A frame arrived for the host of this boot. bare: over Bluetooth. Whether it was genuine."""
         if node.host is None or node.boots != boots or self.nodes[self.number(sender)].dead:
             return False
         self.heard_us[node.number] = self.now
@@ -167,7 +171,7 @@ class Nearby(World):
         data = bytes(frame)
 
         def received(host: Host) -> bool:
-            genuine = host.receive(data, node.mono())
+            genuine = host.receive(data, node.mono(), bare)
             host.settle()
             return genuine
 
@@ -181,7 +185,7 @@ class Nearby(World):
 
     def crash(self, node: Node) -> None:
         super().crash(node)
-        self.air.off(node.number)
+        self.radio.off(node.number)
 
     # ---- Bluetooth
 
@@ -259,7 +263,23 @@ class Nearby(World):
     def direct(self, a: int, b: int) -> bool:
         by_broker = not {a, b} & self.only and self.now >= self.broker_us
         cut = (a, b) in self.cut or (b, a) in self.cut
-        return not cut and (by_broker or self.air.between(a, b))
+        return not cut and (by_broker or self.radio.between(a, b))
+
+
+class _Covered(BleCarrier):
+    """Its connections do not encrypt: a listener hears what they carry (air.py)."""
+
+    def __init__(self, site: Nearby, number: int, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.world = site
+        self.number = number
+
+    def send(self, to: str, frame: Readable, sender: str = "") -> bool:
+        comes = self.world.number(sender) if sender else self.number
+        assert self.world.air
+        return self.world.air.passes(comes, self.world.number(to), bytes(frame)) and super().send(
+            to, frame, sender
+        )
 
 
 __all__ = ["Nearby"]

@@ -48,6 +48,7 @@ from .outbox import Outbox
 from .replay_counter import Taken, WatchedInputs
 
 if TYPE_CHECKING:
+    from .air import Air
     from .recorder import Recorder
 
 SECOND = 1_000_000
@@ -71,8 +72,8 @@ def entry(batch: Batch, i: int) -> Entry:
     return (batch.ts_of(i), batch.unsync, *[c[i] for c in batch.cols])
 
 
-def received(host: Host, frame: bytes, mono: int) -> None:
-    host.receive(frame, mono)
+def received(host: Host, frame: bytes, mono: int, bare: bool = False) -> None:
+    host.receive(frame, mono, bare)
     host.settle()
 
 
@@ -93,6 +94,7 @@ class Hardware:
     # How often hosts report, after which silence one is taken for dead, how long a message takes (Host.pace):
     # quicker than real ones, so that seconds of a history hold many takeovers.
     pace: tuple[int, int, int] = (SECOND, 5 * SECOND, SECOND)
+    bare: frozenset[int] = frozenset()  # hosts whose links do not encrypt themselves
 
 
 @dataclass
@@ -253,6 +255,11 @@ class World:
         self.broker_us = 0  # when the broker is back, or was back, after it was gone for every host
         self.recorder: Recorder | None = None  # for a timeline
         self.errors: list[str] = []
+        self.air: Air | None = None
+        if self.hardware.bare:
+            from .air import Air
+
+            self.air = Air(self.hardware.bare, self.error)
         self.patterns: dict[int, Callable[[int, Batch, int], None]] = {}
         for number in range(len(plan.hosts)):
             self.nodes.append(self.made(number, sector_size, seed))
@@ -359,6 +366,9 @@ class World:
         host.knows(known_to(host, node.battery))
         node.host = host
         self.linked(node, host)
+        if node.number in self.hardware.bare:
+            for number in range(len(self.nodes)):
+                host.exchange.hide(number, True)
         host.start(node.mono(), node.again)
         return host
 
@@ -510,6 +520,8 @@ class World:
         """A host begins, and sends nothing yet."""
 
     def send(self, sender: int, to: int, frame: bytes) -> None:
+        if self.air and not self.air.passes(sender, to, frame):
+            return
         host = self.nodes[sender].host
         if host is not None and not self.nodes[sender].lost:
             self.taken.look(host)
@@ -535,7 +547,8 @@ class World:
             self.heard_us[to] = self.now
             if node.battery:
                 node.battery.frame(len(frame), False)
-            self.call(node, lambda host: received(host, frame, node.mono()), "receive")
+            bare = to in self.hardware.bare
+            self.call(node, lambda host: received(host, frame, node.mono(), bare), "receive")
 
     # ---- sensors
 
