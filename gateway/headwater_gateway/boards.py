@@ -131,8 +131,11 @@ class Boards:
         site_us: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
         nonce: Callable[[], int] = _nonce,
+        bare: bool = False,
     ) -> None:
-        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway."""
+        """`publish(board, frame)` sends on the site link; log and boot are those of this gateway. `bare`: it
+        may go over links that do not encrypt themselves."""
+        self.bare = bare
         self.db = db
         self.keys = keys
         self.publish = publish
@@ -164,6 +167,8 @@ class Boards:
 
     def _board(self, number: int, name: str, seen_us: int, learn: bool, ran: bytes | None) -> Board:
         peer = Peer(self.keys.site(number), 0, self.log, self.boot, 1, bytes(8), self.nonce)
+        if self.bare:
+            peer.hide(True)
         return Board(number, name, peer, self.log, seen_us, learn, ran)
 
     @property
@@ -228,8 +233,8 @@ class Boards:
 
     # ---- in
 
-    def receive(self, name: str, frame: bytes, bare: bool = False) -> None:
-        """A frame of the site link; bare: over a link that does not encrypt itself."""
+    def receive(self, name: str, frame: bytes, bare: bool = False) -> bool:
+        """A frame of the site link; bare: over a link that does not encrypt. Whether it was genuine."""
         board = self.all.get(name)
         if board is None:
             self._count(refused.UNKNOWN_BOARD)
@@ -238,23 +243,26 @@ class Boards:
         elif not frame:
             board.link_lost = True
         else:
-            self._open(board, frame)
+            return self._open(board, frame)
+        return False
 
     def _count(self, reason: str) -> None:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
 
-    def _open(self, board: Board, frame: bytes) -> None:
+    def _open(self, board: Board, frame: bytes) -> bool:
         peer = board.peer
+        genuine = False
         try:
             span = peer.open(frame)
             frame = peer.plain or frame
             self._reply(board)
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])
-                return
+                return False
             if peer.live and peer.log in board.lost:
                 self._count(refused.REVOKED)
-                return
+                return False
+            genuine = True
             board.heard = self.monotonic()
             board.seen_us = self.site_us()
             board.link_lost = False
@@ -271,6 +279,7 @@ class Boards:
                     self._count(refused.NOT_SITE)
         except frames.FrameError:
             self._count(refused.FRAME)
+        return genuine
 
     def _new_life(self, board: Board) -> None:
         """A board that has restarted may accept what it refused: its flash was erased, or it was given

@@ -118,6 +118,25 @@ KEYS: dict[str, dict[str, Key]] = {
             15, "Longest pause between two attempts to reach the broker.", _within(1, 600)
         ),
     },
+    "bluetooth": {
+        "enabled": Key(
+            False,
+            "Connect to boards over Bluetooth Low Energy too, through BlueZ. The user of this service must\n"
+            "be in the group `bluetooth`.",
+            _any,
+        ),
+        "adapter": Key(
+            "",
+            'The adapter, like "hci1"; "": the first one. Prefer one at USB to that of a Raspberry Pi.',
+            _any,
+        ),
+        "slots": Key(
+            4,
+            "Boards connected at the same time. An adapter that has no connection left drops others:\n"
+            "cheap ones have 5, that of a Raspberry Pi 7.",
+            _within(1, 7),
+        ),
+    },
     "store": {
         "commit_ms": Key(
             5,

@@ -39,9 +39,11 @@ class HostedProcess:
         clock: SiteClock,
         acked: Callable[[str, str, int], int],
         learn: bool = False,
+        room: Callable[[str], int] | None = None,
     ) -> None:
         """`data`: the plan; `numbers`: registry number of every board; `publish(board, frame)` sends;
         `clock`: the site's, for all processes.
+        `room(board)`: frames that go to a board now, where a link to it may be slow.
         `learn`: boards run this plan already, and a lost database knew its state."""
         self.db = db
         self.data = data
@@ -55,6 +57,11 @@ class HostedProcess:
         self.host = Host(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
         )
+        if room is not None:
+            wide = room
+            self.host.exchange.pace_by(lambda to: wide(self.plan.hosts[to]))
+            for number in pairs:
+                self.host.exchange.hide(number, True)  # such links do not encrypt themselves
         self.host.start(mono_us(), learn)
 
     @property
@@ -64,13 +71,15 @@ class HostedProcess:
     def _send(self, to: int, frame: bytes) -> None:
         self.db.after_commit(partial(self.publish, self.plan.hosts[to], bytes(frame)))
 
-    def receive(self, frame: bytes) -> None:
+    def receive(self, frame: bytes, bare: bool = False) -> bool:
+        """A frame of a board; bare: over a link that does not encrypt itself. Whether it was genuine."""
         try:
-            self.host.receive(frame, mono_us())
+            return self.host.receive(frame, mono_us(), bare)
         except Exception:
             # An authentic frame whose handling fails must not stop the others.
             self.broken += 1
             _log.exception("process %s: a frame could not be handled", self.name)
+            return True
 
     def settle(self) -> None:
         """Do what follows from the received frames."""

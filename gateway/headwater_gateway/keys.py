@@ -9,6 +9,7 @@ import os
 import secrets
 from pathlib import Path
 
+from headwater.protocol.ble_info import tag_key
 from headwater.protocol.sessions import hmac, pair_key
 
 from . import UserError
@@ -31,6 +32,10 @@ class Keys:
     def site(self, number: int) -> bytes:
         """The key of its site link."""
         return bytes(hmac(self.board(number), b"headwater site"))
+
+    def bluetooth(self) -> bytes:
+        """The key of the tags by which hosts of this site know each other over Bluetooth."""
+        return bytes(tag_key(self._master))
 
     def masked(self, number: int, other: int) -> bytes:
         """The pair key of two boards, so that only the first can read it."""

@@ -27,6 +27,7 @@ from headwater.protocol.site_link import DRAIN, DRAINED, DRAINING, REFUSED, RUNS
 from headwater.storage.keyspace import F_FLOOR
 
 from . import UserError, board_link, refused, registry
+from .bluetooth.ways import Ways
 from .board_link import Link
 from .boards import Board, Boards
 from .config import Config
@@ -102,7 +103,8 @@ class Service(Switching):
         self.segments = Segments(self.db, self.ends, config, self.cutter)
         encryption.use()
         log, boot = self._life()
-        self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us)
+        bare = config.bluetooth.enabled
+        self.boards = Boards(self.db, self.keys, self._publish_site, log, boot, self.site_us, bare=bare)
         self.numbers = Numbers(self.db, self.segments.knows)
         self.history = History(self.db)
         self.learning = Learning(self)
@@ -122,6 +124,7 @@ class Service(Switching):
         self._from_host = "%s/g/" % site
         self._to = {}  # type: dict[tuple[str, str], str]
         self.link: Link | None = None
+        self.ways: Ways | None = None
 
     # ---- time
 
@@ -173,6 +176,10 @@ class Service(Switching):
                 self.config, topics, self._take, self._drained, notifier.will, notifier.connected
             )
             notifier.use(self.link)
+            self.ways = Ways(
+                self.config.bluetooth, self.keys, self.link, self._topic, self.boards, self._take_host,
+                self._drained, self._pump_all,
+            )  # fmt: skip
             self.web = http.Web(self)
             await self.web.start()
         except BaseException:
@@ -185,6 +192,7 @@ class Service(Switching):
             asyncio.create_task(self.segments.run(self._with_entries), name="segments"),
             asyncio.create_task(self._ticks(), name="ticks"),
             asyncio.create_task(self.link.run(), name="link"),
+            asyncio.create_task(self.ways.run(), name="bluetooth"),
             *(asyncio.create_task(runs, name=name) for name, runs in self.notifier.runs()),
         ]
         for task in self._tasks:
@@ -231,6 +239,8 @@ class Service(Switching):
                     self.losses.look(process)
                 self._advance(process)
             self.boards.tick()
+            if self.ways:
+                self.ways.tick()
             self.observer.tick()
             self.notifier.tick(self.site_us(), self.observer.watch.counts())
             self._look_at_disk()
@@ -258,16 +268,21 @@ class Service(Switching):
     # ---- frames
 
     def _take(self, topic: str, frame: bytes) -> None:
+        assert self.ways is not None
         if topic.startswith(self._from_host):
-            process = self.by_board.get(topic[len(self._from_host) :])
-            if process is not None and process.hosted is not None:
-                process.hosted.receive(frame)
-            else:
-                self._strange(refused.NO_PROCESS)
+            self.ways.came("g", topic[len(self._from_host) :], frame)
         elif topic.startswith(self._from_site):
-            self.boards.receive(topic[len(self._from_site) :], frame)
+            self.ways.came("s", topic[len(self._from_site) :], frame)
         elif not self.notifier.takes(topic, frame):
             self._strange(refused.TOPIC)
+
+    def _take_host(self, board: str, frame: bytes, bare: bool) -> bool:
+        """A frame for the process that this board has a part of. Whether it is genuine."""
+        process = self.by_board.get(board)
+        if process is not None and process.hosted is not None:
+            return process.hosted.receive(frame, bare)
+        self._strange(refused.NO_PROCESS)
+        return False
 
     def _strange(self, reason: str) -> None:
         self.strange[reason] = self.strange.get(reason, 0) + 1
@@ -284,15 +299,18 @@ class Service(Switching):
         return self._to[key]
 
     def _publish(self, board: str, frame: bytes) -> None:
-        if self.link:
-            self.link.publish(self._topic(board, "g"), frame)
+        if self.ways:
+            self.ways.send(board, frame)
 
     def _publish_site(self, board: str, frame: bytes) -> None:
         def send() -> None:
-            if self.link:
-                self.link.publish(self._topic(board, "s"), frame)
+            if self.ways:
+                self.ways.send(board, frame, "s")
 
         self.db.after_commit(send)
+
+    def _room(self, board: str) -> int:
+        return self.ways.room(board) if self.ways else 0
 
     # ---- processes
 
@@ -302,6 +320,7 @@ class Service(Switching):
         process.hosted = HostedProcess(
             self.db, self.ends, self.keys, process.plan, self.boards.numbers, self._publish, self.clock,
             self.segments.high, process.learn == plan.deployment,
+            self._room if self.config.bluetooth.enabled else None,
         )  # fmt: skip
         for name in plan.hosts[1:]:
             self.by_board[name] = process
@@ -553,6 +572,7 @@ class Service(Switching):
             "up_s": round(time.monotonic() - self.started, 1),
             "clock": self.clock.view(mono_us()),
             "broker": {"up": self.link.up, "problem": self.link.problem, "connects": self.link.connects},
+            "bluetooth": self.ways.view() if self.ways else None,
             "database": {
                 "bytes": self.db.size_bytes,
                 "max_bytes": self.config.store.max_bytes,

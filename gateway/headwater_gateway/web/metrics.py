@@ -59,6 +59,7 @@ class Metrics:
         for reason in refused.ALL:
             family.add_metric([reason], counts.get(reason, 0))
         yield family
+        yield from self._bluetooth()
         yield from self._clock()
         yield _gauge("database_bytes", "Bytes that the database holds", s.db.size_bytes)
         yield _gauge("database_full", "1 while no entries are taken in", int(s.db.full))
@@ -69,6 +70,24 @@ class Metrics:
         yield _counter("segments_cut_again", "Segments cut again: unreadable, or vanished", s.segments.recut)
         yield _counter("segments_vanished", "Segments that vanished before the lake", s.segments.vanished)
         yield _counter("entries_damaged", "Entries that could not be decoded", s.segments.damaged)
+
+    def _bluetooth(self) -> Iterator[Any]:
+        view = self.service.ways.view() if self.service.ways else None
+        if view is None:
+            return
+        yield _gauge("bluetooth_scanner_up", "1 while the adapter can be used", int(not view["problem"]))
+        yield _gauge("bluetooth_boards", "Boards connected over Bluetooth now", len(view["connected"]))
+        yield _counter("bluetooth_connects", "Bluetooth connections made", view["connects"])
+        yield _counter("bluetooth_relayed", "Frames passed on between boards", view["relayed"])
+        yield _counter("bluetooth_dropped", "Frames for a board that its full queue refused", view["dropped"])
+        for name, text, counts in (
+            ("bluetooth_ended", "Bluetooth connections that ended", view["ended"]),
+            ("bluetooth_failures", "Failures of the Bluetooth adapter", view["failures"]),
+        ):
+            family = CounterMetricFamily("headwater_" + name, text, labels=["reason"])
+            for reason, n in counts.items():
+                family.add_metric([reason], n)
+            yield family
 
     def _clock(self) -> Iterator[Any]:
         clock = self.service.clock.view(mono_us())

@@ -66,15 +66,16 @@ class Board:
         self._reply()
 
     def _reply(self) -> None:
-        if self.peer.reply:
-            self.out.append(bytes(self.peer.reply))
-            self.peer.reply = None
+        reply = self.peer.take_reply()
+        if reply:
+            self.out.append(bytes(reply))
 
     def receive(self, frame: bytes) -> None:
         span = self.peer.open(frame)
         self._reply()
         if span is None:
             return
+        frame = bytes(self.peer.plain or frame)
         for m in frames.messages(frame, *span, self.peer.log, self.log):
             if m[0] == frames.HELLO:
                 self.asked = True

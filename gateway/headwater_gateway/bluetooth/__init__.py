@@ -1,0 +1,1 @@
+"""Bluetooth at the gateway: the driver under `BleCarrier`, which decides who is spoken to."""

@@ -1,0 +1,212 @@
+"""How frames of the gateway reach boards: through the broker, and over Bluetooth where that is enabled.
+
+Then both are carriers. Which of them takes a frame is decided in `protocol/carriers.py`, who is connected to
+in `protocol/ble_carrier.py`. Here is what only a gateway does: it has two names (`g`, the host of a process,
+and `s`, the site link), it passes on frames between boards that have Bluetooth, and it keeps a few frames for
+a connection whose values are on their way, because frames wait for a commit before they are sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headwater.offboard.interfaces import Readable
+from headwater.offboard.reasons import OF_CONNECTIONS
+from headwater.protocol.ble_carrier import BleCarrier
+from headwater.protocol.ble_info import GATEWAY
+from headwater.protocol.ble_link import WINDOW_MAX
+from headwater.protocol.carriers import Carriers
+
+from ..board_link import Link
+from ..boards import Boards
+from ..keys import Keys
+from ..site_clock import mono_us
+
+if TYPE_CHECKING:
+    from .radio import BleakRadio
+
+SITE = "s"
+FRAME_MAX = 512
+QUEUE = 32  # frames for one board that wait for room in its connection
+QUEUE_MAX = 128  # ... with those that a commit releases at once
+
+
+def radio(adapter: str) -> BleakRadio:
+    """The adapter of this machine. Its packages are loaded where Bluetooth is enabled."""
+    from .radio import BleakRadio
+
+    return BleakRadio(adapter)
+
+
+class Broker:
+    """The link to the broker, as a carrier. Whether it encrypts, by TLS, is the site's choice (`mqtt.tls`):
+    what comes over it is never refused for being in clear."""
+
+    cost = (0, 0)
+    private = True
+
+    def __init__(self, link: Link, topic: Callable[[str, str], str]) -> None:
+        self.link, self.topic = link, topic
+
+    @property
+    def up(self) -> bool:
+        return self.link.up
+
+    def reaches(self, to: str) -> bool:
+        return self.link.up
+
+    def room(self, to: str) -> int:
+        return QUEUE if self.link.up else 0
+
+    def send(self, to: str, frame: Readable, sender: str = "") -> bool:
+        """Frames of other boards are not published: the broker's access list lets each speak for itself."""
+        if not self.link.up or sender not in ("", GATEWAY, SITE):
+            return False
+        self.link.publish(self.topic(to, sender or GATEWAY), bytes(frame))
+        return True
+
+    def wanted(self, to: str, now: int) -> None:
+        pass
+
+    def tick(self, now: int) -> None:
+        pass
+
+
+class Ways:
+    def __init__(
+        self,
+        config: Any,
+        keys: Keys,
+        link: Link,
+        topic: Callable[[str, str], str],
+        boards: Boards,
+        take_host: Callable[[str, bytes, bool], bool],
+        idle: Callable[[], object],
+        room_again: Callable[[], object],
+    ) -> None:
+        """`take_host(board, frame, bare)` -> whether it was genuine. `idle()` is called when no more frames
+        arrive for now, `room_again()` when frames find room again."""
+        self.broker = Broker(link, topic)
+        self.boards = boards
+        self.relayed = 0
+        self.dropped = 0  # frames that found a full queue
+        self.radio: BleakRadio | None = None
+        self._take_host, self._idle, self._room_again = take_host, idle, room_again
+        self._to = GATEWAY  # the name that the frame in hand is for
+        self._known: frozenset[str] = frozenset()
+        self._queues: dict[str, deque[tuple[bytes, str]]] = {}
+        self.carriers = Carriers(self._take)
+        self.carriers.add(self.broker)
+        if config.enabled:
+            self.radio = radio(config.adapter)
+            self.bluetooth = BleCarrier(
+                GATEWAY, keys.bluetooth(), self.radio, self._came, self._relay, FRAME_MAX, config.slots,
+                WINDOW_MAX, WINDOW_MAX,
+            )  # fmt: skip
+            self.bluetooth.on_gone = self.carriers.gone
+            self.bluetooth.on_room = self._on_room
+            self.carriers.add(self.bluetooth)
+
+    async def run(self) -> None:
+        if self.radio:
+            await self.radio.run(self.bluetooth)
+
+    def tick(self) -> None:
+        if self.radio:
+            known = frozenset(self.boards.all)
+            if known != self._known:
+                self._known = known
+                self.bluetooth.knows(sorted(known))
+            self.carriers.tick(mono_us())
+            self._flush()
+            self.radio.wake()
+
+    # ---- out
+
+    def room(self, board: str) -> int:
+        """Frames for this board that are taken now."""
+        if self.carriers.room(board) or self._reached(board):
+            return max(0, QUEUE - len(self._queues.get(board, ())))
+        return 0
+
+    def send(self, board: str, frame: bytes, sender: str = GATEWAY) -> None:
+        """Send, or keep until there is room. What reaches no board is repeated by its sender."""
+        if not self.radio:
+            self.broker.send(board, frame, sender)
+            return
+        queue = self._queues.get(board)
+        if not queue and (self.carriers.room(board) or not self._reached(board)):
+            self.carriers.send(board, frame, sender)
+        elif queue is None or len(queue) < QUEUE_MAX:
+            self._queues.setdefault(board, deque()).append((frame, sender))
+        else:
+            self.dropped += 1
+        self.radio.wake()
+
+    def _reached(self, board: str) -> bool:
+        return any(carrier.reaches(board) for carrier in self.carriers.all)
+
+    def _flush(self) -> None:
+        for board, queue in list(self._queues.items()):
+            while queue and self.carriers.room(board):
+                self.carriers.send(board, *queue.popleft())
+            if not queue or not self._reached(board):
+                del self._queues[board]
+
+    def _on_room(self) -> None:
+        self._flush()
+        asyncio.get_running_loop().call_soon(self._room_again)
+
+    # ---- in
+
+    def came(self, to: str, board: str, frame: bytes) -> None:
+        """A frame came from the broker, for one of the gateway's names."""
+        self._to = to
+        if self.radio:
+            self.carriers.came(self.broker, board, frame)
+        else:
+            self._take(board, frame, False)
+
+    def _came(self, carrier: BleCarrier, board: str, frame: Readable, to: str = GATEWAY) -> bool:
+        self._to = to
+        genuine = self.carriers.came(carrier, board, bytes(frame))
+        asyncio.get_running_loop().call_soon(self._idle)
+        return genuine
+
+    def _take(self, board: str, frame: Readable, bare: bool) -> bool:
+        data = bytes(frame)
+        receive = self.boards.receive if self._to == SITE else self._take_host
+        return receive(board, data, bare)
+
+    def _relay(self, to: str, sender: str, frame: Readable) -> bool:
+        """A frame for the site link, or for another board. The latter is sealed between the two: whether it
+        is genuine is not known here."""
+        if to == SITE:
+            return self._came(self.bluetooth, sender, frame, SITE)
+        if to in self._known and to != sender:
+            self.relayed += 1
+            self.send(to, bytes(frame), sender)
+        return False
+
+    # ---- for people and machines
+
+    def view(self) -> dict[str, Any] | None:
+        """None: Bluetooth is not enabled."""
+        if not self.radio:
+            return None
+        carrier = self.bluetooth
+        ended = {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text and n}
+        return {
+            "problem": self.radio.problem,
+            "connected": sorted(slot.name for slot in carrier.slots if slot.ready),
+            "slots": len(carrier.slots),
+            "connects": carrier.connects,
+            "ended": ended,
+            "failures": {found.value: n for found, n in self.radio.failures.items() if n},
+            "heard": self.radio.heard,
+            "relayed": self.relayed,
+            "dropped": self.dropped,
+        }

@@ -1,0 +1,226 @@
+"""The gateway's radio, bleak on the virtual radio, with the carrier of Bluetooth at both ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from ble_board import BleBoard
+from bleak.exc import BleakDBusError, BleakDeviceNotFoundError, BleakError
+from headwater.offboard.interfaces import Readable
+from headwater.protocol import ble_carrier, ble_info
+from headwater.protocol.ble_carrier import BleCarrier
+from headwater_gateway.bluetooth.errors import Kind, kind
+from headwater_gateway.bluetooth.radio import BleakRadio
+from headwater_gateway.site_clock import mono_us
+from headwater_tools.radio.adapter import adapter
+from headwater_tools.radio.air import Radio, Verdict
+from headwater_tools.radio.bleak_backend import Client, Scanner
+
+pytestmark = pytest.mark.bluetooth
+
+PATIENCE_S = 90  # this machine starves processes for seconds
+KEY = ble_info.tag_key(b"m" * 32)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
+
+
+class Gateway:
+    """The carrier of the gateway; each frame that arrives is answered, and is genuine."""
+
+    def __init__(self, radio: BleakRadio, slots: int) -> None:
+        self.radio = radio
+        self.got: list[tuple[str, bytes]] = []
+        self.most = 0
+        self.carrier = BleCarrier(ble_info.GATEWAY, KEY, radio, self._take, slots=slots)
+
+    def _take(self, _carrier: BleCarrier, sender: str, frame: Readable) -> bool:
+        self.got.append((sender, bytes(frame)))
+        self.carrier.send(sender, b"to " + bytes(frame))
+        return True
+
+    async def tick(self) -> None:
+        while True:
+            self.carrier.tick(mono_us())
+            self.radio.wake()
+            self.most = max(self.most, self.radio.connections)
+            await asyncio.sleep(0.1)
+
+    def frames(self, name: str) -> list[bytes]:
+        return [frame for sender, frame in self.got if sender == name]
+
+
+@asynccontextmanager
+async def site(
+    *names: str, slots: int = 4, loss: float = 0.0
+) -> AsyncIterator[tuple[Radio, Gateway, list[BleBoard]]]:
+    air = Radio(loss=loss)
+    device, _ = await adapter(air, "F0:00:00:00:00:FE")
+    radio = BleakRadio("", Scanner.of(device), Client.of(device))
+    gateway = Gateway(radio, slots)
+    gateway.carrier.knows(names)
+    boards = [await BleBoard.make(air, name, KEY) for name in names]
+    tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
+    try:
+        yield air, gateway, boards
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for board in boards:
+            board.off()
+
+
+FRAMES = [bytes([i]) * (100 + 40 * i) for i in range(10)]
+
+
+def test_a_board_that_waits_is_connected_to_served_and_left() -> None:
+    async def test() -> None:
+        async with site("chest") as (air, gateway, (chest,)):
+            for frame in FRAMES:
+                chest.say(frame)
+            await until(lambda: len(chest.got) == len(FRAMES))
+            assert gateway.frames("chest") == FRAMES
+            assert chest.got == [b"to " + frame for frame in FRAMES]
+            await until(lambda: not gateway.radio.connections)
+            assert gateway.carrier.ended[ble_carrier.LEFT] == 1 == gateway.carrier.connects
+            assert not air.connections and not chest.carrier.up
+
+    run(test)
+
+
+def test_a_cut_at_any_moment_is_followed_by_a_connection_with_a_new_client() -> None:
+    async def test() -> None:
+        async with site("chest", loss=0.1) as (air, gateway, (chest,)):
+            chances = iter([True, False, False, True] * 3)
+            seen = 0
+
+            def judge(*_: object) -> Verdict:
+                nonlocal seen
+                seen += 1
+                return Verdict.CUT if seen % 23 == 0 and next(chances, False) else Verdict.PASS
+
+            air.judge = judge
+            for frame in FRAMES:
+                done = len(chest.got)
+                while len(chest.got) == done:  # as the layers above do: what has no answer is said again
+                    if not chest.waits:
+                        chest.say(frame)
+                    async with asyncio.timeout(PATIENCE_S):
+                        for _ in range(200):
+                            await asyncio.sleep(0.01)
+                            if len(chest.got) > done:
+                                break
+            assert set(gateway.frames("chest")) == set(FRAMES)
+            assert gateway.carrier.connects > 1
+            ended = gateway.carrier.ended
+            assert not any(ended[error] for error in range(1, ble_carrier.CLOSED))  # only the radio lost
+
+    run(test)
+
+
+def test_more_boards_than_slots_take_turns() -> None:
+    async def test() -> None:
+        names = ["b%d" % i for i in range(5)]
+        async with site(*names, slots=2) as (_, gateway, boards):
+            for board in boards:
+                for frame in FRAMES[:3]:
+                    board.say(frame)
+            await until(lambda: all(len(board.got) == 3 for board in boards))
+            assert gateway.most <= 2
+            for name in names:
+                assert gateway.frames(name) == FRAMES[:3]
+
+    run(test)
+
+
+def test_a_board_that_vanishes_holds_up_nobody_else() -> None:
+    async def test() -> None:
+        async with site("chest", "wrist") as (air, gateway, (chest, wrist)):
+            chest.say(b"here")
+            await until(lambda: gateway.frames("chest"))
+            air.silence(chest.antenna)
+            wrist.say(b"and here")
+            await until(lambda: wrist.got)
+            await until(lambda: not gateway.carrier.reaches("chest"))
+            air.silence(chest.antenna, False)
+            chest.say(b"back")
+            await until(lambda: b"back" in gateway.frames("chest"))
+
+    run(test)
+
+
+def test_at_its_end_the_gateway_leaves_its_boards() -> None:
+    async def test() -> None:
+        async with site("chest") as (air, gateway, (chest,)):
+            chest.say(b"x")
+            await until(lambda: chest.got)
+            assert gateway.radio.connections == 1
+        assert not air.connections and not gateway.radio.connections
+
+    run(test)
+
+
+def test_a_scanner_that_does_not_start_is_reported_in_words_and_tried_again() -> None:
+    class Off(Scanner):
+        starts = 0
+
+        async def start(self) -> None:
+            type(self).starts += 1
+            if self.starts == 1:
+                raise BleakError("No powered Bluetooth adapters found.")
+            await super().start()
+
+    async def test() -> None:
+        air = Radio()
+        device, _ = await adapter(air, "F0:00:00:00:00:FE")
+        radio = BleakRadio("", Off.of(device), Client.of(device))
+        gateway = Gateway(radio, 4)
+        gateway.carrier.knows(["chest"])
+        chest = await BleBoard.make(air, "chest", KEY)
+        chest.say(b"x")
+        tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
+        await until(lambda: radio.problem)
+        assert radio.problem.startswith("the adapter is missing, off or not permitted (No powered")
+        assert radio.failures[Kind.ADAPTER] == 1
+        await until(lambda: chest.got)
+        assert radio.problem == ""
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        chest.off()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (BleakDBusError("org.bluez.Error.Failed", ["le-connection-abort-by-local"]), Kind.ABORTED),
+        (BleakDBusError("org.bluez.Error.InProgress", ["In Progress"]), Kind.ABORTED),
+        (BleakDBusError("org.bluez.Error.NotReady", ["Resource Not Ready"]), Kind.ADAPTER),
+        (FileNotFoundError(2, "No such file or directory"), Kind.ADAPTER),
+        (BleakError("failed to discover services, device disconnected"), Kind.DROPPED),
+        (BleakError("Connection Limit Exceeded"), Kind.SLOTS),
+        (BleakDeviceNotFoundError("02:00", "Device with address 02:00 was not found."), Kind.AWAY),
+        (TimeoutError(), Kind.SLOW),
+        (BleakError("Characteristic 7d1e0002 was not found!"), Kind.SERVICE),
+        (BleakError("?"), Kind.OTHER),
+    ],
+)
+def test_the_kind_of_an_error_decides_how_it_goes_on(error: BaseException, expected: Kind) -> None:
+    assert kind(error) is expected

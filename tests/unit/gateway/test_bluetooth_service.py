@@ -1,0 +1,216 @@
+"""The whole gateway with Bluetooth and without a broker: sealed frames, both of its names, passing on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ble_board import BleBoard
+from headwater.data import msgpack
+from headwater.plan import model as plans
+from headwater.protocol import ble_carrier, frames
+from headwater.protocol.sessions import Peer
+from headwater_gateway import config
+from headwater_gateway.bluetooth import ways
+from headwater_gateway.bluetooth.radio import BleakRadio
+from headwater_gateway.keys import make
+from headwater_gateway.service import Service
+from headwater_gateway.web.http import make_token
+from headwater_gateway.web.metrics import Metrics
+from headwater_tools.boards import fleet
+from headwater_tools.radio.adapter import adapter
+from headwater_tools.radio.air import Radio
+from headwater_tools.radio.bleak_backend import Client, Scanner
+
+pytestmark = pytest.mark.bluetooth
+
+PATIENCE_S = 120  # this machine starves processes for seconds
+NAMES = ("a", "b")
+ENTRIES = 20
+TOML = """
+[mqtt]
+tls = false
+user = ""
+password_file = ""
+port = 1
+[http]
+port = 0
+[bluetooth]
+enabled = true
+"""
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():
+        await asyncio.sleep(0.02)
+
+
+class Sealed(BleBoard):
+    """Its frames are those of a board of the process: `fleet.Board` makes and opens them."""
+
+    process: fleet.Board
+    site: Peer
+
+    def _take(self, _carrier: object, sender: str, frame: Any) -> bool:
+        if sender == "s":
+            self.got.append(bytes(frame))
+            return True
+        if sender != "g":
+            self.got.append(sender.encode() + b":" + bytes(frame))
+            return False
+        self.process.receive(bytes(frame))
+        self.send()
+        return True
+
+    def send(self) -> None:
+        self.waits += self.process.out
+        self.process.out = []
+
+
+@asynccontextmanager
+async def site(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Radio, Service, dict[str, Sealed]]]:
+    file = folder / "gateway.toml"
+    file.write_text(TOML)
+    make(folder / "secrets" / "master.key")
+    make_token(folder / "secrets" / "token")
+    air = Radio()
+    device, _ = await adapter(air, "F0:00:00:00:00:FE")
+    made = BleakRadio("", Scanner.of(device), Client.of(device))
+    monkeypatch.setattr(ways, "radio", lambda _adapter: made)
+    service = Service(config.read(file))
+    for name in NAMES:
+        service.boards.add(name)
+    await service.start()
+    boards: dict[str, Sealed] = {}
+    try:
+        await service.deploy(fleet.plan("one", NAMES, ENTRIES))
+        plan = plans.loads(service.processes["one"].plan)
+        for name in NAMES:
+            number = service.boards.all[name].number
+            boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
+            boards[name].process = fleet.Board(name, service.keys.board(number), plan)
+            boards[name].process.peer.hide(True)
+        yield air, service, boards
+    finally:
+        await service.stop()
+        for board in boards.values():
+            board.off()
+
+
+def taken(service: Service) -> dict[str, int]:
+    return {end.lake: end.taken for end in service.ends.all.values()}
+
+
+def test_entries_of_boards_without_a_network_reach_the_database_and_are_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with site(tmp_path, monkeypatch) as (air, service, boards):
+            for board in boards.values():
+                board.process.say(frames.BEAT, 0, 1)
+                board.send()
+            await until(lambda: all(board.process.asked for board in boards.values()))
+            for board in boards.values():
+                for _ in range(10):
+                    board.say(board.process.entries(ENTRIES))
+            await until(lambda: taken(service) == {"one/a": 10 * ENTRIES, "one/b": 10 * ENTRIES})
+            await until(lambda: all(board.process.safe == 10 * ENTRIES for board in boards.values()))
+            view = service.snapshot()["bluetooth"]
+            assert set(view["connected"]) <= set(NAMES) and view["connects"] >= 2 and not view["problem"]
+            assert service.ways and not service.ways.bluetooth.ended[ble_carrier.MUTE]
+            told = {family.name: family for family in Metrics(service).collect()}
+            assert told["headwater_bluetooth_connects"].samples[0].value >= 2
+            assert told["headwater_bluetooth_scanner_up"].samples[0].value == 1
+
+    run(test)
+
+
+def test_a_connection_whose_frames_have_no_seal_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with site(tmp_path, monkeypatch) as (_, service, boards):
+            plan = plans.loads(service.processes["one"].plan)
+            board = boards["a"]
+            board.process = fleet.Board("a", b"x" * 32, plan)  # knows the site's tags, and no key of a board
+            board.process.peer.hide(True)
+            assert service.ways
+            # Neither end proves anything to the other; whichever notices first closes.
+            both = (service.ways.bluetooth, board.carrier)
+            while not sum(carrier.ended[ble_carrier.MUTE] for carrier in both):
+                board.process.say(frames.BEAT, 0, 1)
+                board.send()
+                await asyncio.sleep(0.5)
+            assert service.dropped() and "one/a" not in taken(service)
+
+    run(test)
+
+
+def test_the_site_link_goes_over_bluetooth_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with site(tmp_path, monkeypatch) as (_, service, boards):
+            number = service.boards.all["a"].number
+            board = boards["a"]
+            peer = Peer(service.keys.site(number), 1, 7, 1, 0, bytes(8), lambda: 5)
+            peer.hide(True)
+            writer = frames.Writer(fleet.FRAME_MAX)
+            status = msgpack.dumps({"boot": 1, "up": 3})
+
+            def tell() -> None:
+                peer.begin(writer)
+                writer.put(frames.STATUS, status)
+                board.carrier.send("s", bytes(peer.seal(writer)))
+                reply()
+
+            def reply() -> None:
+                answer = peer.take_reply()
+                if answer:
+                    board.carrier.send("s", bytes(answer))
+
+            board.process.say(frames.BEAT, 0, 1)
+            board.send()
+            await until(lambda: board.carrier.reaches("s"))
+            while not service.boards.all["a"].heard:
+                tell()
+                await asyncio.sleep(0.3)
+                for frame in board.got:
+                    peer.open(frame)
+                    reply()
+                board.got.clear()
+
+    run(test)
+
+
+def test_frames_between_boards_are_passed_on_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        async with site(tmp_path, monkeypatch) as (_, service, boards):
+            for board in boards.values():
+                board.process.say(frames.BEAT, 0, 1)
+                board.send()
+            a, b = boards["a"], boards["b"]
+            while b"a:for b" not in b.got:
+                if a.carrier.reaches("b"):
+                    a.carrier.send("b", b"for b")
+                for board in boards.values():  # both stay connected while they have something to say
+                    board.process.say(frames.BEAT, 0, 1)
+                    board.send()
+                await asyncio.sleep(0.2)
+            assert service.snapshot()["bluetooth"]["relayed"] > 0
+
+    run(test)
