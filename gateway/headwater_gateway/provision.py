@@ -41,6 +41,7 @@ RESERVED = ("g", "s", "w", "gateway", WATCHER)
 YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
+BLUETOOTH_KEY = "bluetooth.key"  # of a board: the tags by which hosts know each other
 
 ACL = """\
 # Who may do what, by user name (docs/spec.md, "Topics").
@@ -453,6 +454,10 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
         }
         for key in former.keys() - settings.keys():
             settings[key] = former[key]
+        if c.bluetooth.enabled and "bluetooth" not in settings:
+            settings["bluetooth"] = {"enabled": False, "key": BLUETOOTH_KEY}
+        if "bluetooth" in settings:
+            _swap(home / BLUETOOTH_KEY, keys.bluetooth())
         _swap(home / "board.key", keys.board(number))
         _swap(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
         if passwords.exists():

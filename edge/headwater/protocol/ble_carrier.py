@@ -105,8 +105,6 @@ class _Slot:
 
 
 class BleCarrier:
-    private = False
-
     # name: of this host. key: of the site's tags. radio: see above.
     # take(carrier, sender, frame) -> whether it was genuine. relay(to, sender, frame) -> likewise, of a frame
     # for another host or another name of this one: of the gateway alone.
@@ -125,6 +123,7 @@ class BleCarrier:
         hands: int = HANDS,
         cost: tuple[int, int] = (0, 0),
     ) -> None:
+        self.private = False
         self.name = name
         self.key = key
         self.radio = radio
