@@ -1,144 +1,181 @@
 """Boards with Bluetooth: the board's own program on the real NimBLE host, and the gateway's real service at
-the other end of the virtual radio."""
+the other end of the virtual radio, in its thread."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from headwater.process import Process
-from headwater_gateway import config
+from gateway_site import Site as Parts
 from headwater_gateway.bluetooth import ways
 from headwater_gateway.bluetooth.radio import BleakRadio
-from headwater_gateway.keys import make
 from headwater_gateway.service import Service
-from headwater_gateway.web.http import make_token
+from headwater_tools import environment
+from headwater_tools.boards.on_board.board_sensors import wave
 from headwater_tools.boards.virtual import VirtualBoard
 from headwater_tools.radio.adapter import adapter
+from headwater_tools.radio.air import Verdict
+from headwater_tools.radio.antenna import Antenna
 from headwater_tools.radio.bleak_backend import Client, Scanner
 from headwater_tools.radio.station import Station
+from site_gateway import until
 
 pytestmark = pytest.mark.bluetooth
 
 PATIENCE_S = 180  # this machine starves processes for seconds
 GATEWAY = "F0:00:00:00:00:FE"
-TOML = """
-[mqtt]
-tls = false
-user = ""
-password_file = ""
-port = 1
-[http]
-port = 0
-[bluetooth]
-enabled = true
+PROCESS = """
+from headwater.process import Affine, Process
+p = Process("one", checkpoints="ecoc", every=100, batch=50)
+accel = p.source("accel", "x:i16 y:i16", rate_hz=50, on="chest")
+p.lake("one/accel", accel)
+%s
 """
 
 
-class Site:
-    """The gateway runs in the thread of the radio."""
+class Site(Parts):
+    service: Service
+    antenna: Antenna
 
     def __init__(self, folder: Path, station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.station = folder, station
-        self.boards: dict[str, VirtualBoard] = {}
-        self.t0_us = time.time_ns() // 1000 - 1_000_000
-        self.monkeypatch = monkeypatch
+        super().__init__(folder, "[bluetooth]\nenabled = true\n")
+        self.station, self.monkeypatch = station, monkeypatch
+        self.heard = bytearray()  # what a listener hears
+        station.radio.judge = self._listen
 
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.station.run(work)
+    def _listen(self, _sender: Antenna, _receiver: Antenna, fragment: bytes) -> Verdict:
+        self.heard += fragment
+        return Verdict.PASS
 
-    async def start(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / "gateway.toml"
-        file.write_text(TOML)
-        make(self.folder / "secrets" / "master.key")
-        make_token(self.folder / "secrets" / "token")
-        device, _ = await adapter(self.station.radio, GATEWAY)
+    def start(self) -> None:
+        """The gateway."""
+        self.station.run(self._start())
+
+    async def _start(self) -> None:
+        device, self.antenna = await adapter(self.station.radio, GATEWAY)
         radio = BleakRadio("", Scanner.of(device), Client.of(device))
         self.monkeypatch.setattr(ways, "radio", lambda _adapter: radio)
-        self.service = Service(config.read(file))
+        self.service = Service(self.config)
         await self.service.start()
 
-    def board(self, name: str, **more: Any) -> VirtualBoard:
-        number = self.station.do(lambda: self.service.boards.add(name).number)
-        keys = self.service.keys
-        place = self.folder / "boards" / name
-        settings = {
-            "broker": {},
-            "bluetooth": {"enabled": True},
-            "sensors": {"accel": {"driver": "wave", "t0_us": self.t0_us, "seed": 3}},
-            "status_s": 1,
-            **more,
-        }
-        board = VirtualBoard(
-            name, place, settings, keys.board(number), heap="192k", sectors=64, radio=self.station
-        )
-        (place / "bluetooth.key").write_bytes(keys.bluetooth())
-        self.boards[name] = board
+    def with_bluetooth(self, name: str, broker: bool = False, sensors: bool = True) -> VirtualBoard:
+        driver = {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 3}
+        board = self.board(name, {"accel": driver} if sensors else {})
+        board.radio = self.station
+        file = board.folder / "config.json"
+        config = json.loads(file.read_text())
+        config["bluetooth"]["enabled"] = True
+        if not broker:
+            config["broker"] = {}
+        file.write_text(json.dumps(config))
+        key = self.folder / "boards" / name / "bluetooth.key"
+        (board.folder / key.name).write_bytes(key.read_bytes())
         return board
 
-    def until(self, holds: Callable[[], Any], what: str) -> Any:
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            found = self.station.do(holds)
-            if found:
-                return found
-            assert time.monotonic() < end, "%s\n%s" % (what, self.consoles())
-            time.sleep(0.05)
+    def deploy(self, more: str = "") -> None:
+        (self.folder / "one.py").write_text(PROCESS % more)
+        self.hw("deploy", "one.py", "--wait", "60")
 
-    def consoles(self) -> str:
-        parts = ["%s:\n  %s" % (b.name, "\n  ".join(list(b.lines)[-25:])) for b in self.boards.values()]
-        return "\n".join([*parts, repr(self.station.do(lambda: self.service.ways and self.service.ways.view()))])
+    def durable(self, more: int, stream: str = "one/accel") -> None:
+        """So much more is in the gateway's database."""
+        until(
+            lambda: self.stream(stream)["durable"] >= more, PATIENCE_S, lambda: "nothing comes\n" + self.said()
+        )
 
-    def taken(self, lake: str) -> int:
-        return sum(end.taken for end in self.service.ends.all.values() if end.lake == lake)
+    def more(self, count: int, stream: str = "one/accel") -> None:
+        self.durable(self.stream(stream)["durable"] + count, stream)
+
+    def said(self) -> str:
+        view = self.station.do(lambda: self.service.ways and self.service.ways.view())
+        boards = ["%s:\n  %s" % (b.name, "\n  ".join(list(b.lines)[-30:])) for b in self.boards.values()]
+        return "\n".join([*boards, str(view)])
+
+    def complete(self, board: VirtualBoard, stream: str = "one/accel", times: int = 1) -> int:
+        """The board stops, and comes back: every sample that it accepted reaches a segment; how many."""
+        board.kill()
+        last = max(a.xi + a.n - 1 for a in board.accepted())
+        board.start()
+        until(lambda: self.stream(stream)["cut"] >= last, PATIENCE_S, self.said)
+        rows = list({(row["incarnation"], row["xi"]): row for row in self.rows(stream)}.values())
+        found = {row["ts_us"]: row["ints"] for row in rows}
+        assert len(found) == len(rows)  # each once
+        count = 0
+        for batch in board.accepted():
+            for i in range(min(batch.n, last + 1 - batch.xi)):
+                ints = [times * wave(batch.first + i, k, 3) for k in range(2)]
+                assert found[batch.ts + i * batch.dt] == ints
+                count += 1
+        return count
 
     def close(self) -> None:
-        for board in self.boards.values():
-            board.kill()
-        self.run(self.service.stop())
+        super().close()
+        self.station.run(self.service.stop())
 
 
-@contextmanager
-def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    environment.ensure("gateway")
     with Station() as station:
-        site = Site(folder, station, monkeypatch)
-        site.run(site.start())
+        site = Site(tmp_path / "site", station, monkeypatch)
+        site.start()
         try:
             yield site
         finally:
             site.close()
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    with made(tmp_path, monkeypatch) as found:
-        yield found
-
-
-def plan() -> bytes:
-    p = Process("motion", checkpoints="ecoc", every=200, batch=50, batch_ms=250, level="local")
-    p.host("chest", heap_kb=256)
-    p.lake("motion/accel", p.source("accel", "x:i16 y:i16 z:i16", rate_hz=50, on="chest"))
-    return bytes(p.encode())
-
-
 def test_a_board_without_a_network_loses_nothing_when_power_fails(site: Site) -> None:
-    board = site.board("chest")
+    board = site.with_bluetooth("chest")
     board.start()
-    site.run(site.service.deploy(plan()))
-    site.until(lambda: site.taken("motion/accel") > 100, "nothing arrives")
+    site.deploy()
+    site.durable(100)
     for _ in range(2):
-        before = site.station.do(lambda: site.taken("motion/accel"))
         board.kill()
         board.start()
-        site.until(lambda: site.taken("motion/accel") > before + 100, "nothing more arrives")  # noqa: B023
-    board.stop_sensors()
-    accepted = lambda: sum(row.n for row in board.accepted())  # noqa: E731
-    site.until(lambda: site.taken("motion/accel") >= accepted(), "not everything arrives")
-    assert site.taken("motion/accel") == accepted()
+        site.more(100)
+    assert site.complete(board) >= 300
+    assert site.service.ways and site.service.ways.view()["connects"] >= 3  # type: ignore[index]
+    # Nothing that a listener knows from elsewhere: words of a status, names of the process.
+    assert len(site.heard) > 5000
+    for word in (b"backlog", b"version", b"chest", b"one/accel"):
+        assert word not in site.heard
+
+
+def test_the_broker_goes_away_and_comes_back_while_a_board_has_both_links(site: Site) -> None:
+    site.start_broker()
+    board = site.with_bluetooth("chest", broker=True)
+    board.start()
+    site.deploy()
+    site.durable(100)
+    site.stop_broker()
+    site.more(200)
+    assert site.service.ways and site.service.ways.view()["connects"] >= 1  # type: ignore[index]
+    site.start_broker()
+    until(lambda: site.station.do(lambda: site.service.link and site.service.link.up), PATIENCE_S)
+    site.more(200)
+    assert site.complete(board) >= 500
+
+
+def test_boards_speak_to_each_other_while_the_gateway_is_out_of_reach(site: Site) -> None:
+    chest, wrist = site.with_bluetooth("chest"), site.with_bluetooth("wrist", sensors=False)
+    chest.start()
+    wrist.start()
+    site.deploy('p.lake("one/twice", accel >> Affine(num=2).named("twice").on("wrist"))')
+    site.durable(100, "one/twice")
+    site.station.do(lambda: site.station.radio.silence(site.antenna))
+    antennas = site.station.antennas
+    until(
+        lambda: site.station.do(
+            lambda: site.station.radio.between(antennas["chest"], antennas["wrist"]) is not None
+        ),
+        PATIENCE_S,
+        site.said,
+    )
+    time.sleep(3)
+    site.station.do(lambda: site.station.radio.silence(site.antenna, False))
+    site.more(200, "one/twice")
+    assert site.complete(chest, "one/twice", 2) >= 300
