@@ -476,7 +476,7 @@ def links(folder: Path, name: str, bluetooth: str, renew: bool) -> None:
         elif not settings.get("broker"):
             if not renew:
                 raise UserError(
-                    "board %s has Bluetooth alone, and no password for the broker: add --renew, which makes one"
+                    "board %s has no password for the broker, only Bluetooth: add --renew, which makes one"
                     % name
                 )
             settings.pop("broker", None)

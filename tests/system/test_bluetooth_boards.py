@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gateway_site import Site as Parts
@@ -83,7 +82,9 @@ class Site(Parts):
     def durable(self, more: int, stream: str = "one/accel") -> None:
         """So much more is in the gateway's database."""
         until(
-            lambda: self.stream(stream)["durable"] >= more, PATIENCE_S, lambda: "nothing comes\n" + self.said()
+            lambda: self.stream(stream)["durable"] >= more,
+            PATIENCE_S,
+            lambda: "nothing comes\n" + self.said(),
         )
 
     def more(self, count: int, stream: str = "one/accel") -> None:

@@ -92,16 +92,75 @@ def _told(data: bytes, service: bytes) -> bytes:
     return b""
 
 
-# A connection that this board makes as central.
+# A connection that this board makes as central, step by step.
 class _Call:
-    def __init__(self, address: "tuple[int, bytes]", due_us: int) -> None:
+    def __init__(self, ble: "Any", address: "tuple[int, bytes]", now: int) -> None:
+        self.ble = ble
         self.address = address
-        self.due_us = due_us  # it has to be ready by then, or to be over if it was given up
+        self.due_us = now + _CONNECT_US  # it has to be ready by then, or to be over if it was given up
         self.given_up = False
         self.handle = _NOBODY
         self.start = self.end = self.down = self.up = self.info = self.cccd = 0  # handles
         self.size = _FIRST
         self.data = b""
+        self.ready = False
+
+    # Cancel it: its end comes as an event, or it is taken for ended.
+    def give_up(self, now: int) -> None:
+        self.given_up = True
+        self.due_us = now + _CANCEL_US
+        try:
+            if self.handle == _NOBODY:
+                self.ble.gap_connect(None)
+            else:
+                self.ble.gap_disconnect(self.handle)
+        except OSError:
+            pass
+
+    # False: this host has not what it needs.
+    def step(self, event: int, handle: int, value: "Any", more: "Any") -> bool:
+        ble = self.ble
+        if event == _REACHED:
+            self.handle = handle
+            ble.gattc_exchange_mtu(handle)
+        elif event == _MTU:
+            self.size = value - _HEAD
+            ble.gattc_discover_services(handle, bluetooth.UUID(ble_info.SERVICE))
+        elif event == _SERVICE:
+            self.start = value
+            self.end = more
+        elif event == _SERVICES:
+            if not self.start:
+                return False
+            ble.gattc_discover_characteristics(handle, self.start, self.end)
+        elif event == _CHARACTERISTIC:
+            if more == bytes(bluetooth.UUID(ble_info.DOWN)):
+                self.down = value
+            elif more == bytes(bluetooth.UUID(ble_info.UP)):
+                self.up = value
+            elif more == bytes(bluetooth.UUID(ble_info.INFO)):
+                self.info = value
+        elif event == _CHARACTERISTICS:
+            if not (self.down and self.up and self.info):
+                return False
+            ble.gattc_discover_descriptors(handle, self.up, self.end)
+        elif event == _DESCRIPTOR:
+            if not self.cccd and more == bytes(bluetooth.UUID(_CCCD)):
+                self.cccd = value
+        elif event == _DESCRIPTORS:
+            if not self.cccd:
+                return False
+            ble.gattc_read(handle, self.info)
+        elif event == _READ:
+            self.data = value
+        elif event == _READ_DONE:
+            if value:
+                return False
+            ble.gattc_write(handle, self.cccd, b"\1\0", 1)
+        elif event == _WRITE_DONE:
+            self.ready = not value
+            return self.ready
+        return True
 
 
 class Radio:
@@ -110,8 +169,8 @@ class Radio:
     def __init__(self) -> None:
         self.notes: "Any" = deque((), _NOTES_MAX)
         self.full = False  # something was not noted that has to be
-        self.service = bluetooth.UUID(ble_info.SERVICE)
-        self.shown = bytes(self.service)
+        service = bluetooth.UUID(ble_info.SERVICE)
+        self.shown = bytes(service)
         self.ble = ble = power()
         ble.irq(self._note)
         ble.config(mtu=_MTU_BYTES)
@@ -119,7 +178,7 @@ class Radio:
         down = (uuid(ble_info.DOWN), bluetooth.FLAG_WRITE | bluetooth.FLAG_WRITE_NO_RESPONSE)
         up = (uuid(ble_info.UP), bluetooth.FLAG_NOTIFY)
         about = (uuid(ble_info.INFO), bluetooth.FLAG_READ)
-        ((self.down, self.up, self.info),) = ble.gatts_register_services(((self.service, (down, up, about)),))
+        ((self.down, self.up, self.info),) = ble.gatts_register_services(((service, (down, up, about)),))
         ble.gatts_set_buffer(self.down, _MTU_BYTES - _HEAD)
         self.writes: dict[int, int] = {}  # connection -> where its values are written; 0: this end notifies
         self.call: _Call | None = None
@@ -156,16 +215,16 @@ class Radio:
             pass  # it is over already, and that is noted
 
     def connect(self, address: "Any") -> None:
-        self.call = call = _Call(address, self.now + _CONNECT_US)
+        self.call = call = _Call(self.ble, address, self.now)
         free = _free_bytes()
         if free is not None and free < _FREE_BYTES:
-            self._give_up(call)
+            call.give_up(self.now)
             return
         self._scan(False)
         try:
             self.ble.gap_connect(address[0], address[1], _CONNECT_US // 1000)
         except OSError:
-            self._give_up(call)
+            call.give_up(self.now)
 
     def advertise(self, data: bytes, interval_ms: int) -> None:
         self.data = data
@@ -230,7 +289,7 @@ class Radio:
             if call.given_up:
                 self._failed()
             else:
-                self._give_up(call)
+                call.give_up(self.now)
         if self.stale:
             self._show()
         if self.listens and not self.scans and not self.call:
@@ -254,7 +313,7 @@ class Radio:
             call = self.call
             if self.writes.pop(handle, None) is not None:
                 carrier.over(handle)
-            elif call and call.handle == handle:
+            elif call and (call.handle == handle or call.given_up and call.handle == _NOBODY):
                 self._failed()
         elif event == _MTU and handle in self.writes:
             carrier.sized(handle, value - _HEAD)
@@ -265,79 +324,19 @@ class Radio:
 
     def _proceed(self, event: int, handle: int, value: "Any", more: "Any") -> None:
         call = self.call
-        if call is None or event != _REACHED and handle != call.handle:
+        if call is None or call.given_up or event != _REACHED and handle != call.handle:
             if event == _REACHED:
-                self.close(handle)
+                self.close(handle)  # it comes too late
             return
         try:
-            if event == _REACHED:
-                call.handle = handle
-                if call.given_up:
-                    self.close(handle)
-                else:
-                    self.ble.gattc_exchange_mtu(handle)
-            elif not call.given_up and not self._step(call, event, value, more):
-                self._give_up(call)
+            if not call.step(event, handle, value, more):
+                call.give_up(self.now)
         except OSError:
-            self._give_up(call)
-
-    # False: this host has not what it needs.
-    def _step(self, call: _Call, event: int, value: "Any", more: "Any") -> bool:
-        ble = self.ble
-        handle = call.handle
-        if event == _MTU:
-            call.size = value - _HEAD
-            ble.gattc_discover_services(handle, self.service)
-        elif event == _SERVICE:
-            call.start = value
-            call.end = more
-        elif event == _SERVICES:
-            if not call.start:
-                return False
-            ble.gattc_discover_characteristics(handle, call.start, call.end)
-        elif event == _CHARACTERISTIC:
-            if more == bytes(bluetooth.UUID(ble_info.DOWN)):
-                call.down = value
-            elif more == bytes(bluetooth.UUID(ble_info.UP)):
-                call.up = value
-            elif more == bytes(bluetooth.UUID(ble_info.INFO)):
-                call.info = value
-        elif event == _CHARACTERISTICS:
-            if not (call.down and call.up and call.info):
-                return False
-            ble.gattc_discover_descriptors(handle, call.up, call.end)
-        elif event == _DESCRIPTOR:
-            if not call.cccd and more == bytes(bluetooth.UUID(_CCCD)):
-                call.cccd = value
-        elif event == _DESCRIPTORS:
-            if not call.cccd:
-                return False
-            ble.gattc_read(handle, call.info)
-        elif event == _READ:
-            call.data = value
-        elif event == _READ_DONE:
-            if value:
-                return False
-            ble.gattc_write(handle, call.cccd, b"\1\0", 1)
-        elif event == _WRITE_DONE:
-            if value:
-                return False
-            self.writes[handle] = call.down
+            call.give_up(self.now)
+        if call.ready:
             self.call = None
+            self.writes[handle] = call.down
             self.carrier.connected(handle, True, call.address, call.size, call.data)
-        return True
-
-    # Cancel it: its end comes as an event, or it is taken for ended.
-    def _give_up(self, call: _Call) -> None:
-        call.given_up = True
-        call.due_us = self.now + _CANCEL_US
-        try:
-            if call.handle == _NOBODY:
-                self.ble.gap_connect(None)
-            else:
-                self.ble.gap_disconnect(call.handle)
-        except OSError:
-            pass
 
     def _failed(self) -> None:
         call = self.call

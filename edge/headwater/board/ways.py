@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from .program import Node
 
 _QUEUE = const(12)
-_LOW_TENTHS = const(2)
 _POLL_S = 0.005  # a radio hears from another one every 15 ms at most
 _REST_S = 0.02  # without a connection
 _CLOSE_MAX = const(20)
@@ -70,6 +69,7 @@ class Ways:
     def __init__(self, node: "Node", key: bytes) -> None:
         self.node = node
         self.client: "Client | None" = None
+        self.task: "asyncio.Task[Any] | None" = None
         self.ending = False
         config = node.config
         self.radio = Radio()
@@ -85,7 +85,7 @@ class Ways:
             ble_carrier.SLOTS,
             cost=_cost(config, "ble"),
         )
-        self.ble.on_gone = self.carriers.gone
+        self.ble.tell(self.carriers.gone)
         self.radio.serve(self.ble)
 
     # The session of the site link, the host and the client, if there are any, are made.
@@ -101,7 +101,7 @@ class Ways:
         if host:
             hosts = host.plan.hosts
             self.ble.knows(hosts[1:])
-            self.ble.on_room = host.exchange.flush
+            self.ble.tell(self.carriers.gone, host.exchange.flush)
             host.exchange.pace_by(lambda to: self.carriers.room(hosts[to] if to else GATEWAY))
             for number in range(len(hosts)):
                 if number != host.me:
@@ -142,6 +142,7 @@ class Ways:
         self.carriers.tick(now)
 
     async def run(self) -> None:
+        self.task = asyncio.current_task()
         task = asyncio.create_task(self.client.run()) if self.client else None
         while not self.ending:
             self.radio.poll(self.node.mono())

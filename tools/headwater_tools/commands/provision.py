@@ -40,8 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bluetooth",
         choices=("on", "only", "off"),
-        help="Bluetooth beside the broker; instead of it, for a board without a network; or not, as it is for "
-        "a new board. The gateway needs it too (`[bluetooth]` in gateway.toml)",
+        help="on: Bluetooth beside the broker. only: instead of it, for a board without a network. off: as "
+        "for a new board. The gateway needs it too (`[bluetooth]` in gateway.toml)",
     )
     parser.add_argument(
         "--any-version", action="store_true", help="with --port: take another version of MicroPython too"
