@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gateway_site import Site as Parts
+from headwater_gateway import provision
 from headwater_gateway.bluetooth import ways
 from headwater_gateway.bluetooth.radio import BleakRadio
 from headwater_gateway.service import Service
@@ -63,17 +64,20 @@ class Site(Parts):
 
     def with_bluetooth(self, name: str, broker: bool = False, sensors: bool = True) -> VirtualBoard:
         driver = {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 3}
-        board = self.board(name, {"accel": driver} if sensors else {})
-        board.radio = self.station
-        file = board.folder / "config.json"
-        config = json.loads(file.read_text())
-        config["bluetooth"]["enabled"] = True
+        made = self.board(name, {"accel": driver} if sensors else {})
+        home = self.folder / "boards" / name
+        before = json.loads((home / "config.json").read_text())
+        provision.links(self.folder, name, "on" if broker else "only", False)
+        links = json.loads((home / "config.json").read_text())
+        file = made.folder / "config.json"
+        config = json.loads(file.read_text()) | {"bluetooth": links["bluetooth"]}
+        assert before["broker"] and bool(links["broker"]) is broker
         if not broker:
             config["broker"] = {}
         file.write_text(json.dumps(config))
-        key = self.folder / "boards" / name / "bluetooth.key"
-        (board.folder / key.name).write_bytes(key.read_bytes())
-        return board
+        (made.folder / "bluetooth.key").write_bytes((home / "bluetooth.key").read_bytes())
+        made.radio = self.station
+        return made
 
     def deploy(self, more: str = "") -> None:
         (self.folder / "one.py").write_text(PROCESS % more)
@@ -81,11 +85,7 @@ class Site(Parts):
 
     def durable(self, more: int, stream: str = "one/accel") -> None:
         """So much more is in the gateway's database."""
-        until(
-            lambda: self.stream(stream)["durable"] >= more,
-            PATIENCE_S,
-            lambda: "nothing comes\n" + self.said(),
-        )
+        until(lambda: self.stream(stream)["durable"] >= more, PATIENCE_S, self.said)
 
     def more(self, count: int, stream: str = "one/accel") -> None:
         self.durable(self.stream(stream)["durable"] + count, stream)

@@ -1,5 +1,5 @@
-# The Bluetooth radio of a board: what BleCarrier asks of a machine (docs/architecture.md, Carriers), done with
-# MicroPython's own `bluetooth`.
+# The Bluetooth radio of a board: what BleCarrier asks of a machine (docs/architecture.md, Carriers), with
+# the `bluetooth` of MicroPython.
 #
 # Its handler runs between any two bytecodes. So it only notes what happened, in a bounded queue, and `poll`
 # does the rest. Where the queue is full, a value is left out, which ends its link (ble_link.py), and so are
