@@ -146,6 +146,15 @@ def test_a_board_without_a_network_loses_nothing_when_power_fails(site: Site) ->
         assert word not in site.heard
 
 
+def test_a_firmware_without_bluetooth_says_so(site: Site) -> None:
+    board = site.with_bluetooth("chest")
+    board.radio = None
+    board.start()
+    said = board.wait_for(" crashed: ", PATIENCE_S)
+    assert "bluetooth is enabled, and this firmware lacks what it needs" in said
+    assert "flash one that has it, or set bluetooth.enabled to false" in said
+
+
 def test_the_broker_goes_away_and_comes_back_while_a_board_has_both_links(site: Site) -> None:
     site.start_broker()
     board = site.with_bluetooth("chest", broker=True)

@@ -324,9 +324,10 @@ class Radio:
 
     def _proceed(self, event: int, handle: int, value: "Any", more: "Any") -> None:
         call = self.call
+        if event == _REACHED and (call is None or call.given_up or more != call.address):
+            self.close(handle)  # it comes too late
+            return
         if call is None or call.given_up or event != _REACHED and handle != call.handle:
-            if event == _REACHED:
-                self.close(handle)  # it comes too late
             return
         try:
             if not call.step(event, handle, value, more):

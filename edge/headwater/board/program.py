@@ -225,7 +225,7 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
-                steady = self.client.up and not self.taking
+                steady = (self.client.up or not self.config["broker"]) and not self.taking
                 if BOARD and not (steady and up_s % STEADY_S):
                     self.free = collect(steady)
                 self._line(up_s)

@@ -119,7 +119,9 @@ class Ways:
 
     @property
     def why(self) -> str:
-        return self.client.why if self.client else ""
+        if self.client:
+            return self.client.why
+        return "nobody in reach" if self.ble.wants else "nothing waits"
 
     @property
     def sent(self) -> int:
