@@ -12,7 +12,7 @@ from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
-from headwater.runtime import checkpoint_transfer
+from headwater.runtime import checkpoint_transfer, watching
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
@@ -438,6 +438,11 @@ class Takeovers:
         self.needless += 1
         epoch, since = self.since.get(v, ((0, 0), 0))
         ago = self.world.now - since
+        # A candidate that does not know that an input is closed asks its producer, too.
+        hosts = {best[0].number if e.port else e.producer for e in best[1].inputs if not e.closed}
+        assert node.host
+        if set(sum(watching.producers(node.host, v), [])) - hosts:
+            return
         if epoch == best[1].epoch and ago > 3 * self.world.hardware.pace[1] // 2:
             text = "%s takes over %s, which has been in touch at %s for %.1f s"
             name, at = self.world.plan.vertices[v].name, self.world.name(best[0].number)
