@@ -170,7 +170,8 @@ def _knows_enough(host: "Host", inst: "Instance") -> bool:
     from . import lifecycle
 
     v = inst.vertex.index
-    missed = len(inst.unheard)
+    kept = transfer.keepers(host, v)
+    missed = len([h for h in inst.unheard if h in kept])  # some may have left since they were asked
     erased = inst.erased
     if host.me in host.lost:
         # What it had under its former number is lost, whether or not its flash was erased after that.
