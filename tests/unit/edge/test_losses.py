@@ -97,6 +97,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "replaced",
     ),
     (
+        "nobody tells a gateway that lost its database who has left",
+        "an operator that waits for ever for what a lost board may have",
+        [(losses, "tell", "_LEFT if state == LEFT else _DECLARED", "_DECLARED")],
+        "gateway forgets who left",
+    ),
+    (
         "the boards do not tell a gateway that has lost its database",
         "a lost board that a new gateway takes back",
         [(losses, "_on_without", "if host.again and", "if 0 and")],
