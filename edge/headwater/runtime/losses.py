@@ -114,12 +114,16 @@ def _replace(host: "Host", number: int) -> None:
                 inst.ck.store_at_level()
 
 
-# One has left: fewer holders may be enough now.
+# One has left: fewer holders may be enough now, and a recall asks those that are left.
 def _recount(host: "Host") -> None:
-    from . import checkpoint_transfer
+    from . import checkpoint_transfer, incoming
 
     for v in list(host.pushes):
         checkpoint_transfer.confirmed(host, host.instances[v])
+    for v in host.instances:
+        inst = host.instances[v]
+        if inst.recalling:
+            incoming.ask_all(host, inst, inst.unsettled, True)
 
 
 # Tell a host of all that are lost, or of one. One that may know more than this gateway says that instead.
