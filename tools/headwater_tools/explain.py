@@ -18,7 +18,7 @@ from headwater.process.builder import GATEWAY, Host, near
 from headwater.process.check import Report
 from headwater.process.energy import Board, Energy, energy
 from headwater.process.problems import ERROR, Problem
-from headwater.process.sizing import RUNTIME_KB, kb
+from headwater.process.sizing import kb
 
 from .boards import energy as profiles
 from .errors import UserError
@@ -148,7 +148,7 @@ class Explanation:
             return ""
         reason, where, _ = broken[0]
         if reason == HEAP:
-            need = kb(self.case.heaps(places)[where]) + RUNTIME_KB
+            need = kb(self.case.heaps(places)[where]) + self.sizing.runtime_kb(where)
             host = self.hosts[where]
             return "heap: %s needs %d KB and has %d KB" % (host.name, need, host.heap_kb)
         if reason == WIDTH:

@@ -19,7 +19,7 @@ from ..plan import placement
 from ..plan.profile import left
 from ..storage import reserve
 from .builder import Host
-from .sizing import RUNTIME_KB, Sizing
+from .sizing import Sizing
 
 MC_PER_MAH = 3600
 OTHER = "other"  # work of a type that is not in the table
@@ -72,7 +72,7 @@ def energy(
     hosts = []
     for h, host in enumerate(sizing.hosts):
         board = kinds[h]
-        heap = (host.heap_kb - RUNTIME_KB) * 1024 if h else placement.FOREVER
+        heap = (host.heap_kb - sizing.runtime_kb(h)) * 1024 if h else placement.FOREVER
         if board is None:
             links = {name: (0, 0, 0) for b in kinds if b for name in b.links} or {"wifi": (0, 0, 0)}
             hosts.append(placement.Host(placement.MAINS, 0, 0, links, 0, heap, floats=host.floats))

@@ -438,19 +438,21 @@ class Feasibility(Rules):
                 self.flash(written, h, host)
             heap = sum([self.buffer_bytes(v, h) for v in runs])
             spare = max([self.buffer_bytes(v, h) for v in held if v.host != h] or [0])
-            if RUNTIME_KB * 1024 + heap + spare > host.heap_kb * 1024:
+            runtime = self.runtime_kb(h)
+            if runtime * 1024 + heap + spare > host.heap_kb * 1024:
                 self.error(
                     host,
-                    "heap_kb=%d; the runtime takes %d KB, the buffers of %s %d KB%s"
+                    "heap_kb=%d; the runtime takes %d KB%s, the buffers of %s %d KB%s"
                     % (
                         host.heap_kb,
-                        RUNTIME_KB,
+                        runtime,
+                        " with moves" if runtime > RUNTIME_KB else "",
                         _words([v.name for v in runs]),
                         kb(heap),
                         ", what it may take over %d KB" % kb(spare) if spare else "",
                     ),
                     "Give it heap_kb=%d, move operators away, or lower every=, batch= or caps"
-                    % (RUNTIME_KB + kb(heap + spare)),
+                    % (runtime + kb(heap + spare)),
                 )
 
     def flash(self, written: plans.Plan, h: int, host: Host) -> None:

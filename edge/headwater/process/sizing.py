@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
+MOVES_KB = 12  # ... and while an operator comes or goes
 SECTOR_BYTES = 4096
 BEAT_MS = 5000  # between two reports of a host
 STEP_MS = 2000  # in which a message normally reaches everybody
@@ -285,6 +286,11 @@ class Sizing:
     #
     #   flash        >= what storage/reserve.py says
     #   heap         >= runtime + buffers of what it runs, and of any one operator that it backs up
+
+    def runtime_kb(self, host: int) -> int:
+        """Heap of a host beside buffers: with what a move takes, where operators may come or go."""
+        moves = any(host in v.hosts and len(v.hosts) > 1 and not v.source for v in self.vertices)
+        return RUNTIME_KB + MOVES_KB if moves else RUNTIME_KB
 
     def port_caps(self, v: Vertex) -> Iterator[tuple[Alphabet, int]]:
         for port, alphabet in enumerate(v.outs or ()):

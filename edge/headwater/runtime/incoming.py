@@ -160,7 +160,7 @@ def _on_fetch(host: "Host", sender: int, m: "Message") -> None:
 def begin_recall(host: "Host", inst: "Instance") -> None:
     for e in inst.inputs:
         e.unfence()
-    _ask_all(host, inst, host.plan.strategy != UNSAFE, True)
+    ask_all(host, inst, host.plan.strategy != UNSAFE, True)
 
 
 # Whether no checkpoint was acknowledged that is further than what was found. At level local no other host has
@@ -183,7 +183,7 @@ def _knows_enough(host: "Host", inst: "Instance") -> bool:
 
 
 # All keepers are to be asked.
-def _ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
+def ask_all(host: "Host", inst: "Instance", unsettled: bool, recalling: bool) -> None:
     from . import checkpoint_transfer as transfer
     from . import lifecycle
 
@@ -275,7 +275,7 @@ def fetch(host: "Host", inst: "Instance") -> None:
     if inst.target_epoch[0] and inst.fetch_try >= _TRIES * len(others):
         arriving = host.incoming.get(v)
         if arriving is None or host.now - arriving[4] >= _TRIES * RETRY_US:
-            _ask_all(host, inst, inst.unsettled, inst.recalling)
+            ask_all(host, inst, inst.unsettled, inst.recalling)
             lifecycle.recall(inst)
             return  # `recall` goes on from here
     if others:

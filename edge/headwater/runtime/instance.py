@@ -474,7 +474,7 @@ class Instance:
             p.append(y, 1)
 
     # Boundary of the outputs: nothing below it follows what has been emitted. Where every input is closed it
-    # is the present: an input that is opened again is taken from then on (decisions.py).
+    # is the present, as of the last beat: an input that is opened again is taken from then on (decisions.py).
     def bound(self) -> int:
         b = FAR
         shut = True
@@ -490,6 +490,7 @@ class Instance:
                 b = v
         if shut and self.host.clock.synced:
             b = self.host.site()
+            b -= b % self.host.period_us  # or each pump would tell a newer one
         if self.timers and self.op.timer and self.op.timer < b:
             b = self.op.timer
         # Nor does anything follow that is older than what was taken last: the checkpoint knows that, though

@@ -24,7 +24,7 @@
 # first of all (Exchange._new_life).
 
 from ..data import msgpack
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol import frames
 from ..protocol.refusals import CONTENT, ROLE
 from ..storage.keyspace import DECLARED, F_LOST, LEFT, LOST_MAX
@@ -33,6 +33,12 @@ from .instance import FETCHING, STOPPED
 if TYPE_CHECKING:
     from ..offboard.interfaces import Message
     from .host import Host
+
+
+# What a WITHOUT says of a host: it is declared lost; the sender can do without it; or it has left already.
+_DECLARED = const(0)
+_ANSWERS = const(1)
+_LEFT = const(2)
 
 
 # At the gateway: this host is lost, with that log number. ValueError says why that cannot be.
@@ -108,12 +114,16 @@ def _replace(host: "Host", number: int) -> None:
                 inst.ck.store_at_level()
 
 
-# One has left: fewer holders may be enough now.
+# One has left: fewer holders may be enough now, and a recall asks those that are left.
 def _recount(host: "Host") -> None:
-    from . import checkpoint_transfer
+    from . import checkpoint_transfer, incoming
 
     for v in list(host.pushes):
         checkpoint_transfer.confirmed(host, host.instances[v])
+    for v in host.instances:
+        inst = host.instances[v]
+        if inst.recalling:
+            incoming.ask_all(host, inst, inst.unsettled, True)
 
 
 # Tell a host of all that are lost, or of one. One that may know more than this gateway says that instead.
@@ -122,7 +132,7 @@ def tell(host: "Host", to: int, number: int = -1) -> None:
         if number in (-1, h):
             log, state = host.lost[h]
             if host.me:
-                host.exchange.say(to, frames.WITHOUT, h, h, log, 0, [])
+                host.exchange.say(to, frames.WITHOUT, h, h, log, _LEFT if state == LEFT else _DECLARED, [])
             else:
                 host.exchange.say(to, frames.LOST, h, h, log, state)
 
@@ -158,10 +168,15 @@ def _settle(host: "Host", number: int) -> None:
         if v.kind and v.index not in named and [h for h in v.hosts if not away(host, h)]:
             every = False
     if every:
-        host.without.pop(number, None)
-        _take(host, number, host.lost[number][0], LEFT)
-        for to in host.exchange.links:
-            tell(host, to, number)
+        _leave(host, number)
+
+
+# At the gateway: the keepers are counted without it from now on, here and then elsewhere.
+def _leave(host: "Host", number: int) -> None:
+    host.without.pop(number, None)
+    _take(host, number, host.lost[number][0], LEFT)
+    for to in host.exchange.links:
+        tell(host, to, number)
 
 
 def _on_lost(host: "Host", sender: int, m: "Message") -> None:
@@ -174,7 +189,7 @@ def _on_lost(host: "Host", sender: int, m: "Message") -> None:
         return
     named, every = _covered(host)
     if every:
-        host.exchange.say(sender, frames.WITHOUT, number, number, log, 1, named)
+        host.exchange.say(sender, frames.WITHOUT, number, number, log, _ANSWERS, named)
 
 
 def _on_without(host: "Host", sender: int, m: "Message") -> None:
@@ -188,7 +203,9 @@ def _on_without(host: "Host", sender: int, m: "Message") -> None:
     elif known is None:
         if host.again and number != sender and len(host.lost) < LOST_MAX:
             declare(host, number, log)  # this gateway has lost its database, and learns what it had said
-    elif known[0] == log and known[1] == DECLARED and answers:
+    elif known[0] == log and known[1] == DECLARED and answers == _LEFT:
+        _leave(host, number)  # ... or that all had answered
+    elif known[0] == log and known[1] == DECLARED and answers == _ANSWERS:
         host.without.setdefault(number, {})[sender] = [v for v in named if v < len(host.plan.vertices)]
         _settle(host, number)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, first_error, seeded
-from headwater.runtime import checkpoint_transfer, losses, startup
+from headwater.runtime import checkpoint_transfer, incoming, losses, startup
 from headwater.runtime.exchange import Exchange
 from headwater_tools.simulator.directed import SCHEDULES
 from headwater_tools.simulator.directed.losses import Declared
@@ -76,7 +76,8 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "an operator whose next loss is its last",
         [
             (losses, "_take", "_replace(host, number)", "pass"),
-            (losses, "_covered", "            every = False", "            found.append(v)"),
+            (losses, "_covered", "        every = False", "        found.append(v)"),
+            (losses, "_covered", "if v not in host.pushes and", "if 0 and"),
         ],
         "holder lost",
     ),
@@ -92,8 +93,14 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "a board that came back counts as two keepers that know nothing",
         "an operator that waits to be given up although nothing can be lost",
-        [(checkpoint_transfer, "_knows_enough", "erased -= int(lifecycle.lost(host, v))", "pass")],
+        [(incoming, "_knows_enough", "erased -= int(lifecycle.lost(host, v))", "pass")],
         "replaced",
+    ),
+    (
+        "nobody tells a gateway that lost its database who has left",
+        "an operator that waits for ever for what a lost board may have",
+        [(losses, "tell", "_LEFT if state == LEFT else _DECLARED", "_DECLARED")],
+        "gateway forgets who left",
     ),
     (
         "the boards do not tell a gateway that has lost its database",

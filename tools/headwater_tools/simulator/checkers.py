@@ -12,7 +12,7 @@ from headwater.plan.model import DROP_OLDEST, FLASH, OUTSIDE, UNSAFE, Edge
 from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
-from headwater.runtime import checkpoint_transfer
+from headwater.runtime import checkpoint_transfer, watching
 from headwater.runtime.instance import EXPOSED, RUNNING
 from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
@@ -438,6 +438,11 @@ class Takeovers:
         self.needless += 1
         epoch, since = self.since.get(v, ((0, 0), 0))
         ago = self.world.now - since
+        # A candidate that does not know that an input is closed asks its producer, too.
+        hosts = {best[0].number if e.port else e.producer for e in best[1].inputs if not e.closed}
+        assert node.host
+        if set(sum(watching.producers(node.host, v), [])) - hosts:
+            return
         if epoch == best[1].epoch and ago > 3 * self.world.hardware.pace[1] // 2:
             text = "%s takes over %s, which has been in touch at %s for %.1f s"
             name, at = self.world.plan.vertices[v].name, self.world.name(best[0].number)
@@ -503,10 +508,15 @@ def _starved(world: World, place: dict[int, int]) -> set[int]:
         inst = instance(world, place, v)
         for i in inst.inputs if inst else ():
             source = world.plan.vertices[i.edge.src]
-            never = not i.inc and not source.kind and world.nodes[source.hosts[0]].lost
+            never = not i.inc and not source.kind and _begun_anew(world, source)
             if not i.closed and (never or i.inc and world.past(i.edge.src, i.inc)):
                 found.update(reach(world.plan.edges, v))
     return found
+
+
+def _begun_anew(world: World, source: Any) -> bool:
+    """The log that a source had first is gone."""
+    return world.nodes[source.hosts[0]].lost or len(world.order.get(source.index, ())) > 1
 
 
 def _ahead(port: Any) -> bool:
@@ -523,11 +533,18 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
+    waits |= {e.dst for e in world.plan.edges if e.src == v and _closed(world, place, e)}
     if any(_spilled(p, waits) for p in inst.ports) or not _storable(world, inst):
         return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
+
+
+def _closed(world: World, place: dict[int, int], e: Edge) -> bool:
+    """The consumer goes on without this input, and so makes nothing of it safe."""
+    inst = instance(world, place, e.dst) if e.dst != OUTSIDE else None
+    return inst is not None and any(i.edge is e and i.closed for i in inst.inputs)
 
 
 def _storable(world: World, inst: Any) -> bool:
@@ -627,7 +644,7 @@ def ends(world: World, place: dict[int, int]) -> Ends:
             continue
         inst = instance(world, place, e.dst)
         i = next((i for i in inst.inputs if i.edge is e), None) if inst else None
-        if i is None or (world.nodes[v.hosts[0]].lost and not i.inc):
+        if i is None or (_begun_anew(world, v) and not i.inc):
             found[e.index] = (0, 0)
         elif i.inc and world.past(e.src, i.inc):
             found[e.index] = (i.inc, i.cur.xi)

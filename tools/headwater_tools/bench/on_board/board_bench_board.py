@@ -119,7 +119,7 @@ class Board:
     def __init__(self, path, data, link_bytes=0, sectors=64, hosts=(0,)):
         collect_often()
         heap = HEAP
-        self.link = [bytearray(_PIECE) for _ in range(link_bytes // _PIECE)]
+        self.kept = [bytearray(_PIECE) for _ in range(link_bytes // _PIECE)]
         flash = Flash(sectors)
         self.sectors = sectors
         heap.append(("drivers of this bench", live()))

@@ -95,6 +95,7 @@ from .losses import (
     AsleepReturns,
     AsleepUntold,
     GatewayForgets,
+    GatewayForgetsWhoLeft,
     HolderLost,
     HolderLostUnheard,
     LastKeeper,
@@ -261,5 +262,6 @@ SCHEDULES: dict[str, type[Directed]] = {
     "asleep untold": AsleepUntold,
     "replaced": Replaced,
     "gateway forgets": GatewayForgets,
+    "gateway forgets who left": GatewayForgetsWhoLeft,
     "said by another": SaidByAnother,
 }

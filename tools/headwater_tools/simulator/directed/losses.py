@@ -248,6 +248,26 @@ class GatewayForgets(Declared):
             self.world.error("the gateway does not know any more which board is lost")
 
 
+class GatewayForgetsWhoLeft(Declared):
+    """... and with it the operator that it had taken. What was on the lost board no recall waits for: the
+    boards tell that it had left the keepers."""
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (8, lambda: self.kill(HOME)),
+            (9, lambda: self.say(HOME)),
+            (18, lambda: [self.must_leave(HOME), self.move(SHIFTED, GATEWAY)]),
+            (22, lambda: [self.declared.clear(), self.erase(GATEWAY)]),
+            (22.5, lambda: self.boot(GATEWAY)),
+            (35, self.must_run),
+        ]
+
+    def must_run(self) -> None:
+        inst = self.shifted_at(GATEWAY, self.node(GATEWAY))
+        if not inst or inst.recalling:
+            self.world.error("the operator waits for a board that has left")
+
+
 class SaidByAnother(Declared):
     """A board says of another one that it is lost, which only the gateway may say."""
 
