@@ -146,6 +146,26 @@ def test_a_board_without_a_network_loses_nothing_when_power_fails(site: Site) ->
         assert word not in site.heard
 
 
+def test_connections_that_are_cut_again_and_again_lose_nothing(site: Site) -> None:
+    board = site.with_bluetooth("chest")
+    board.start()
+    site.deploy()
+    site.durable(50)
+    site.station.radio.loss = 0.2
+    cuts = 0
+    while cuts < 5:
+        site.more(20)
+        cuts += site.station.cut("chest")
+    antenna = site.station.antennas["chest"]
+    site.station.radio.silence(antenna)
+    time.sleep(8)  # longer than the supervision timeout
+    site.station.do(lambda: site.station.radio.silence(antenna, False))
+    site.more(200)
+    site.station.radio.loss = 0.0
+    assert site.complete(board) >= 300
+    assert not any(" crashed: " in line for line in board.lines)
+
+
 def test_a_firmware_without_bluetooth_says_so(site: Site) -> None:
     board = site.with_bluetooth("chest")
     board.radio = None

@@ -64,6 +64,10 @@ def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> 
         ('{"name": "a", "broker": {"host": "h"}, "status_s": -1}', "'status_s' is -1: give a int"),
         ('{"name": "a", "broker": {"host": "h"}, "sensors": {"ecg": {}}}', "'ecg' names no driver"),
         ('{"name": "a", "broker": {"host": "h"}, "actuators": {"led": 2}}', "'led' has no settings"),
+        ('{"name": "a", "broker": {}}', "broker: 'host' is missing"),
+        ('{"name": "a", "bluetooth": {"enabled": true}}', "'broker' is missing"),
+        ('{"name": "a", "broker": {"host": "h"}, "bluetooth": {"on": 1}}', "bluetooth: unknown key 'on'"),
+        ('{"name": "a", "broker": {}, "bluetooth": {"enabled": 1}}', "'enabled' is 1: give a bool"),
         ("[]", "give an object with keys"),
         ("{", "cannot be read as JSON"),
     ):
@@ -71,6 +75,15 @@ def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> 
         with pytest.raises(settings.SettingsError) as error:
             settings.load(str(path))
         assert words in str(error.value)
+
+
+def test_a_board_without_a_broker_has_bluetooth(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"name": "a", "broker": {}, "bluetooth": {"enabled": true}}')
+    found = settings.load(str(path))
+    assert found["broker"] == {} and found["bluetooth"] == {"enabled": True, "key": "bluetooth.key"}
+    path.write_text('{"name": "a", "broker": {"host": "h"}}')
+    assert not settings.load(str(path))["bluetooth"]["enabled"]
 
 
 def sampled(ticks: Ticks, n: int = 4) -> tuple[Any, Batch]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
+from headwater.board import settings
 from headwater_gateway import UserError, broker, keys, provision
 from headwater_gateway.board_link import trusting
 from headwater_gateway.command import register
@@ -294,3 +295,24 @@ def test_a_port_that_is_taken_is_told(site: Path) -> None:
         conf.write_text(conf.read_text().replace("listener 8883", "listener %d 127.0.0.1" % port))
         with pytest.raises(UserError, match="port %d is taken by another program" % port):
             broker.prepare(site)
+
+
+def test_a_board_has_bluetooth_beside_the_broker_or_alone(site: Path) -> None:
+    path = site / "gateway.toml"
+    made = lambda: json.loads((site / "boards" / "vent" / "config.json").read_text())  # noqa: E731
+    home = register(path, "vent")
+    assert (home / "bluetooth.key").read_bytes() == (keys.load(site / "secrets" / "master.key")).bluetooth()
+    assert "bluetooth" not in made() and settings.load(str(home / "config.json"))
+    provision.links(site, "vent", "on", False)
+    assert made()["bluetooth"]["enabled"] and made()["broker"]["password"]
+    provision.links(site, "vent", "only", False)
+    assert made()["bluetooth"]["enabled"] and made()["broker"] == {}
+    assert settings.load(str(home / "config.json"))["broker"] == {}
+    register(path, "vent", renew=True)
+    assert made()["broker"] == {}  # as it was
+    with pytest.raises(UserError, match="vent has no password for the broker, only Bluetooth: add --renew"):
+        provision.links(site, "vent", "off", False)
+    register(path, "vent", renew=True, bluetooth="off")
+    assert not made()["bluetooth"]["enabled"] and made()["broker"]["password"]
+    register(path, "shed", bluetooth="only")
+    assert settings.load(str(site / "boards" / "shed" / "config.json"))["broker"] == {}

@@ -324,6 +324,11 @@ def test_files_that_a_configuration_names_must_be_there(tmp_path: Path) -> None:
     assert set(provisioning.files(home(tmp_path))) == {"config.json", "board.key", "ca.der"}
     broker: dict[str, Any] = {"host": "h", "tls": False}
     assert set(provisioning.files(home(tmp_path, broker=broker))) == {"config.json", "board.key"}
+    found = {"broker": {}, "bluetooth": {"enabled": True}}
+    with pytest.raises(UserError, match="the bluetooth's key is bluetooth.key, and .* has no such file"):
+        provisioning.files(home(tmp_path, **found))
+    (tmp_path / "bluetooth.key").write_bytes(bytes(32))
+    assert set(provisioning.files(home(tmp_path, **found))) == {"config.json", "board.key", "bluetooth.key"}
     for name in ("mine.crt", "../secret"):
         with pytest.raises(
             UserError, match="the broker's cert is %s, and .* has no such file" % re.escape(name)
