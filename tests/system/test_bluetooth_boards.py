@@ -90,6 +90,12 @@ class Site(Parts):
     def more(self, count: int, stream: str = "one/accel") -> None:
         self.durable(self.stream(stream)["durable"] + count, stream)
 
+    def meet(self, one: str, other: str) -> None:
+        """These two boards are connected."""
+        radio, antennas = self.station.radio, self.station.antennas
+        connected = lambda: radio.between(antennas[one], antennas[other]) is not None  # noqa: E731
+        until(lambda: self.station.do(connected), PATIENCE_S, self.said)
+
     def said(self) -> str:
         view = self.station.do(lambda: self.service.ways and self.service.ways.view())
         boards = ["%s:\n  %s" % (b.name, "\n  ".join(list(b.lines)[-30:])) for b in self.boards.values()]
@@ -197,15 +203,27 @@ def test_boards_speak_to_each_other_while_the_gateway_is_out_of_reach(site: Site
     site.deploy('p.lake("one/twice", accel >> Affine(num=2).named("twice").on("wrist"))')
     site.durable(100, "one/twice")
     site.station.do(lambda: site.station.radio.silence(site.antenna))
-    antennas = site.station.antennas
-    until(
-        lambda: site.station.do(
-            lambda: site.station.radio.between(antennas["chest"], antennas["wrist"]) is not None
-        ),
-        PATIENCE_S,
-        site.said,
-    )
+    site.meet("chest", "wrist")
     time.sleep(3)
     site.station.do(lambda: site.station.radio.silence(site.antenna, False))
     site.more(200, "one/twice")
     assert site.complete(chest, "one/twice", 2) >= 300
+
+
+def test_a_board_to_which_others_connect_loses_power_again_and_again(site: Site) -> None:
+    chest, wrist = site.with_bluetooth("chest"), site.with_bluetooth("wrist", sensors=False)
+    chest.start()
+    wrist.start()
+    site.deploy('p.lake("one/twice", accel >> Affine(num=2).named("twice").on("wrist"))')
+    site.durable(50, "one/twice")
+    site.station.do(lambda: site.station.radio.silence(site.antenna))
+    for rest_s in (0, 1, 12):
+        site.meet("chest", "wrist")
+        wrist.kill()
+        time.sleep(rest_s)
+        wrist.start()
+    site.meet("chest", "wrist")
+    site.station.do(lambda: site.station.radio.silence(site.antenna, False))
+    site.more(100, "one/twice")
+    assert site.complete(chest, "one/twice", 2) >= 200
+    assert not any(" crashed: " in line for board in site.boards.values() for line in board.lines)

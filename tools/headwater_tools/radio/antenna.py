@@ -160,8 +160,13 @@ class Antenna(Controller):
             self.lose(connection, NOT_ESTABLISHED)
 
     def on_le_connect_ind(self, packet: ll.ConnectInd) -> None:
-        if packet.initiator_address in self.le_connections:
-            return  # a second connection between two: the one who asks is not answered
+        known = self.le_connections.get(packet.initiator_address)
+        if known:
+            other = self.other_end(known)
+            both_ask = other is not None and self.radio.between(self, other) is None
+            if not both_ask or bytes(known.self_address) < bytes(known.peer_address):
+                return  # a second connection between two: the one who asks is not answered
+            self.lose(known, NOT_ESTABLISHED)  # two asked at once, and a radio that sends hears nobody
         self._incoming = packet
         super().on_le_connect_ind(packet)
         self._incoming = None
