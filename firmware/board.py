@@ -29,8 +29,13 @@ class Board:
         if not found:
             raise OSError("no partition '%s': see firmware/README.md" % config["flash"])
         self.flash = found[0]
+        # The radio first: it does not survive a lack of memory, and Wi-Fi and the heap take what there is.
+        if config["bluetooth"]["enabled"]:
+            from headwater.board import ble
+
+            ble.power()
         self.wifi = config["wifi"]
-        self.wlan = network.WLAN(network.STA_IF)
+        self.wlan = network.WLAN(network.STA_IF) if config["broker"] else None
         battery = config["battery"]
         self.adc = ADC(Pin(battery["pin"]), atten=ADC.ATTN_11DB) if battery else None
         self.ratio = battery.get("ratio", 2)
@@ -53,7 +58,7 @@ class Board:
         return int(self.adc.read_uv() * self.ratio) // 1000 if self.adc else None
 
     def rssi(self):
-        return self.wlan.status("rssi") if self.wlan.isconnected() else None
+        return self.wlan.status("rssi") if self.wlan and self.wlan.isconnected() else None
 
     def say(self, line):
         sys.stdout.write(line + "\n")

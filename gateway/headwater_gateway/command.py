@@ -101,9 +101,9 @@ def run(
     return _DO[args.do](args)
 
 
-def register(path: Path, name: str, renew: bool = False) -> Path:
+def register(path: Path, name: str, renew: bool = False, bluetooth: str | None = None) -> Path:
     """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
-    is registered already, and gets a new password."""
+    is registered already, and gets a new password. `bluetooth`: on, only or off; None: as it is."""
     from . import keys, provision
     from .config import read
     from .deployments import rebuild
@@ -112,7 +112,12 @@ def register(path: Path, name: str, renew: bool = False) -> Path:
     config = read(path)
     master = keys.load(config.path(config.gateway.secrets) / "master.key")
     number = rebuild.registered(config, master, name, renew)
-    return provision.board(config.folder, config, master, name, number)
+    if bluetooth:
+        provision.links(config.folder, name, bluetooth, True)
+    home = provision.board(config.folder, config, master, name, number)
+    if bluetooth and not renew:
+        provision.links(config.folder, name, bluetooth, False)
+    return home
 
 
 def config_path(folder: str) -> Path:

@@ -5,7 +5,7 @@
     FOLDER/tls/                    an authority of this site, and the broker's certificate
     FOLDER/mosquitto/              mosquitto.conf, acl, passwords
     FOLDER/watcher/                config.json, ca.crt: what a machine needs for `hw gateway watch`
-    FOLDER/boards/NAME/            config.json, board.key, ca.der: what goes onto that board
+    FOLDER/boards/NAME/            config.json, board.key, ca.der, bluetooth.key: what goes onto that board
 
 On an existing site `site` changes nothing that a board or a person depends on. It adds a missing file
 if the same file, or an equivalent one, can be made again. What cannot be made again (the master key, the
@@ -41,6 +41,8 @@ RESERVED = ("g", "s", "w", "gateway", WATCHER)
 YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
+BOARD_CONFIG = "config.json"
+BLUETOOTH_KEY = "bluetooth.key"  # in the folder of a board: as its settings name it
 
 ACL = """\
 # Who may do what, by user name (docs/spec.md, "Topics").
@@ -230,7 +232,7 @@ def _broker(folder: Path, port: int, made: list[str]) -> None:
         # It holds only hashes of what the other files have.
         _user(passwords, "gateway", password.read_text().strip())
         for name in boards_of(folder):
-            text = _former(folder / "boards" / name / "config.json").get("broker", {}).get("password")
+            text = _former(folder / "boards" / name / BOARD_CONFIG).get("broker", {}).get("password")
             if isinstance(text, str):
                 _user(passwords, name, text)
         made.append(str(passwords))
@@ -243,7 +245,7 @@ def _watcher(folder: Path, made: list[str]) -> None:
     c = config.read(folder / CONFIG)
     home, broker = folder / "watcher", folder / "mosquitto"
     home.mkdir(exist_ok=True, mode=0o700)
-    former = _former(home / "config.json").get("broker")
+    former = _former(home / BOARD_CONFIG).get("broker")
     password = former.get("password") if isinstance(former, dict) else None
     if not isinstance(password, str):
         password = secrets.token_urlsafe(18)
@@ -255,8 +257,8 @@ def _watcher(folder: Path, made: list[str]) -> None:
         }
         settings.update(user=WATCHER, password=password)
         text = json.dumps({"site": c.gateway.site, "broker": settings}, indent=1)
-        _swap(home / "config.json", text.encode() + b"\n")
-        made.append(str(home / "config.json"))
+        _swap(home / BOARD_CONFIG, text.encode() + b"\n")
+        made.append(str(home / BOARD_CONFIG))
     if c.mqtt.tls:
         authority = c.path(c.mqtt.ca).read_bytes()
         if not (home / "ca.crt").exists() or (home / "ca.crt").read_bytes() != authority:
@@ -431,7 +433,7 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
     (folder / "boards").chmod(0o700)
     with turn(folder):
         password = secrets.token_urlsafe(18)
-        former = _former(home / "config.json")
+        former = _former(home / BOARD_CONFIG)
         broker: dict[str, Any] = {"host": c.mqtt.host, "port": c.mqtt.port, "tls": c.mqtt.tls, "user": name}
         passwords = folder / "mosquitto" / "passwords"
         if passwords.exists():
@@ -447,17 +449,39 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
             "site": c.gateway.site,
             "name": name,
             "key": "board.key",
-            "broker": broker,
+            "broker": {} if former.get("broker") == {} else broker,  # {}: it has Bluetooth alone
             "sensors": former.get("sensors", {}),
             "issued": int(time.time()),
         }
         for key in former.keys() - settings.keys():
             settings[key] = former[key]
+        _swap(home / BLUETOOTH_KEY, keys.bluetooth())
         _swap(home / "board.key", keys.board(number))
-        _swap(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
+        _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
         if passwords.exists():
             _user(passwords, name, password)
     return home
+
+
+def links(folder: Path, name: str, bluetooth: str, renew: bool) -> None:
+    """Which links a board has, from now on: `bluetooth` is on (beside the broker), only, or off. `renew`: its
+    files are made again next."""
+    home = folder / "boards" / name
+    with turn(folder):
+        settings = _former(home / BOARD_CONFIG)
+        if not settings:
+            return
+        if bluetooth == "only":
+            settings["broker"] = {}
+        elif not settings.get("broker"):
+            if not renew:
+                raise UserError(
+                    "board %s has no password for the broker, only Bluetooth: add --renew, which makes one"
+                    % name
+                )
+            settings.pop("broker", None)
+        settings["bluetooth"] = {**settings.get("bluetooth", {}), "enabled": bluetooth != "off"}
+        _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
 
 
 def rename(folder: Path, name: str, new: str) -> Path:
@@ -466,7 +490,7 @@ def rename(folder: Path, name: str, new: str) -> Path:
     with turn(folder):
         passwords = folder / "mosquitto" / "passwords"
         (folder / "boards" / name).rename(home)
-        settings = _former(home / "config.json")
+        settings = _former(home / BOARD_CONFIG)
         settings["name"] = new
         broker = settings.get("broker")
         if isinstance(broker, dict):
@@ -474,7 +498,7 @@ def rename(folder: Path, name: str, new: str) -> Path:
             if passwords.exists() and isinstance(broker.get("password"), str):
                 _user(passwords, new, broker["password"])
                 _no_user(passwords, name)
-        _swap(home / "config.json", json.dumps(settings, indent=1).encode() + b"\n")
+        _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
     return home
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..runtime.host import Host
     from ..runtime.meter import Meter
     from .program import Node
+    from .ways import Ways
 
 _CRASHES_MAX = const(5)
 
@@ -44,9 +45,12 @@ def begin(node: "Node") -> None:
         secret = f.read()
     if len(secret) != 32:
         raise ValueError("%s: %d bytes, not the 32 of a key" % (config["key"], len(secret)))
-    # First of all: it needs the largest pieces.
+    # First of all, since they need the largest pieces: the radio, then TLS.
+    ways = None
+    if config["bluetooth"]["enabled"]:
+        ways = _radio(node)
     tls = None
-    if config["broker"]["tls"]:
+    if config["broker"] and config["broker"]["tls"]:
         from .tls import context
 
         tls = context(config["broker"])
@@ -72,22 +76,45 @@ def begin(node: "Node") -> None:
     node.speaks(boot, writer, Peer(key, 1, store.log_number, boot, 0, bytes(8), node.board.random))
     if draining:
         node.drain(True)
-    _link(node, tls)
+    _link(node, tls, ways)
+
+
+# A board without AES has no Bluetooth, because nobody would encrypt what it says there.
+def _radio(node: "Node") -> "Ways":
+    path = node.config["bluetooth"]["key"]
+    with open(path, "rb") as f:
+        key = f.read()
+    if len(key) != 32:
+        raise ValueError("%s: %d bytes, not the 32 of a key" % (path, len(key)))
+    try:
+        from .ways import Ways
+    except ImportError as e:
+        raise ValueError(
+            "bluetooth is enabled, and this firmware lacks what it needs (%s): flash one that has it, or set "
+            "bluetooth.enabled to false" % e
+        )
+    return Ways(node, key)
 
 
 # The link comes last: starting a process takes more of the heap for a moment than running it.
-def _link(node: "Node", tls: "Any") -> None:
-    from .mqtt import Client
-
+def _link(node: "Node", tls: "Any", ways: "Ways | None") -> None:
     config = node.config
     broker = config["broker"]
-    if not broker["user"] and not broker["cert"]:
-        broker["user"] = node.name
-    size = 512 + 2 * (len(config["site"]) + len(node.name)) + 48
-    board = node.board
-    site = config["site"]
-    buf = node.store.buf
-    node.linked(Client(site, node.name, broker, tls, board.online, node.take, board.random, size, buf))
+    client = None
+    if broker:
+        from .mqtt import Client
+
+        if not broker["user"] and not broker["cert"]:
+            broker["user"] = node.name
+        size = 512 + 2 * (len(config["site"]) + len(node.name)) + 48
+        board = node.board
+        take = ways.came if ways else node.take
+        site = config["site"]
+        buf = node.store.buf
+        client = Client(site, node.name, broker, tls, board.online, take, board.random, size, buf)
+    if ways:
+        ways.begin(client)
+    node.linked(ways or client)  # type: ignore[arg-type]  # settings.py: one of them is there
 
 
 def _mount(node: "Node", secret: bytes) -> None:

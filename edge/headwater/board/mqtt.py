@@ -183,6 +183,11 @@ class Client:
         self.now = self.heard = self.said = self.since = 0
         self.connects = self.sent = self.dropped = self.strays = 0
 
+    # Packets that came and were left out.
+    @property
+    def strange(self) -> int:
+        return self.packets.skipped + self.strays
+
     # Send a frame: False if there is no link, or too much waits for it.
     def send(self, to: str, frame: "Readable") -> bool:
         topic = self.topics.get(to)

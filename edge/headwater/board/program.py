@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ..storage.log import Log
     from .beginning import Sensor
     from .mqtt import Client
+    from .ways import Ways
 
 VERSION = "0.1.0"
 _TICK_US = const(250000)
@@ -73,7 +74,7 @@ class Node:
     # From `speaks` on: the session with the gateway, and what its frames are made in.
     peer: "Peer"
     writer: "Writer"
-    client: "Client"  # from `linked` on
+    client: "Client | Ways"  # from `linked` on
 
     # config: the board's configuration, as read. board: see above.
     def __init__(self, config: "dict[str, Any]", board: "Any") -> None:
@@ -154,7 +155,7 @@ class Node:
         self.peer = peer
 
     # ... has a link.
-    def linked(self, client: "Client") -> None:
+    def linked(self, client: "Client | Ways") -> None:
         self.client = client
 
     # Keep in flash what went wrong: in which boot, and how many boots in a row.
@@ -224,7 +225,7 @@ class Node:
             if now >= second:
                 second = max(second, now - _SECOND_US) + _SECOND_US
                 up_s += 1
-                steady = self.client.up and not self.taking
+                steady = (self.client.up or not self.config["broker"]) and not self.taking
                 if BOARD and not (steady and up_s % STEADY_S):
                     self.free = collect(steady)
                 self._line(up_s)
@@ -277,20 +278,22 @@ class Node:
         if self.client:
             self.client.send(self.host.plan.hosts[to] if to else "g", frame)
 
-    # A frame came; bare: over a link that does not encrypt itself.
-    def take(self, sender: str, frame: "Readable", bare: bool = False) -> None:
+    # A frame came; bare: over a link that does not encrypt itself. Whether it was genuine.
+    def take(self, sender: str, frame: "Readable", bare: bool = False) -> bool:
+        genuine = False
         try:
             if sender == "s":
-                self._site(frame, bare)
+                genuine = self._site(frame, bare)
             elif self.host:
-                self.host.receive(frame, self.mono(), bare)
+                genuine = self.host.receive(frame, self.mono(), bare)
                 self.host.settle()
         except Exception as e:
             self.error = e
+        return genuine
 
     # ---- the site link
 
-    def _site(self, frame: "Readable", bare: bool = False) -> None:
+    def _site(self, frame: "Readable", bare: bool = False) -> bool:
         peer = self.peer
         if self.host and self.host.energy:
             self.host.energy.got(len(frame))
@@ -299,20 +302,21 @@ class Node:
 
             if not cipher.covered(frame):
                 self.dropped += 1
-                return
+                return False
         span = peer.open(frame)
         self._reply()
         if peer.why == OPENED:
             self.status_us = 0  # the gateway has not heard what was sent before
         elif peer.why != TAKEN:
             self.dropped += 1
+            return False
         elif span:
             try:
                 frame = peer.plain or frame
                 messages = frames.messages(frame, span[0], span[1], peer.log, self.store.log_number)
             except frames.FrameError:
                 self.dropped += 1
-                return
+                return False
             for m in messages:
                 if m[0] in (frames.PLAN, frames.PLANNED, frames.SWITCH):
                     from . import deployment
@@ -320,6 +324,7 @@ class Node:
                     deployment.handle(self, m)
             if not self.taking:
                 unload("board.deployment", "storage.reserve")
+        return True
 
     # Send a message to the gateway.
     def say(self, kind: int, *values: "Any") -> None:
@@ -384,7 +389,7 @@ class Node:
         ]
 
     def _dropped(self) -> int:
-        n = self.dropped + self.client.packets.skipped + self.client.strays
+        n = self.dropped + self.client.strange
         return n + sum(self.host.dropped.values()) if self.host else n
 
     def _status(self, up_s: int) -> None:

@@ -12,7 +12,8 @@ _KEYS: "dict[str, tuple[Any, Any]]" = {
     "site": (str, "hw"),  # first word of every topic
     "name": (str, None),  # of this board, as plans name it
     "key": (str, "board.key"),  # file with the 32 bytes of the board's key
-    "broker": (dict, None),  # the next table
+    "broker": (dict, None),  # the next table; {}: no network, Bluetooth alone
+    "bluetooth": (dict, {}),  # the last table
     "wifi": (dict, {}),  # ssid, password
     "sensors": (dict, {}),  # source of a plan -> driver (its name) and what that driver needs, like pin
     "actuators": (dict, {}),  # "buzzer" or "led", as alarms of a plan name them -> pin and what else it needs
@@ -41,6 +42,10 @@ _BROKER: "dict[str, tuple[Any, Any]]" = {
     "keepalive_s": (int, 20),
     "retry_s_max": (int, 30),  # longest pause before the link is tried again
 }
+_BLUETOOTH: "dict[str, tuple[Any, Any]]" = {
+    "enabled": (bool, False),
+    "key": (str, "bluetooth.key"),  # file with the 32 bytes by which hosts of the site know each other
+}
 
 
 class SettingsError(ValueError):
@@ -55,7 +60,9 @@ def load(path: str) -> "dict[str, Any]":
     except (OSError, ValueError) as e:
         raise SettingsError("%s cannot be read as JSON: %s" % (path, e))
     out = _check(path, found, _KEYS)
-    out["broker"] = _check(path + ", broker", out["broker"], _BROKER)
+    out["bluetooth"] = _check(path + ", bluetooth", out["bluetooth"], _BLUETOOTH)
+    if out["broker"] or not out["bluetooth"]["enabled"]:
+        out["broker"] = _check(path + ", broker", out["broker"], _BROKER)
     name = out["name"]
     if not name or len(name) > 32 or name in ("g", "s", "gateway"):
         raise SettingsError("%s: name '%s': give 1 to 32 letters, not g, s or gateway" % (path, name))

@@ -105,12 +105,9 @@ class _Slot:
 
 
 class BleCarrier:
-    private = False
-
     # name: of this host. key: of the site's tags. radio: see above.
     # take(carrier, sender, frame) -> whether it was genuine. relay(to, sender, frame) -> likewise, of a frame
     # for another host or another name of this one: of the gateway alone.
-    # on_room(): there is room again, where there was none. on_gone(carrier, name): a connection is over.
     # longest: bytes of a frame. cost: see carriers.py. hands, window: see ble_link.py.
     def __init__(
         self,
@@ -125,6 +122,7 @@ class BleCarrier:
         hands: int = HANDS,
         cost: tuple[int, int] = (0, 0),
     ) -> None:
+        self.private = False
         self.name = name
         self.key = key
         self.radio = radio
@@ -155,6 +153,15 @@ class BleCarrier:
         self.now = 0
         self.ended = [0] * REASONS  # connections, by why they ended
         self.connects = self.frames = self.strays = 0
+
+    # on_gone(carrier, name): a connection is over. on_room(): there is room again, where there was none.
+    def tell(
+        self,
+        on_gone: "Callable[[BleCarrier, str], object]",
+        on_room: "Callable[[], object] | None" = None,
+    ) -> None:
+        self.on_gone = on_gone
+        self.on_room = on_room
 
     # Hosts that this one may speak to, from now on, besides the gateway.
     def knows(self, names: "Any") -> None:

@@ -106,8 +106,7 @@ class Ways:
                 GATEWAY, keys.bluetooth(), self.radio, self._came, self._relay, FRAME_MAX, config.slots,
                 WINDOW_MAX, WINDOW_MAX,
             )  # fmt: skip
-            self.bluetooth.on_gone = self.carriers.gone
-            self.bluetooth.on_room = self._on_room
+            self.bluetooth.tell(self.carriers.gone, self._on_room)
             self.carriers.add(self.bluetooth)
 
     async def run(self) -> None:

@@ -44,7 +44,7 @@ def complete(home: Path, board: str | None) -> None:
         draws = energy.board(board)
         if draws is not None and config["battery"] and not config.get("energy"):
             config["energy"] = energy.given(draws)
-    if not config.get("wifi"):
+    if not config.get("wifi") and config.get("broker") != {}:
         config["wifi"] = _wifi(path)
     if json.dumps(config) != before:
         path.touch(mode=0o600)
@@ -71,9 +71,13 @@ def files(home: Path) -> dict[str, Path]:
     except settings.SettingsError as error:
         raise UserError(str(error))
     broker = config["broker"]
-    named = {"key": config["key"], "broker's cert": broker["cert"], "broker's cert_key": broker["cert_key"]}
-    if broker["tls"]:
-        named["broker's ca"] = broker["ca"]
+    named = {"key": config["key"]}
+    if broker:
+        named |= {"broker's cert": broker["cert"], "broker's cert_key": broker["cert_key"]}
+        if broker["tls"]:
+            named["broker's ca"] = broker["ca"]
+    if config["bluetooth"]["enabled"]:
+        named["bluetooth's key"] = config["bluetooth"]["key"]
     found = {CONFIG: home / CONFIG}
     for key, name in named.items():
         if name:

@@ -38,6 +38,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "them), where config.json has none",
     )
     parser.add_argument(
+        "--bluetooth",
+        choices=("on", "only", "off"),
+        help="on: Bluetooth beside the broker. only: instead of it, for a board without a network. off: as "
+        "for a new board. The gateway needs it too (`[bluetooth]` in gateway.toml)",
+    )
+    parser.add_argument(
         "--any-version", action="store_true", help="with --port: take another version of MicroPython too"
     )
 
@@ -60,6 +66,8 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if args.renew or not (home / provisioning.CONFIG).exists():
         answer = _register(args, told=False)
     else:
+        if args.bluetooth:
+            _set_links(args)
         answer = {"board": args.name, "folder": str(home), "renewed": False, "broker_told": False}
     provisioning.complete(home, args.board)
     found = provisioning.onto(home, port, args.any_version)
@@ -74,6 +82,17 @@ def _home(args: argparse.Namespace) -> Path:
     return command.config_path(args.folder).resolve().parent / "boards" / str(args.name)
 
 
+def _set_links(args: argparse.Namespace) -> None:
+    import headwater_gateway
+    from headwater_gateway import command, provision
+
+    folder = command.config_path(args.folder).resolve().parent
+    try:
+        provision.links(folder, args.name, args.bluetooth, False)
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
+
+
 def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
     """Register the board; `told`: with what is to be done next."""
     environment.ensure("gateway")
@@ -82,7 +101,7 @@ def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
 
     path = command.config_path(args.folder)
     try:
-        home = command.register(path, args.name, args.renew)
+        home = command.register(path, args.name, args.renew, args.bluetooth)
         reloaded = broker.reload(path.resolve().parent)
     except headwater_gateway.UserError as trouble:
         raise UserError(str(trouble))

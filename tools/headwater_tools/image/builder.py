@@ -29,6 +29,10 @@ VIRTUAL = "virtual"
 KINDS = ("romfs", "littlefs")
 COMPILER = "mpy-cross %d.%d.%d" % environment.MICROPYTHON_VERSION
 LITTLEFS = Path(__file__).parents[1] / "boards" / "on_board" / "board_littlefs.py"
+# MicroPython copies modules of a file system into its heap, and boards with little flash have no PSRAM: there
+# is no room for these beside the rest.
+BLUETOOTH = ("ble", "ble_carrier", "ble_info", "ble_link", "carriers", "ways")
+SMALL_FLASH_KIB = 4096
 LIB = "lib/"  # where MicroPython looks for modules in its file system
 
 
@@ -106,7 +110,12 @@ def romfs_image(board: Profile) -> Path:
 
 def file_system(board: Profile) -> dict[str, bytes]:
     """Path -> content, of a file system with all that a board runs."""
-    files = {LIB + inside: data for inside, data in contents(board).items()}
+    left_out = BLUETOOTH if board.flash_kib <= SMALL_FLASH_KIB else ()
+    files = {
+        LIB + inside: data
+        for inside, data in contents(board).items()
+        if inside.removeprefix(PACKAGE + "/").partition(".")[0] not in left_out
+    }
     return {**files, **{name: (FIRMWARE / name).read_bytes() for name in board.start}}
 
 

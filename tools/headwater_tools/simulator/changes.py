@@ -702,7 +702,7 @@ class Changes:
                 self.guard(board, board.program.turn)
         self.after(TICK_US, self.tick)
 
-    def guard(self, machine: Machine, action: Callable[[], None]) -> None:
+    def guard(self, machine: Machine, action: Callable[[], object]) -> None:
         """Let the program of a board do something beside its host."""
         node = machine.node
         if node:

@@ -135,8 +135,7 @@ class Nearby(World):
             )
             antenna.carrier = ble
             ble.knows(self.plan.hosts[1:])
-            ble.on_gone = carriers.gone
-            ble.on_room = partial(self.has_room, node, node.boots)
+            ble.tell(carriers.gone, partial(self.has_room, node, node.boots))
             ways.append(ble)
         for way in ways:
             carriers.add(way)
