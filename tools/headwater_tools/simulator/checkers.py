@@ -237,8 +237,9 @@ class Clocks:
         name = world.name(node.number)
         promised = world.promised.get(name, 0)
         if name not in self.early or self.early[name][0] != node.boots:
-            # It had promised to sleep, and power was back before that was over.
-            self.early[name] = (node.boots, max(0, promised - now))
+            # It had promised to sleep, and power was back before that was over. No stamp goes back after
+            # that, so it stays ahead in later boots.
+            self.early[name] = (node.boots, max(self.early.get(name, (0, 0))[1], promised - now))
         most = max(now + self.early[name][1], promised) + STEP_US + world.wall.most_us + CLOCK_SLACK_US
         for what, ts in (("clock", host.clock.site(node.mono())), ("floor", host.floor.flash_us)):
             if ts > most:
