@@ -158,6 +158,30 @@ def test_hosts_with_public_addresses_hear_each_other_in_the_fragments_that_were_
     run(test)
 
 
+def test_of_two_that_ask_each_other_at_once_one_is_answered() -> None:
+    async def test() -> None:
+        pair = Pair()
+        hosts = (pair.central, pair.peripheral)
+        for host, address in zip(hosts, (PERIPHERAL, CENTRAL)):
+            host.advertise()
+            host.connect(address)
+        radio = pair.radio
+        await until(lambda: radio.between(pair.central.antenna, pair.peripheral.antenna))
+        # One is told that its own connection came to nothing, and has that of the other.
+        await until(lambda: sum(len(h.seen(hci.HCI_Disconnection_Complete_Event)) for h in hosts) == 1)
+        handles = []
+        for host in hosts:
+            over = {e.connection_handle for e in host.seen(hci.HCI_Disconnection_Complete_Event)}
+            told = host.seen(hci.HCI_LE_Connection_Complete_Event)
+            assert len(told) == 1 + len(over)
+            handles.append(told[-1].connection_handle)
+        pair.central.send(handles[0], b"one")
+        pair.peripheral.send(handles[1], b"two")
+        await until(lambda: pair.central.received() and pair.peripheral.received())
+
+    run(test)
+
+
 def test_both_ends_are_told_the_parameters_that_the_central_asked_for() -> None:
     async def test() -> None:
         pair = Pair()
