@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What a board needs beside the buffers that the process decides: interpreter, runtime, link.
 RUNTIME_KB = 46
-MOVES_KB = 12  # ... and while an operator comes or goes
+MOVES_KB = 11  # ... and while an operator comes or goes: `hw bench runtime --only heap`
 SECTOR_BYTES = 4096
 BEAT_MS = 5000  # between two reports of a host
 STEP_MS = 2000  # in which a message normally reaches everybody

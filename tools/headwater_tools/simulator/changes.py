@@ -200,9 +200,7 @@ class Board(Program):
         self.machine = machine
         self.store = store
         self.key = changes.keys.board(machine.number)
-        client: Any = SimpleNamespace(
-            send=partial(changes.from_board, machine), packets=SimpleNamespace(skipped=0), strays=0
-        )
+        client: Any = SimpleNamespace(send=partial(changes.from_board, machine), strange=0)
         self.client = client
         self.pressed_us = self.status_us = 0
 

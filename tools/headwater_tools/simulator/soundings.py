@@ -25,6 +25,7 @@ class Soundings:
         self.signs: dict[tuple[int, int], tuple[int, int, int]] = {}  # (host, alarm) -> of the stream there
         self.moved: dict[int, int] = {}  # alarm -> when its stream last moved anywhere
         self.again: dict[int, int] = {}  # ... and when it moved first after a silence that sounds
+        self.turned: dict[int, tuple[bool, int]] = {}  # alarm -> whether its field is not 0, and since when
         self.causes: dict[int, tuple[int, list[int]]] = {}  # host -> boot, why its alarms sound
 
     def __call__(self, node: Node) -> None:
@@ -39,6 +40,9 @@ class Soundings:
                     if self.world.now - self.moved.get(a.index, 0) > 1000 * a.silent_ms:
                         self.again[a.index] = self.world.now
                     self.moved[a.index] = self.world.now
+                    level = bool(a.field >= 0 and port.ring.newest(a.field))
+                    if self.turned.get(a.index, (not level, 0))[0] != level:
+                        self.turned[a.index] = level, self.world.now
                 self.signs[node.number, a.index] = sign
         if host.signals:
             self.restarted(node, [s.cause for s in host.signals.mine])
@@ -77,7 +81,8 @@ class Soundings:
             if s.cause & BY_SILENCE and world.now - self.again.get(a.index, 0) > CALM_US:
                 world.error("%s: the alarm %s sounds, and its stream moves" % (world.name(a.host), a.name))
             level = self.level(a, place)
-            if level is not None and bool(s.level) != level:
+            lately = world.now - self.turned.get(a.index, (False, 0))[1] <= CALM_US  # it may be on its way
+            if level is not None and bool(s.level) != level and not lately:
                 text = "%s: the alarm %s sounds because of %d, and the field of the newest element is %s"
                 world.error(text % (world.name(a.host), a.name, s.cause, level))
 
