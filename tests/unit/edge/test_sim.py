@@ -16,7 +16,7 @@ from headwater_tools.commands import sim
 from headwater_tools.process_file import example
 from headwater_tools.simulator import jobs, record
 from headwater_tools.simulator.ideal import Ideal
-from headwater_tools.simulator.jobs import COUNTS, PROCESSES, Job, Outcome, kind_of, play
+from headwater_tools.simulator.jobs import BEYOND, BLUETOOTH, COUNTS, PROCESSES, Job, Outcome, kind_of, play
 from headwater_tools.simulator.outbox import Outbox
 from headwater_tools.simulator.scenario import Scenario, hardware
 from headwater_tools.simulator.storm import Storm
@@ -95,7 +95,7 @@ def test_the_ideal_run_empties_a_window_where_the_real_one_had_not_met_the_sourc
 def test_the_mix_has_every_process_strategy_and_level():
     jobs = [Job(seed) for seed in range(1, SEEDS + 1)]
     plans = [job.plan() for job in jobs]
-    assert {kind_of(job.seed) for job in jobs} == set(PROCESSES) - {"mix", jobs.BEYOND, jobs.BLUETOOTH}
+    assert {kind_of(job.seed) for job in jobs} == set(PROCESSES) - {"mix", BEYOND, BLUETOOTH}
     assert {STRATEGIES[plan.strategy] for plan in plans} == set(STRATEGIES) - {"unsafe"}
     assert {LEVELS[plan.level] for plan in plans} == set(LEVELS)
 
