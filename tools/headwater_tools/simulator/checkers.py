@@ -13,7 +13,7 @@ from headwater.plan.reader import reach
 from headwater.protocol.clock import STEP_US
 from headwater.protocol.position import further
 from headwater.runtime import checkpoint_transfer, watching
-from headwater.runtime.instance import EXPOSED, RUNNING
+from headwater.runtime.instance import EXPOSED, PAUSED, RUNNING
 from headwater.storage.keyspace import F_FLOOR, HELD, PENDING, PERMANENT, checkpoint_key
 
 from .ideal import Ends, Ideal
@@ -496,7 +496,7 @@ def instance(world: World, place: dict[int, int], v: int) -> Any:
 def stuck(world: World, place: dict[int, int], inst: Any) -> bool:
     """Samples of a log that is gone would be needed for what it must put out again because others have it
     already: so it waits forever, unless it is told to give up."""
-    if inst.status != RUNNING or inst.unsettled:
+    if inst.status not in (RUNNING, PAUSED) or inst.unsettled:
         return False  # not known yet
     return any(_ahead(p) for p in inst.ports) and inst.vertex.index in _starved(world, place)
 
