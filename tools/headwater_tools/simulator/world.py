@@ -564,6 +564,7 @@ class World:
             return
         node = self.nodes[v.hosts[0]]
         if node.dead:
+            self.after(SECOND, lambda: self.sample(v, taken))  # another board may take its place
             return
         if v.rate_mhz:
             n = max(1, min(self.plan.batch, v.rate_mhz * self.plan.batch_ms // 1_000_000))
