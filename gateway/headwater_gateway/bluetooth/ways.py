@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.offboard.interfaces import Readable
 from headwater.offboard.reasons import OF_CONNECTIONS
 from headwater.protocol.ble_carrier import BleCarrier
-from headwater.protocol.ble_info import GATEWAY
+from headwater.protocol.ble_info import GATEWAY, SITE
 from headwater.protocol.ble_link import WINDOW_MAX
 from headwater.protocol.carriers import Carriers
 
@@ -28,7 +28,6 @@ from ..site_clock import mono_us
 if TYPE_CHECKING:
     from .radio import BleakRadio
 
-SITE = "s"
 FRAME_MAX = 512
 QUEUE = 32  # frames for one board that wait for room in its connection
 QUEUE_MAX = 128  # ... with those that a commit releases at once

@@ -102,6 +102,7 @@ async def site(
         for name in NAMES:
             number = service.boards.all[name].number
             boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
+            boards[name].carrier.knows(NAMES)
             boards[name].process = fleet.Board(name, service.keys.board(number), plan)
             boards[name].process.peer.hide(True)
         yield air, service, boards
