@@ -2,9 +2,9 @@
 # the `bluetooth` of MicroPython.
 #
 # Its handler runs between any two bytecodes. So it only notes what happened, in a bounded queue, and `poll`
-# does the rest. Only connections, their ends, and the end of each step that this board began always find room,
-# or the board starts again. Everything that another radio can send in any number is left out where the queue
-# is full: a value, which ends its link (ble_link.py); an advertisement; an MTU; what a host says that it has,
+# does the rest. Connections, their ends, and the end of each step that this board began always find room, or
+# the board starts again. Everything that another radio can send in any number is left out where the queue is
+# full: a value, which ends its link (ble_link.py); an advertisement; an MTU; what a host says that it has,
 # whose connection is then given up in time. So no stranger makes a board start again by sending fast.
 # The board is peripheral and central at once. It connects to one host at a time, step by step: connection,
 # MTU, service, characteristics, descriptor, INFO, subscription. What takes too long is cancelled to its end:

@@ -15,8 +15,9 @@
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
 #     one that says that it waits. One connect at a time, and first to the host for which something waits
-#     longest. Where it fails, or the end proves nothing, the name is left alone like the address: advertisements
-#     prove nothing, and a stranger that repeats a tag under ever new addresses would have all others wait.
+#     longest. Where it fails, or the end proves nothing, the name is left alone like the address:
+#     advertisements prove nothing, and a stranger that repeats a tag under ever new addresses would have all
+#     others wait.
 #   - The gateway passes on nothing for other boards before the connection has brought it a genuine frame:
 #     otherwise a stranger could have boards woken that it does not reach itself.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board

@@ -209,9 +209,7 @@ class BleakRadio:
         self._quiet.clear()
         try:
             # Others of this machine may scan too; bleak filters again.
-            scanner = BleakScanner(
-                self._hear, [SERVICE], bluez=self._scanner_args, backend=self._scanner
-            )
+            scanner = BleakScanner(self._hear, [SERVICE], bluez=self._scanner_args, backend=self._scanner)
             await _soon(scanner.start(), "start")
             try:
                 if self.problem:

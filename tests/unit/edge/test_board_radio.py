@@ -1,4 +1,4 @@
-"""The queue of a board's radio: events as `bluetooth` gives them, denser than the virtual radio can make them.
+"""The queue of a board's radio: events as `bluetooth` gives them, denser than the virtual radio makes them.
 
 With the real module: tests/system/test_bluetooth_boards.py.
 """
@@ -54,7 +54,9 @@ def radio(monkeypatch: pytest.MonkeyPatch) -> Any:
         (READ, (1, 2, b"value")),
     ],
 )
-def test_a_stranger_that_sends_fast_does_not_have_a_board_start_again(radio: Any, event: int, data: Any) -> None:
+def test_a_stranger_that_sends_fast_does_not_have_a_board_start_again(
+    radio: Any, event: int, data: Any
+) -> None:
     for _ in range(200):
         radio._note(event, data)
     radio._note(JOINED, (1, 0, ADDRESS))

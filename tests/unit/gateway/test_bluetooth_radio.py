@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from ble_board import BleBoard
+from ble_board import PATIENCE_S, BleBoard, run, until
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 from bleak.exc import BleakDBusError, BleakDeviceNotFoundError, BleakError
@@ -25,21 +25,7 @@ from headwater_tools.radio.bleak_backend import Client, Scanner
 
 pytestmark = pytest.mark.bluetooth
 
-PATIENCE_S = 90  # this machine starves processes for seconds
 KEY = ble_info.tag_key(b"m" * 32)
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():
-        await asyncio.sleep(0.01)
 
 
 class Carrier(BleCarrier):
@@ -271,7 +257,9 @@ def test_a_board_that_many_strangers_shout_down_is_connected_to() -> None:
     class Flood(Scanner):
         async def stop(self) -> None:
             for i in range(100):
-                told = AdvertisementData(None, {}, {ble_info.SERVICE: b"....."}, [ble_info.SERVICE], 0, -60, ())
+                told = AdvertisementData(
+                    None, {}, {ble_info.SERVICE: b"....."}, [ble_info.SERVICE], 0, -60, ()
+                )
                 self.call_detection_callbacks(BLEDevice("02:00:00:00:00:%02X" % i, None, None), told)
             await super().stop()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ble_board import BleBoard
+from ble_board import BleBoard, run, until
 from headwater.data import msgpack
 from headwater.plan import model as plans
 from headwater.protocol import ble_carrier, frames
@@ -28,7 +28,6 @@ from headwater_tools.radio.bleak_backend import Client, Scanner
 
 pytestmark = pytest.mark.bluetooth
 
-PATIENCE_S = 120  # this machine starves processes for seconds
 NAMES = ("a", "b")
 ENTRIES = 20
 TOML = """
@@ -42,19 +41,6 @@ port = 0
 [bluetooth]
 enabled = true
 """
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():
-        await asyncio.sleep(0.02)
 
 
 class Sealed(BleBoard):
