@@ -274,7 +274,10 @@ class Service(Switching):
         elif topic.startswith(self._from_site):
             self.ways.came("s", topic[len(self._from_site) :], frame)
         elif not self.notifier.takes(topic, frame):
-            self._strange(refused.TOPIC)
+            _, _, names = topic.partition("/")
+            to, _, sender = names.partition("/")
+            if not self.ways.passes_on(to, sender, frame):
+                self._strange(refused.TOPIC)
 
     def _take_host(self, board: str, frame: bytes, bare: bool) -> bool:
         """A frame for the process that this board has a part of. Whether it is genuine."""
