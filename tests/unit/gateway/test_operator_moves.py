@@ -195,7 +195,8 @@ WAITS = [
     ([standing.PLACE, [], [1]], "waits", "has given up, and waits to hear from ankle"),
     (
         [standing.ENTRIES, [], []],
-        "waits", "waits for entries that are lost or on a silent board; its consumers have what it made of them",
+        "waits",
+        "waits for entries that are lost or on a silent board; its consumers have what it made of them",
     ),
     ([99, [], []], "waits", "waits"),
 ]  # fmt: skip
