@@ -1,7 +1,8 @@
 """The gateway's radio: what `BleCarrier` asks of a machine (docs/architecture.md, Carriers), done with bleak.
 
 Promises.
-  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two.
+  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two. One that hears
+    nothing is replaced now and then: BlueZ does not tell a scanner that its adapter is gone, or is back.
   - One connect at a time, each with a client of its own; a failure is tried again by its kind (errors.py),
     and ends in `failed`. `over` follows `connected`, always and once.
   - A value goes out in the order in which it was put. BlueZ takes writes without back pressure, so a
@@ -36,6 +37,7 @@ _log = logging.getLogger("headwater.bluetooth")
 CONNECT_S = 20.0  # to connect, with the discovery of services
 LEAVE_S = 5.0  # to disconnect, before the client is given up
 SCAN_AGAIN_S = (1.0, 5.0, 15.0, 30.0)  # pauses after a scanner that does not start
+RENEW_S = 60.0  # a scanner that has heard nothing for so long is replaced
 DEVICES_MAX = 64  # boards heard that are remembered
 ERRORS = (BleakError, OSError, EOFError, AssertionError)  # bleak on D-Bus raises each of them
 
@@ -199,7 +201,7 @@ class BleakRadio:
                         await self._changed.wait()
 
     async def _listen(self) -> None:
-        """Scan until it is to stop."""
+        """Scan until it is to stop, or hears nothing."""
         self._quiet.clear()
         try:
             # Others of this machine may scan too; bleak filters again.
@@ -208,7 +210,12 @@ class BleakRadio:
                     _log.info("the adapter works again")
                     self.problem = ""
                 while self._listens and not self._connecting:
-                    await self._changed.wait()
+                    heard = self.heard
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(RENEW_S):
+                            await self._changed.wait()
+                    if not self._changed.is_set() and self.heard == heard:
+                        return
                     self._changed.clear()
         finally:
             self._quiet.set()

@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from .radio import BleakRadio
 
 SITE = "s"
+# Links, for people and machines.
+BROKER = "broker"
+BLUETOOTH = "bluetooth"
 FRAME_MAX = 512
+NEAR_US = 10_000_000  # a board is in reach for so long after its advertisement
 QUEUE = 32  # frames for one board that wait for room in its connection
 QUEUE_MAX = 128  # ... with those that a commit releases at once
 
@@ -97,9 +101,11 @@ class Ways:
         self._take_host, self._idle, self._room_again = take_host, idle, room_again
         self._to = GATEWAY  # the name that the frame in hand is for
         self._known: frozenset[str] = frozenset()
+        self._via: dict[str, str] = {}  # board -> the link by which its newest genuine frame came
         self._queues: dict[str, deque[tuple[bytes, str]]] = {}
         self.carriers = Carriers(self._take)
         self.carriers.add(self.broker)
+        self.adapter: str = config.adapter
         if config.enabled:
             self.radio = radio(config.adapter)
             self.bluetooth = BleCarrier(
@@ -165,13 +171,16 @@ class Ways:
         """A frame came from the broker, for one of the gateway's names."""
         self._to = to
         if self.radio:
-            self.carriers.came(self.broker, board, frame)
+            if self.carriers.came(self.broker, board, frame):
+                self._via[board] = BROKER
         else:
             self._take(board, frame, False)
 
     def _came(self, carrier: BleCarrier, board: str, frame: Readable, to: str = GATEWAY) -> bool:
         self._to = to
         genuine = self.carriers.came(carrier, board, bytes(frame))
+        if genuine:
+            self._via[board] = BLUETOOTH
         asyncio.get_running_loop().call_soon(self._idle)
         return genuine
 
@@ -192,19 +201,40 @@ class Ways:
 
     # ---- for people and machines
 
+    def via(self, board: str) -> str | None:
+        """The link by which this board was heard last; None: not known since the gateway started."""
+        return self._via.get(board) if self.radio else BROKER
+
+    @property
+    def problem(self) -> str:
+        """Why the adapter cannot be used, for people."""
+        return self.radio.problem if self.radio else ""
+
+    def listens(self, board: str) -> bool:
+        """Whether the gateway would hear this board now, over the link that the board used last."""
+        if self.radio and self._via.get(board) == BLUETOOTH:
+            return not self.radio.problem
+        return self.broker.up
+
     def view(self) -> dict[str, Any] | None:
         """None: Bluetooth is not enabled."""
         if not self.radio:
             return None
         carrier = self.bluetooth
-        ended = {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text and n}
+        connected = sorted(slot.name for slot in carrier.slots if slot.ready)
+        waiting = sorted(name for name in carrier.wants if name not in connected)
+        near = mono_us() - NEAR_US
+        away = [name for name in waiting if carrier.near.get(name, near) <= near]
         return {
+            "adapter": self.adapter,
             "problem": self.radio.problem,
-            "connected": sorted(slot.name for slot in carrier.slots if slot.ready),
-            "slots": len(carrier.slots),
+            "connected": connected,
+            "waiting": [name for name in waiting if name not in away],
+            "away": away,  # something waits for them, and they are not heard
+            "slots": carrier.slots_max,
             "connects": carrier.connects,
-            "ended": ended,
-            "failures": {found.value: n for found, n in self.radio.failures.items() if n},
+            "ended": {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text},
+            "failures": {found.value: n for found, n in self.radio.failures.items()},
             "heard": self.radio.heard,
             "relayed": self.relayed,
             "dropped": self.dropped,
