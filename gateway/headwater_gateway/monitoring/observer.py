@@ -361,7 +361,12 @@ class Observer:
         board = self.service.boards.all[producer.host]
         ways = self.service.ways
         backlog = board.status.get("backlog")
-        if ways is None or not ways.listens(board.name) or self.service.link_of(board) != "up" or backlog is None:
+        if (
+            ways is None
+            or not ways.listens(board.name)
+            or self.service.link_of(board) != "up"
+            or backlog is None
+        ):
             return None, None
         last = next((row[1] for row in backlog if row[0] == producer.number), 0)
         age = self.lags.on_board_us(producer.process, producer.number, durable, now_us)

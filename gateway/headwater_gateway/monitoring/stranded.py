@@ -139,7 +139,9 @@ def nowhere(service: Service, deaf: Callable[[str], bool]) -> Iterator[OperatorF
                     for board, link, silent_s in zip(boards, links, silent, strict=True)
                 ),
                 since_s=min(silent),
-                known=not any(deaf(board.name) for board in boards) and process.coming is None and not process.step,
+                known=not any(deaf(board.name) for board in boards)
+                and process.coming is None
+                and not process.step,
             )
 
 

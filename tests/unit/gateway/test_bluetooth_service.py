@@ -136,7 +136,9 @@ def test_entries_of_boards_without_a_network_reach_the_database_and_are_acknowle
             told = {family.name: family for family in Metrics(service).collect()}
             assert told["headwater_bluetooth_connects"].samples[0].value >= 2
             assert told["headwater_bluetooth_scanner_up"].samples[0].value == 1
-            over = {each.labels["board"]: each.value for each in told["headwater_board_over_bluetooth"].samples}
+            over = {
+                each.labels["board"]: each.value for each in told["headwater_board_over_bluetooth"].samples
+            }
             assert over == dict.fromkeys(NAMES, 1)
             # What the labels say is known before anything ends or fails.
             reasons = {each.labels["reason"] for each in told["headwater_bluetooth_ended"].samples}

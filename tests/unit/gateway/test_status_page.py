@@ -141,9 +141,10 @@ def test_the_adapter_is_shown_without_what_changes_all_the_time() -> None:
     shown = page.make_view(snapshot(bluetooth=found), {})["bluetooth"]
     assert shown["ended"] == {"nothing to send": 6} and shown["failures"] == {} and "heard" not in shown
     lines = command._bluetooth(found)
-    assert lines == [
-        "bluetooth: the adapter works; 1 of 4 connections: chest; in the queue: wrist"
-    ] and command._bluetooth(None) == []
+    assert (
+        lines == ["bluetooth: the adapter works; 1 of 4 connections: chest; in the queue: wrist"]
+        and command._bluetooth(None) == []
+    )
     gone = {**found, "problem": "the adapter is missing", "connected": [], "waiting": [], "away": ["wrist"]}
     assert command._bluetooth(gone) == [
         "bluetooth: the adapter cannot be used: the adapter is missing; 0 of 4 connections; not heard: wrist"

@@ -358,6 +358,23 @@ def test_a_configuration_is_completed_and_the_wifi_is_asked_for(
         provisioning.complete(home(tmp_path), "virtual")
 
 
+def test_a_chip_with_memory_for_one_radio_is_given_one() -> None:
+    both: dict[str, Any] = {"broker": {"host": "h"}, "bluetooth": {"enabled": True}}
+    machine = "ESP32C3 module with ESP32C3"
+    with pytest.raises(
+        UserError, match="is an ESP32-C3, which has memory for one radio, .* --bluetooth only"
+    ):
+        provisioning.check_radios(both, machine, "/dev/ttyUSB0")
+    for config in ({**both, "broker": {}}, {"broker": {"host": "h"}}):
+        provisioning.check_radios(config, machine, "/dev/ttyUSB0")
+    provisioning.check_radios(both, "Generic ESP32S3 module with ESP32S3", "/dev/ttyUSB0")
+    # A board refuses such a configuration when it starts.
+    program = (FIRMWARE / "board.py").read_text()
+    for name in REAL:
+        board = profiles.profile(name)
+        assert ('"%s" in chip' % board.chip.replace("-", "") in program) == (board.both_radios == "no")
+
+
 # ---- mip
 
 
