@@ -268,8 +268,8 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             CRITICAL,
             "The Bluetooth adapter cannot be used: %s. Boards without a network are not reached."
             % facts.bluetooth_problem,
-            "Check with `bluetoothctl show` whether it is there and powered, whether this user is in the group "
-            "bluetooth, and [bluetooth] in gateway.toml; the gateway keeps trying.",
+            "Check with `bluetoothctl show` whether it is there and powered, whether this user is in the "
+            "group bluetooth, and [bluetooth] in gateway.toml; the gateway keeps trying.",
             GRACE_S,
         )
     if facts.database_failed:

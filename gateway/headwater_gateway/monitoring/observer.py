@@ -258,8 +258,8 @@ class Observer:
         )
 
     def _deaf(self, now: float, board: str) -> bool:
-        """Whether the silence of this board means nothing: the link by which it was heard last is away at this
-        end, or has just returned."""
+        """Whether the silence of this board means nothing: the link by which it was heard last is away at
+        this end, or has just returned."""
         if self.service.link is None:
             return False
         ways = self.service.ways

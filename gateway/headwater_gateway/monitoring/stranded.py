@@ -118,8 +118,8 @@ def quieten(service: Service) -> None:
 
 
 def nowhere(service: Service, deaf: Callable[[str], bool]) -> Iterator[OperatorFacts]:
-    """Operators of which every candidate is away. The gateway itself is never away. `deaf(board)`: its silence
-    means nothing now."""
+    """Operators of which every candidate is away. The gateway itself is never away. `deaf(board)`: its
+    silence means nothing now."""
     for process in service.processes.values():
         plan = process.hosted.plan if process.hosted else None
         for v in plan.vertices if plan else ():

@@ -110,8 +110,8 @@ def check_radios(config: dict[str, Any], machine: str, port: str) -> None:
         # firmware/board.py asks the same when it starts.
         if both and board.both_radios == "no" and _plain(board.chip) in _plain(machine):
             raise UserError(
-                "the board at %s is an %s, which has memory for one radio, Wi-Fi or Bluetooth: provision it with "
-                "--bluetooth only, or --bluetooth off" % (port, board.chip)
+                "the board at %s is an %s, which has memory for one radio, Wi-Fi or Bluetooth: provision it "
+                "with --bluetooth only, or --bluetooth off" % (port, board.chip)
             )
 
 
