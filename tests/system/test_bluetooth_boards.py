@@ -62,7 +62,9 @@ class Site(Parts):
         self.service = Service(self.config)
         await self.service.start()
 
-    def with_bluetooth(self, name: str, broker: bool = False, sensors: bool = True) -> VirtualBoard:
+    def with_bluetooth(
+        self, name: str, broker: bool = False, sensors: bool = True, **settings: bool
+    ) -> VirtualBoard:
         driver = {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 3}
         made = self.board(name, {"accel": driver} if sensors else {})
         home = self.folder / "boards" / name
@@ -70,7 +72,7 @@ class Site(Parts):
         provision.links(self.folder, name, "on" if broker else "only", False)
         links = json.loads((home / "config.json").read_text())
         file = made.folder / "config.json"
-        config = json.loads(file.read_text()) | {"bluetooth": links["bluetooth"]}
+        config = json.loads(file.read_text()) | {"bluetooth": {**links["bluetooth"], **settings}}
         assert before["broker"] and bool(links["broker"]) is broker
         if not broker:
             config["broker"] = {}
@@ -150,6 +152,16 @@ def test_a_board_without_a_network_loses_nothing_when_power_fails(site: Site) ->
     assert len(site.heard) > 5000
     for word in (b"backlog", b"version", b"chest", b"one/accel"):
         assert word not in site.heard
+
+
+def test_a_board_that_allows_it_has_le_secure_connections(site: Site) -> None:
+    board = site.with_bluetooth("chest", pairing=True)
+    board.start()
+    site.deploy()
+    site.durable(100)
+    view = site.station.do(lambda: site.service.ways and site.service.ways.view())
+    assert view and view["paired"] >= 1 and not view["unpaired"]
+    assert site.complete(board) >= 100
 
 
 def test_connections_that_are_cut_again_and_again_lose_nothing(site: Site) -> None:

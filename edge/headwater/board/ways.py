@@ -76,7 +76,7 @@ class Ways:
         self.task: "asyncio.Task[Any] | None" = None
         self.ending = False
         config = node.config
-        self.radio = Radio()
+        self.radio = Radio(config["bluetooth"]["pairing"])
         self.carriers = Carriers(node.take)
         self.cost = _cost(config, "wifi")
         self.ble = _Bluetooth(

@@ -108,6 +108,7 @@ class Ways:
         self.adapter: str = config.adapter
         if config.enabled:
             self.radio = radio(config.adapter)
+            self.radio.pairs(config.pairing)
             self.bluetooth = BleCarrier(
                 GATEWAY, keys.bluetooth(), self.radio, self._came, self._relay, FRAME_MAX, config.slots,
                 WINDOW_MAX, WINDOW_MAX,
@@ -235,6 +236,8 @@ class Ways:
             "connects": carrier.connects,
             "ended": {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text},
             "failures": {found.value: n for found, n in self.radio.failures.items()},
+            "paired": self.radio.paired,
+            "unpaired": self.radio.unpaired,
             "heard": self.radio.heard,
             "relayed": self.relayed,
             "dropped": self.dropped,

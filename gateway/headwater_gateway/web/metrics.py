@@ -80,6 +80,8 @@ class Metrics:
         yield _gauge("bluetooth_boards", "Boards connected over Bluetooth now", len(view["connected"]))
         yield _gauge("bluetooth_waiting", "Boards in reach that wait for a connection", len(view["waiting"]))
         yield _counter("bluetooth_connects", "Bluetooth connections made", view["connects"])
+        yield _counter("bluetooth_paired", "... with LE Secure Connections", view["paired"])
+        yield _counter("bluetooth_unpaired", "... for which these were asked and failed", view["unpaired"])
         yield _counter("bluetooth_relayed", "Frames passed on between boards", view["relayed"])
         yield _counter("bluetooth_dropped", "Frames for a board that its full queue refused", view["dropped"])
         for name, text, counts in (

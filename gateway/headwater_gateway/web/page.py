@@ -216,7 +216,8 @@ def _bluetooth(view: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Of the gateway's adapter, what changes when something happens: advertisements come all the time."""
     if view is None:
         return None
-    keys = ("adapter", "problem", "connected", "waiting", "away", "slots", "connects", "relayed", "dropped")
+    now = ("adapter", "problem", "connected", "waiting", "away", "slots")
+    keys = (*now, "connects", "paired", "unpaired", "relayed", "dropped")
     counts = {key: {why: n for why, n in view[key].items() if n} for key in ("ended", "failures")}
     return {**{key: view[key] for key in keys}, **counts}
 

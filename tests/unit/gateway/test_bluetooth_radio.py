@@ -67,14 +67,14 @@ class Gateway:
 
 @asynccontextmanager
 async def site(
-    *names: str, slots: int = 4, loss: float = 0.0
+    *names: str, slots: int = 4, loss: float = 0.0, pairing: bool = False
 ) -> AsyncIterator[tuple[Radio, Gateway, list[BleBoard]]]:
     air = Radio(loss=loss)
     device, _ = await adapter(air, "F0:00:00:00:00:FE")
     radio = BleakRadio("", Scanner.of(device), Client.of(device))
     gateway = Gateway(radio, slots)
     gateway.carrier.knows(names)
-    boards = [await BleBoard.make(air, name, KEY) for name in names]
+    boards = [await BleBoard.make(air, name, KEY, pairing) for name in names]
     tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
     try:
         yield air, gateway, boards
@@ -161,6 +161,37 @@ def test_a_board_that_vanishes_holds_up_nobody_else() -> None:
             air.silence(chest.antenna, False)
             chest.say(b"back")
             await until(lambda: b"back" in gateway.frames("chest"))
+
+    run(test)
+
+
+def test_a_board_that_allows_it_is_asked_for_le_secure_connections() -> None:
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            encrypted: list[bool] = []
+            chest.device.on("connection", lambda link: link.on(
+                "connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted))))  # fmt: skip
+            chest.say(b"x")
+            await until(lambda: chest.got)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (1, 0) and encrypted == [True]
+            gateway.radio.pairs(False)
+            await until(lambda: not gateway.radio.connections)
+            chest.say(b"y")
+            await until(lambda: len(chest.got) == 2)
+            assert (gateway.radio.paired, encrypted) == (1, [True])
+
+    run(test)
+
+
+def test_where_that_fails_it_goes_on_without_and_does_not_ask_again_soon() -> None:
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            chest.device.pairing_config_factory = lambda _connection: None  # type: ignore[assignment,return-value]
+            for count in (1, 2):
+                chest.say(b"%d" % count)
+                await until(lambda: len(chest.got) == count)  # noqa: B023
+                await until(lambda: not gateway.radio.connections)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (0, 1)
 
     run(test)
 

@@ -137,6 +137,7 @@ def test_the_adapter_is_shown_without_what_changes_all_the_time() -> None:
         "adapter": "hci1", "problem": "", "connected": ["chest"], "waiting": ["wrist"], "away": [],
         "slots": 4, "connects": 7, "ended": {"nothing to send": 6, "stranger": 0},
         "failures": {"another error": 0}, "heard": 12_345, "relayed": 3, "dropped": 0,
+        "paired": 0, "unpaired": 0,
     }  # fmt: skip
     shown = page.make_view(snapshot(bluetooth=found), {})["bluetooth"]
     assert shown["ended"] == {"nothing to send": 6} and shown["failures"] == {} and "heard" not in shown

@@ -41,6 +41,9 @@ def complete(home: Path, board: str | None) -> None:
         for key in ("sensors", "battery", "actuators"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
+        bluetooth = config.get("bluetooth", {})
+        if bluetooth.get("enabled"):
+            bluetooth.setdefault("pairing", profiles.profile(board).pairing)
         draws = energy.board(board)
         if draws is not None and config["battery"] and not config.get("energy"):
             config["energy"] = energy.given(draws)

@@ -29,6 +29,7 @@ class Profile:
     heap_grows: bool  # whether it takes more memory when that is full
     firmware: tuple[str, ...]  # files of firmware/ that lie beside the package as .mpy
     start: tuple[str, ...]  # files of firmware/ that MicroPython starts, in the root of its file system
+    pairing: bool  # whether its Bluetooth is good enough for LE Secure Connections
     both_radios: str  # whether its memory holds Wi-Fi and Bluetooth at once: one of BOTH_RADIOS
     table: Table
     partitions: dict[str, int]  # label -> bytes
@@ -57,6 +58,7 @@ def profile(name: str) -> Profile:
             heap_grows=given.pop("heap_grows"),
             firmware=tuple(given.pop("firmware")),
             start=tuple(given.pop("start")),
+            pairing=given.pop("pairing"),
             both_radios=given.pop("both_radios"),
             table=table,
             partitions={p.label: p.size for p in table},

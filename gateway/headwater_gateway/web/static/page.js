@@ -365,6 +365,7 @@ function show_bluetooth() {
     ["failures of the adapter", counts(found.failures)],
     ["frames passed on", number(found.relayed)],
   ];
+  if (found.paired || found.unpaired) facts.push(["LE Secure Connections", `${number(found.paired)} made, ${number(found.unpaired)} failed`]);
   if (found.dropped) facts.push(["frames dropped", number(found.dropped)]);
   $("bluetooth").replaceChildren(h("li", { class: found.problem ? "bad" : "" },
     h("h3", null, found.adapter || "first adapter", h("span", { class: "chip " + (found.problem ? "bad" : "good") }, found.problem ? "✕ cannot be used" : "● works")),
