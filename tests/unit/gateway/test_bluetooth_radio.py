@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ble_board import BleBoard
 from bleak.exc import BleakDBusError, BleakDeviceNotFoundError, BleakError
+from bumble.device import Connection
 from headwater.offboard.interfaces import Readable
 from headwater.protocol import ble_carrier, ble_info
 from headwater.protocol.ble_carrier import BleCarrier
@@ -169,8 +170,11 @@ def test_a_board_that_allows_it_is_asked_for_le_secure_connections() -> None:
     async def test() -> None:
         async with site("chest", pairing=True) as (_, gateway, (chest,)):
             encrypted: list[bool] = []
-            chest.device.on("connection", lambda link: link.on(
-                "connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted))))  # fmt: skip
+
+            def connected(link: Connection) -> None:
+                link.on("connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted)))
+
+            chest.device.on("connection", connected)
             chest.say(b"x")
             await until(lambda: chest.got)
             assert (gateway.radio.paired, gateway.radio.unpaired) == (1, 0) and encrypted == [True]
