@@ -466,6 +466,17 @@ def two(cheap=True, dear=True):
     return carriers, one, other
 
 
+def test_of_carriers_that_cost_the_same_the_one_that_was_added_first_carries():
+    carriers = Carriers(lambda sender, frame, bare: True)
+    ways = [Way(0), Way(0), Way(0)]
+    for way in ways:
+        carriers.add(way)
+    assert carriers.all == ways
+    for way in ways:
+        carriers.came(way, "a", b"answer")
+    assert carriers.send("a", b"x") and [len(way.sent) for way in ways] == [1, 0, 0]
+
+
 def test_until_a_way_is_proven_each_takes_the_frame():
     carriers, cheap, dear = two()
     assert carriers.send("a", b"x") and cheap.sent == dear.sent == ["a"]

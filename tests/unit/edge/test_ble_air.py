@@ -273,7 +273,8 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
         "break",
     ),
     ("an end proves nothing", Carriers, "gone", "way.over()", "pass"),
-    ("the cheapest comes first", Carriers, "add", "self.all.sort(key=_cost)", "pass"),
+    ("the cheapest comes first", Carriers, "add", "_cost(self.all[at]) <= _cost(carrier)", "True"),
+    ("of equals the first one", Carriers, "add", "<= _cost(carrier)", "< _cost(carrier)"),
     ("the gateway has two names", Carriers, "_of", 'if name == "s":', "if 0:"),
 ]
 
