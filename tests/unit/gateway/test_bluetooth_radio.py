@@ -243,6 +243,52 @@ def test_a_scanner_that_does_not_start_is_reported_in_words_and_tried_again() ->
     run(test)
 
 
+def test_no_scanner_runs_while_it_connects_and_one_connect_at_a_time() -> None:
+    scans, connects = [0], [0]
+    seen: list[tuple[int, int]] = []
+
+    class Counted(Scanner):
+        async def start(self) -> None:
+            scans[0] += 1
+            await super().start()
+
+        async def stop(self) -> None:
+            await super().stop()
+            scans[0] -= 1
+
+    class Slow(Client):
+        async def connect(self, pair: bool, **more: Any) -> None:
+            connects[0] += 1
+            try:
+                seen.append((scans[0], connects[0]))
+                await super().connect(pair, **more)
+                await asyncio.sleep(0.2)
+                seen.append((scans[0], connects[0]))
+            finally:
+                connects[0] -= 1
+
+    async def test() -> None:
+        air = Radio()
+        device, _ = await adapter(air, "F0:00:00:00:00:FE")
+        radio = BleakRadio("", Counted.of(device), Slow.of(device))
+        gateway = Gateway(radio, 4)
+        names = ["b%d" % i for i in range(3)]
+        gateway.carrier.knows(names)
+        boards = [await BleBoard.make(air, name, KEY) for name in names]
+        for board in boards:
+            board.say(b"x")
+        tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
+        await until(lambda: all(board.got for board in boards))
+        assert len(seen) >= 6 and set(seen) == {(0, 1)}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for board in boards:
+            board.off()
+
+    run(test)
+
+
 def test_a_scanner_that_hears_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "RENEW_S", 0.2)
 
