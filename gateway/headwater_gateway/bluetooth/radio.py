@@ -1,8 +1,7 @@
 """The gateway's radio: what `BleCarrier` asks of a machine (docs/architecture.md, Carriers), done with bleak.
 
 Promises.
-  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two. One that hears
-    nothing is replaced now and then: BlueZ does not tell a scanner that its adapter is gone, or is back.
+  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two.
   - One connect at a time, each with a client of its own; a failure is tried again by its kind (errors.py),
     and ends in `failed`. `over` follows `connected`, always and once.
   - A value goes out in the order in which it was put. BlueZ takes writes without back pressure, so a
@@ -42,7 +41,6 @@ PAIR_S = 10.0  # to agree on keys
 PAIR_AGAIN_S = 600.0  # a board with which that failed is not asked for so long
 LEAVE_S = 5.0  # to disconnect, before the client is given up
 SCAN_AGAIN_S = (1.0, 5.0, 15.0, 30.0)  # pauses after a scanner that does not start
-RENEW_S = 60.0  # a scanner that has heard nothing for so long is replaced
 DEVICES_MAX = 64  # boards heard that are remembered
 ERRORS = (BleakError, OSError, EOFError, AssertionError)  # bleak on D-Bus raises each of them
 
@@ -213,7 +211,7 @@ class BleakRadio:
                         await self._changed.wait()
 
     async def _listen(self) -> None:
-        """Scan until it is to stop, or hears nothing."""
+        """Scan until it is to stop."""
         self._quiet.clear()
         try:
             # Others of this machine may scan too; bleak filters again.
@@ -222,12 +220,7 @@ class BleakRadio:
                     _log.info("the adapter works again")
                     self.problem = ""
                 while self._listens and not self._connecting:
-                    heard = self.heard
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(RENEW_S):
-                            await self._changed.wait()
-                    if not self._changed.is_set() and self.heard == heard:
-                        return
+                    await self._changed.wait()
                     self._changed.clear()
         finally:
             self._quiet.set()

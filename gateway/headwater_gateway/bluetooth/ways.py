@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from .radio import BleakRadio
 
 SITE = "s"
+FRAME_MAX = 512
+QUEUE = 32  # frames for one board that wait for room in its connection
+QUEUE_MAX = 128  # ... with those that a commit releases at once
+NEAR_US = 10_000_000  # a board is in reach for so long after its advertisement
 # Links, for people and machines.
 BROKER = "broker"
 BLUETOOTH = "bluetooth"
-FRAME_MAX = 512
-NEAR_US = 10_000_000  # a board is in reach for so long after its advertisement
-QUEUE = 32  # frames for one board that wait for room in its connection
-QUEUE_MAX = 128  # ... with those that a commit releases at once
 
 
 def radio(adapter: str) -> BleakRadio:

@@ -14,7 +14,6 @@ from bumble.device import Connection
 from headwater.offboard.interfaces import Readable
 from headwater.protocol import ble_carrier, ble_info
 from headwater.protocol.ble_carrier import BleCarrier
-from headwater_gateway.bluetooth import radio as driver
 from headwater_gateway.bluetooth.errors import Kind, kind
 from headwater_gateway.bluetooth.radio import BleakRadio
 from headwater_gateway.site_clock import mono_us
@@ -285,44 +284,6 @@ def test_no_scanner_runs_while_it_connects_and_one_connect_at_a_time() -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         for board in boards:
             board.off()
-
-    run(test)
-
-
-def test_a_scanner_that_hears_nothing_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "RENEW_S", 0.2)
-
-    class Forgotten(Scanner):
-        """As BlueZ leaves one whose adapter was pulled out: it hears nothing, and does not know."""
-
-        starts = 0
-
-        async def start(self) -> None:
-            type(self).starts += 1
-            if self.starts > 1:
-                await super().start()
-
-        async def stop(self) -> None:
-            if self.starts == 1:
-                raise BleakDBusError("org.bluez.Error.NotReady", ["Resource Not Ready"])
-            await super().stop()
-
-    async def test() -> None:
-        air = Radio()
-        device, _ = await adapter(air, "F0:00:00:00:00:FE")
-        radio = BleakRadio("", Forgotten.of(device), Client.of(device))
-        gateway = Gateway(radio, 4)
-        gateway.carrier.knows(["chest"])
-        chest = await BleBoard.make(air, "chest", KEY)
-        chest.say(b"x")
-        tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
-        await until(lambda: radio.problem)
-        await until(lambda: chest.got)
-        assert radio.failures[Kind.ADAPTER] == 1 and not radio.problem
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        chest.off()
 
     run(test)
 
