@@ -65,7 +65,7 @@ class Carriers:
         self.now = 0
         self.refused = 0  # frames that no carrier took
 
-    # Of equal cost, the one that is added first comes first. (`sort` of MicroPython does not keep their order.)
+    # Of equal cost, the one that is added first comes first: `sort` of MicroPython does not keep their order.
     def add(self, carrier: "Carrier") -> None:
         at = 0
         while at < len(self.all) and _cost(self.all[at]) <= _cost(carrier):

@@ -37,7 +37,7 @@ from .errors import PAUSES_S, REST_S, Kind, kind
 _log = logging.getLogger("headwater.bluetooth")
 
 CONNECT_S = 20.0  # to connect, with the discovery of services
-PAIR_S = 10.0  # to agree on keys
+PAIR_S = 4.0  # to agree on keys: a board leaves a connection that carries nothing for 5 s
 PAIR_AGAIN_S = 600.0  # a board with which that failed is not asked for so long
 LEAVE_S = 5.0  # to disconnect, before the client is given up
 SCAN_AGAIN_S = (1.0, 5.0, 15.0, 30.0)  # pauses after a scanner that does not start

@@ -14,6 +14,7 @@ from bumble.device import Connection
 from headwater.offboard.interfaces import Readable
 from headwater.protocol import ble_carrier, ble_info
 from headwater.protocol.ble_carrier import BleCarrier
+from headwater_gateway.bluetooth import radio as driver
 from headwater_gateway.bluetooth.errors import Kind, kind
 from headwater_gateway.bluetooth.radio import BleakRadio
 from headwater_gateway.site_clock import mono_us
@@ -165,40 +166,6 @@ def test_a_board_that_vanishes_holds_up_nobody_else() -> None:
     run(test)
 
 
-def test_a_board_that_allows_it_is_asked_for_le_secure_connections() -> None:
-    async def test() -> None:
-        async with site("chest", pairing=True) as (_, gateway, (chest,)):
-            encrypted: list[bool] = []
-
-            def connected(link: Connection) -> None:
-                link.on("connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted)))
-
-            chest.device.on("connection", connected)
-            chest.say(b"x")
-            await until(lambda: chest.got)
-            assert (gateway.radio.paired, gateway.radio.unpaired) == (1, 0) and encrypted == [True]
-            gateway.radio.pairs(False)
-            await until(lambda: not gateway.radio.connections)
-            chest.say(b"y")
-            await until(lambda: len(chest.got) == 2)
-            assert (gateway.radio.paired, encrypted) == (1, [True])
-
-    run(test)
-
-
-def test_where_that_fails_it_goes_on_without_and_does_not_ask_again_soon() -> None:
-    async def test() -> None:
-        async with site("chest", pairing=True) as (_, gateway, (chest,)):
-            chest.device.pairing_config_factory = lambda _connection: None  # type: ignore[assignment,return-value]
-            for count in (1, 2):
-                chest.say(b"%d" % count)
-                await until(lambda: len(chest.got) == count)  # noqa: B023
-                await until(lambda: not gateway.radio.connections)
-            assert (gateway.radio.paired, gateway.radio.unpaired) == (0, 1)
-
-    run(test)
-
-
 def test_at_its_end_the_gateway_leaves_its_boards() -> None:
     async def test() -> None:
         async with site("chest") as (air, gateway, (chest,)):
@@ -240,6 +207,25 @@ def test_a_scanner_that_does_not_start_is_reported_in_words_and_tried_again() ->
         chest.off()
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (BleakDBusError("org.bluez.Error.Failed", ["le-connection-abort-by-local"]), Kind.ABORTED),
+        (BleakDBusError("org.bluez.Error.InProgress", ["In Progress"]), Kind.ABORTED),
+        (BleakDBusError("org.bluez.Error.NotReady", ["Resource Not Ready"]), Kind.ADAPTER),
+        (FileNotFoundError(2, "No such file or directory"), Kind.ADAPTER),
+        (BleakError("failed to discover services, device disconnected"), Kind.DROPPED),
+        (BleakError("Connection Limit Exceeded"), Kind.SLOTS),
+        (BleakDeviceNotFoundError("02:00", "Device with address 02:00 was not found."), Kind.AWAY),
+        (TimeoutError(), Kind.SLOW),
+        (BleakError("Characteristic 7d1e0002 was not found!"), Kind.SERVICE),
+        (BleakError("?"), Kind.OTHER),
+    ],
+)
+def test_the_kind_of_an_error_decides_how_it_goes_on(error: BaseException, expected: Kind) -> None:
+    assert kind(error) is expected
 
 
 def test_no_scanner_runs_while_it_connects_and_one_connect_at_a_time() -> None:
@@ -288,20 +274,39 @@ def test_no_scanner_runs_while_it_connects_and_one_connect_at_a_time() -> None:
     run(test)
 
 
-@pytest.mark.parametrize(
-    "error, expected",
-    [
-        (BleakDBusError("org.bluez.Error.Failed", ["le-connection-abort-by-local"]), Kind.ABORTED),
-        (BleakDBusError("org.bluez.Error.InProgress", ["In Progress"]), Kind.ABORTED),
-        (BleakDBusError("org.bluez.Error.NotReady", ["Resource Not Ready"]), Kind.ADAPTER),
-        (FileNotFoundError(2, "No such file or directory"), Kind.ADAPTER),
-        (BleakError("failed to discover services, device disconnected"), Kind.DROPPED),
-        (BleakError("Connection Limit Exceeded"), Kind.SLOTS),
-        (BleakDeviceNotFoundError("02:00", "Device with address 02:00 was not found."), Kind.AWAY),
-        (TimeoutError(), Kind.SLOW),
-        (BleakError("Characteristic 7d1e0002 was not found!"), Kind.SERVICE),
-        (BleakError("?"), Kind.OTHER),
-    ],
-)
-def test_the_kind_of_an_error_decides_how_it_goes_on(error: BaseException, expected: Kind) -> None:
-    assert kind(error) is expected
+def test_a_board_that_allows_it_is_asked_for_le_secure_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(driver, "PAIR_S", 60.0)
+
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            encrypted: list[bool] = []
+
+            def connected(link: Connection) -> None:
+                link.on("connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted)))
+
+            chest.device.on("connection", connected)
+            chest.say(b"x")
+            await until(lambda: chest.got)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (1, 0) and encrypted == [True]
+            gateway.radio.pairs(False)
+            await until(lambda: not gateway.radio.connections)
+            chest.say(b"y")
+            await until(lambda: len(chest.got) == 2)
+            assert (gateway.radio.paired, encrypted) == (1, [True])
+
+    run(test)
+
+
+def test_where_that_fails_it_goes_on_without_and_does_not_ask_again_soon() -> None:
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            chest.device.pairing_config_factory = lambda _connection: None  # type: ignore[assignment,return-value]
+            for count in (1, 2):
+                chest.say(b"%d" % count)
+                await until(lambda: len(chest.got) == count)  # noqa: B023
+                await until(lambda: not gateway.radio.connections)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (0, 1)
+
+    run(test)
