@@ -23,6 +23,7 @@ _QUEUE = const(12)
 _POLL_S = 0.005  # a radio hears from another one every 15 ms at most
 _REST_S = 0.02  # without a connection
 _CLOSE_MAX = const(20)
+_LOW_PERCENT = const(20)
 _DEAR = const(1000000000)
 
 
@@ -145,6 +146,9 @@ class Ways:
     def tick(self, now: int) -> None:
         if now >= self.node.status_us and not self.carriers.up:
             self.ble.wanted(GATEWAY, now)
+        energy = self.node.host.energy if self.node.host else None
+        told = energy.told if energy else None
+        self.ble.runs_low(told is not None and told[0] < _LOW_PERCENT)
         self.carriers.tick(now)
 
     async def run(self) -> None:

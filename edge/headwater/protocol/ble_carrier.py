@@ -16,6 +16,7 @@
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
 #     one that says that it waits. One connect at a time, and first to the host for which something waits
 #     longest.
+#   - The gateway connects to a board whose battery runs low before others.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
 #   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves
@@ -282,6 +283,8 @@ class BleCarrier:
         self.near[name] = self.now
         if self.gateway and found[1] & WANTS:
             self.wanted(name, self.now)
+            if found[1] & LOW:
+                self.wants[name][0] = 0  # as if it waited longest
         if not self._wants(name):
             return
         if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:
