@@ -117,7 +117,7 @@ def test_a_board_counts_by_the_cheapest_of_the_links_that_it_has():
         (("ble",), "ble", 17000),
     ):
         found = profile.Profile(profile_reader.read(given, has))
-        assert found.link == tuple(given["links"][link]) and found.awake_na == 1000 * awake
+        assert found.costs == tuple(given["links"][link]) and found.awake_na == 1000 * awake
         assert sorted(found.links) == (sorted(has) or ["ble", "wifi"])
 
 

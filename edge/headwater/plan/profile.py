@@ -29,8 +29,8 @@ class Profile:
         self.radio_na: int = numbers[6] * 1000
         self.links: "dict[str, Link]" = {link[0]: tuple(link[1:]) for link in links}
         # What carries, as long as it is in reach: the cheapest, as protocol/carriers.py chooses.
-        costs = [(_FRAME_BYTES * link[1] + 1000 * link[3], link[0]) for link in links]
-        self.link: "Link" = self.links[min(costs)[1]]
+        found = [(_FRAME_BYTES * link[1] + 1000 * link[3], link[0]) for link in links]
+        self.costs: "Link" = self.links[min(found)[1]]
 
 
 # What a battery of this voltage has left, in hundredths of a percent.

@@ -228,7 +228,7 @@ class Energy:
         sent_bytes, got_bytes, frames = self.meter.counted()
         if profile:
             written = self._flash()
-            send, receive, frame = profile.link
+            send, receive, frame = profile.costs
             frames_nc = min(profile.radio_na * ms // 1000, frames * frame)
             parts = (
                 profile.awake_na * ms // 1000 + profile.asleep_na * (self.slept_ms // 1000),

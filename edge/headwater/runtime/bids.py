@@ -103,7 +103,7 @@ class Round:
         self._say(energy)
         self.bid_nc = 0
         if energy.profile:
-            self.bid_nc = _FRAMES * len(hosts) * energy.profile.link[2]
+            self.bid_nc = _FRAMES * len(hosts) * energy.profile.costs[2]
 
     # Ask those that have not answered.
     def _say(self, energy: "Energy") -> None:

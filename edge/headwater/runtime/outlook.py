@@ -156,7 +156,7 @@ def handover_nc(host: "hosts.Host", energy: "Energy", size: int) -> int:
     pieces = 1 + size // max(64, host.exchange.writer.mtu - _PIECE_BYTES)
     frames = 2 * pieces + 8
     ms = _STEPS * host.pace[2] // 1000 + pieces * _PIECE_MS
-    send, _, frame = profile.link
+    send, _, frame = profile.costs
     nc = (size + frames * FRAME_BYTES) * send // 1000 + min(frames * frame, profile.radio_na * ms // 1000)
     return nc + size * profile.flash_byte_pc // 1000 + energy.drawn_na() * ms // 1000
 
@@ -180,7 +180,7 @@ def reserve_mc(host: "hosts.Host", energy: "Energy") -> int:
     if host.sources:
         waiting = max(0, host.store.usable_bytes() - host.store.free_bytes())
         frames = -(-waiting // max(64, host.exchange.writer.mtu - _PIECE_BYTES))
-        send, _, frame = profile.link
+        send, _, frame = profile.costs
         nc = (waiting + frames * FRAME_BYTES) * send // 1000 + frames * frame
         mc += nc * energy.factor // _ONE // 1000000
     return mc
