@@ -120,6 +120,13 @@ class Feasibility(Rules):
             if host.name == GATEWAY and host.battery_mah:
                 self.error(host, "battery_mah=%r at the gateway" % (host.battery_mah,), "Leave it out")
         self.number_in(host, "awake_percent", host.awake_percent, 1, 100)
+        self.choice(host, "bluetooth", host.bluetooth, tuple(builder.LINKS))
+        if host.name == GATEWAY and host.bluetooth != "off":
+            self.error(
+                host,
+                "bluetooth=%r at the gateway" % (host.bluetooth,),
+                "Leave it out: it is set in gateway.toml, and the gateway speaks over both links",
+            )
 
     def find_host(self, v: Vertex, name: str) -> int | None:
         names = [host.name for host in self.hosts]
@@ -503,6 +510,7 @@ class Feasibility(Rules):
             self.sense()
             self.outlived()
             self.spare()
+            self.apart()
 
     def outlived(self) -> None:
         """Delays that are asked for and cannot be kept when a host dies: it takes longer to notice that."""
@@ -518,6 +526,24 @@ class Feasibility(Rules):
                     "within_ms=%d cannot be kept when the host of '%s' dies: it starts elsewhere after %d ms "
                     "at the earliest" % (wire.within_ms, ways[0].name, least),
                     "Give more than %d, or take it for the delay while all hosts live" % least,
+                )
+
+    def apart(self) -> None:
+        """Hosts that have to speak to each other and have no link in common: the gateway passes on what they
+        say, while it runs."""
+        told = set()
+        for wire in self.inner():
+            ends = (self.producer(wire).hosts, self.consumer(wire).hosts)
+            for a, b in [(a, b) for a in ends[0] for b in ends[1] if a and b]:
+                one, other = sorted((a, b))
+                if set(self.hosts[a].links) & set(self.hosts[b].links) or (one, other) in told:
+                    continue
+                told.add((one, other))
+                self.warn(
+                    self.hosts[one],
+                    "it has no link in common with '%s', so they speak to each other only while the gateway "
+                    "runs" % self.hosts[other].name,
+                    'Give one of them both links, with bluetooth="on", or take it for that',
                 )
 
     def spare(self) -> None:
