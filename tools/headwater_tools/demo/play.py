@@ -170,7 +170,7 @@ class Play:
         name = self.FLEES
         if name in self.died:
             return False
-        if not self.site.boards[name].running():
+        if not self.site.boards[name].powered:
             self.dies(name, "battery empty", "the battery of %s is empty: %s is dead" % (name, name))
         elif self.watch.now() > flight_s:
             self.site.boards[name].kill()

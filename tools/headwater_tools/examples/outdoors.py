@@ -1,15 +1,15 @@
-"""Two boards on one person: a belt takes the electrocardiogram and the acceleration and finds the beats, and a
-board at the hip knows from both when something is wrong. Both have Wi-Fi and Bluetooth.
+"""Two boards on one person: a belt takes the electrocardiogram and the acceleration and finds the beats, and
+a board at the hip knows from both when something is wrong. Both have Wi-Fi and Bluetooth.
 
 This is the process of `hw demo --ble`, in which the person leaves the house: the broker is away, then the
 gateway is out of reach as well, and then the battery at the hip ends. What a process file decides about that:
 
 - `level="peer"` keeps each checkpoint on one host beside the operator's own. An operator that moves from the
-  hip to the belt takes its checkpoint along, so nobody else is needed: `backup="chest"` is enough.
-- A takeover after a sudden death is another matter. All but one of the hosts that may have the checkpoints must
-  answer, the gateway among them where only two boards are named. So, out of its reach, only an operator that
-  leaves in time goes on; the others wait for the return.
-- Until then the belt keeps what the lake lacks in its flash: 1.5 KB for each second here.
+  hip to the belt takes its checkpoint along and needs no third host: `backup="chest"` is enough.
+- A takeover after a sudden death is another matter. All but one of the hosts that may have the checkpoints
+  must answer, and where two boards are named the gateway is one of these. Out of its reach only an operator
+  that leaves in time goes on; another one waits for the return.
+- Until then the belt keeps what the lake lacks in its flash.
 """
 
 from __future__ import annotations
