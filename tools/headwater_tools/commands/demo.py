@@ -172,7 +172,7 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
     )
     yield (
         "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a "
-        "death, %d of them without the gateway"
+        "death; %d of these moves without the gateway"
         % (
             answer["migrations_planned"],
             answer["replayed"],

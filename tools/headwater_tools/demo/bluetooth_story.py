@@ -110,6 +110,7 @@ class BluetoothStory(Play):
         for spell in (self.gateway_spell, self.broker_spell):
             if spell:
                 self.watch.up(spell)
+        self.timeline.turn(self.watch.now(), "back")
         self.tell("the person is back, and so is the broker")
         self.later(AFTER_S, self.stop_sensors)
 

@@ -183,7 +183,7 @@ class Play:
         for board in self.site.boards.values():
             board.stop_sensors()
         self.stopped_s = self.watch.now()
-        self.timeline.sensors_stop(self.stopped_s)
+        self.timeline.turn(self.stopped_s, "sensors stop")
         self.tell("the sensors have stopped; what is on its way arrives")
 
     # ---- moves

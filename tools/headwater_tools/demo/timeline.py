@@ -61,8 +61,9 @@ class Timeline:
         spans = self.lanes.lane(move.taker).operators.setdefault(move.operator, [])
         spans.append(Span(RUNS, at_us, self.lanes.end_us))
 
-    def sensors_stop(self, at_s: float) -> None:
-        self.lanes.switches.append((_us(at_s), "sensors stop"))
+    def turn(self, at_s: float, words: str) -> None:
+        """A line across all lanes."""
+        self.lanes.switches.append((_us(at_s), words))
 
     def draw(self, path: Path, title: str) -> None:
         path.write_text(timeline.draw(self.lanes, title))

@@ -26,6 +26,7 @@ LANE_GAP = 8
 WAITING_H = 70  # samples that wait, below the lanes
 LINK_H = 25  # a link, below these
 LINK_GAP = 4
+LITTLE = 100  # bytes: below, a link's height is their number, above its logarithm
 MARK_H = 15
 AFTER_US = 3 * SECOND  # shown after the last thing that happened
 LETTER_W = 6.2  # of a small letter, about
@@ -235,9 +236,10 @@ class _Drawing:
     # ---- links
 
     def links(self) -> list[str]:
-        """What each carried between two looks: the height is the square root, so that little is seen too."""
+        """What each carried between two looks; the height is a logarithm, so that little is seen too."""
         shown = self.shown.links.values()
         most = max((n for link in shown for _, n in link.carried), default=0) or 1
+        unit = (LINK_H - 4) / math.log1p(most / LITTLE)
         out = []
         for k, link in enumerate(shown):
             top = self.links_top + k * (LINK_H + LINK_GAP)
@@ -251,7 +253,7 @@ class _Drawing:
             for at, n in link.carried:
                 x = self.x(at)
                 if n:
-                    high = base - (LINK_H - 4) * math.sqrt(n / most)
+                    high = base - max(1.0, unit * math.log1p(n / LITTLE))
                     path += "M%.1f %.1fV%.1fH%.1fV%.1fz" % (before, base, high, x, base)
                 before = x
             colour = self.kinds[link.kind]
