@@ -21,12 +21,12 @@ from .compare import Compared, compare
 from .links import Links
 from .observer import Seen, Spell, Watch
 from .operators import Moved, Operators
-from .site import HEAP, Site
+from .site import HEAP, SINK_AGAIN_S, Site
 from .timeline import CUT, DEAD, DOWN, UP, Timeline
 
 LOOK_S = 0.5
 TELL_S = 10.0
-DRAIN_S = 120.0  # until the lake must have everything after the sensors have stopped
+STILL_S = float(SINK_AGAIN_S)  # with nothing landing, after the sensors have stopped: it is given up
 PARTS = ("broker", "gateway", "sink")
 LINK_DOWN, OUT_OF_REACH = "link down", "out of reach"  # faults of links: their part goes on
 
@@ -70,6 +70,7 @@ class Play:
         self.left_s: int | None = None  # ... and how long it lasts
         self.died: dict[str, float] = {}  # board -> when, of the watch
         self.stopped_s = 0.0  # the sensors
+        self.landed_s = 0.0  # something landed last
 
     # ---- what a story says
 
@@ -244,7 +245,7 @@ class Play:
             state = self.look()
             if self.stopped_s and not self.events:
                 drained = self.complete() and self.watch.everything_landed(state)
-                if drained or now - self.stopped_s > DRAIN_S:
+                if drained or now - max(self.stopped_s, self.landed_s) > STILL_S:
                     break
         self._status(self.watch.seen[-1])
         return self.end(drained)
@@ -257,7 +258,10 @@ class Play:
         self.look_at_battery(state)
         self.look_at_moves(state)
         self.look_after(state)
+        landed = self.watch.seen[-1].landed if self.watch.seen else 0
         seen = self.watch.look(state)
+        if seen.landed > landed:
+            self.landed_s = seen.at_s
         percent = {} if self.percent is None or self.FLEES in self.died else {self.FLEES: self.percent}
         parts = self.parts()
         self.timeline.look(seen, parts, self.operators.places, percent)
