@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from headwater_tools.demo.links import BLUETOOTH, MQTT, Links
+from headwater_tools.demo.links import BLUETOOTH, MQTT, Links, alone
 from headwater_tools.demo.observer import Seen
 from headwater_tools.demo.subprocesses import Cord
 from headwater_tools.demo.timeline import CUT, DEAD, DOWN, UP, Timeline
@@ -39,6 +39,14 @@ def test_what_a_link_carried_is_told_from_the_look_before_to_the_look_after() ->
 def test_a_look_tells_what_was_carried_since_the_one_before() -> None:
     links = looked((10, 5))
     assert links.look(1.0) == {BROKER: 0, BETWEEN: 0}
+
+
+def test_a_move_went_over_one_link_only_where_no_other_carried_a_byte() -> None:
+    links = looked((0, 0), (0, 300), (1, 500), (9, 500))
+    assert alone(links.carried(0.1, 0.4), BETWEEN)
+    assert not alone(links.carried(0.1, 0.6), BETWEEN)
+    assert not alone(links.carried(1.1, 1.4), BETWEEN)
+    assert alone(links.carried(1.1, 1.4), BROKER)
 
 
 def test_a_cord_counts_the_bytes_of_both_directions() -> None:

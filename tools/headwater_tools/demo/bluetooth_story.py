@@ -20,7 +20,7 @@ from ..boards.virtual import ECG
 from ..process_file import load
 from ..radio.served import GATEWAY
 from ..radio.station import Station
-from .links import BLUETOOTH, MQTT
+from .links import BLUETOOTH, MQTT, alone
 from .observer import Spell
 from .operators import Moved
 from .play import OUT_OF_REACH, Ending, Play
@@ -166,11 +166,7 @@ class BluetoothStory(Play):
     def end(self, drained: bool) -> Ending:
         totals = self.links.totals()
         ending = super().end(drained)
-        direct = [
-            move
-            for move, carried in self.ways
-            if carried[self.between] and not any(n for name, n in carried.items() if name != self.between)
-        ]
+        direct = [move for move, carried in self.ways if alone(carried, self.between)]
         ending.kept = bool(direct) and len(direct) == len(self.moves)
         ending.more = {
             "migrations_board_to_board": len(direct),

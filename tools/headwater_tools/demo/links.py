@@ -47,5 +47,10 @@ class Links:
         return next(name for name, both in self.ends.items() if both == frozenset(ends))
 
 
+def alone(carried: Mapping[str, int], name: str) -> bool:
+    """Whether this link carried something, and no other one did."""
+    return carried[name] > 0 and sum(carried.values()) == carried[name]
+
+
 def _when(seen: tuple[float, Mapping[str, int]]) -> float:
     return seen[0]
