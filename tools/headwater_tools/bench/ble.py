@@ -8,7 +8,8 @@ connection events, which the air does not repeat; how many is reported, and noth
 goodput: bytes of frames beside what the air allows, one board. The air allows 244 bytes in a packet.
 boards: the same for three boards at once, each beside the mean of all.
 reconnects: free heap of a board after a connection was cut, or was left, again and again.
-cost: heap and code that Bluetooth adds to a board that runs SP1.
+cost: heap and code that Bluetooth adds to a whole board that runs SP1, MQTT over TLS included; the smallest
+heap in which that has both links.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from headwater.process import Process
+
 from .. import environment
+from ..boards.virtual import ECG
+from ..examples import sp1
+from ..image import builder
 from . import Measure, at_least, at_most
 
 if TYPE_CHECKING:
@@ -33,6 +39,10 @@ LOSS = 0.2  # of the connection events
 PACKET = 244  # bytes of a value that fills one packet of the radio
 SECONDS, SECONDS_QUICK = 8.0, 1.0  # of each direction
 SECONDS_LOSS = 24.0  # so that chance makes little of the boards' shares
+HEAP_BYTES, CODE_BYTES = 8 * 1024, 12 * 1024
+BOTH_HEAP = 92  # KiB in which SP1 is to have both links
+BOTH_LEAST, BOTH_MOST = 88, 128  # KiB: where the smallest heap that works is searched
+ELEMENTS, ELEMENTS_QUICK = 200_000, 10_000
 LOOKS, LOOKS_QUICK = (100, 500), (3, 6)  # connections after which the heap is compared
 
 
@@ -75,7 +85,8 @@ def run(args: argparse.Namespace, say: Callable[[str], None]) -> list[Measure]:
         if "reconnects" in sections:
             measures += _reconnects(folder, LOOKS_QUICK if args.quick else LOOKS, say)
         if "cost" in sections:
-            measures += _cost(folder, say)
+            measures += _cost(say)
+            measures += _both_links(ELEMENTS_QUICK if args.quick else ELEMENTS, not args.quick, say)
     return measures
 
 
@@ -138,11 +149,68 @@ def _reconnects(folder: Path, looks: tuple[int, int], say: Callable[[str], None]
     first, last = looks
     with Ends(folder, ["again"], 7.5, 4) as ends:
         free = {n: ends.free_after("again", n) for n in range(1, last + 1)}
-    say("  free heap by reconnect: " + ", ".join("%d: %d B" % (n, free[n]) for n in sorted({1, 2, first, last})))
+    say(
+        "  free heap by reconnect: "
+        + ", ".join("%d: %d B" % (n, free[n]) for n in sorted({1, 2, first, last}))
+    )
     gone = free[first] - free[last]
     name = "free heap at reconnect %d, less than at %d" % (last, first)
     return [Measure(name, gone, "B", 0, gone == 0)]
 
 
-def _cost(folder: Path, say: Callable[[str], None]) -> list[Measure]:
-    return []
+def _process() -> Process:
+    return sp1.build(every=500, level="local", hosts=("chest",) * 3, batch=60, heap_kb=256)
+
+
+def _cost(say: Callable[[str], None]) -> list[Measure]:
+    """Of a whole board at rest, with MQTT over TLS in each case."""
+    from .support import whole_board
+    from .support.whole_board import Radios
+
+    found = {radios: whole_board.rest(_process(), ECG, radios) for radios in Radios}
+    plain, beside, both = found[Radios.NONE], found[Radios.GATEWAY], found[Radios.BOTH]
+    say(
+        "  live heap at rest: %d B, with Bluetooth %d B, connected %d B"
+        % (plain.live, both.live, both.connected)
+    )
+    sizes = builder.module_sizes()
+
+    def code(modules: frozenset[str]) -> int:
+        added = sorted("headwater/%s.py" % name.replace(".", "/") for name in modules - plain.modules)
+        for name in added:
+            say("  %6d B of .mpy  %s" % (sizes[name], name))
+        return sum(sizes[name] for name in added)
+
+    unused = sum(sizes["headwater/%s.py" % name] for name in builder.BLUETOOTH if name in plain.modules)
+    measures = [
+        at_most("heap that Bluetooth adds to a board, at rest", both.live - plain.live, "B", HEAP_BYTES),
+        at_most("heap, with a connection open", both.connected - plain.live, "B", HEAP_BYTES),
+        at_most("code that Bluetooth adds to a board, .mpy", code(both.modules), "B", CODE_BYTES),
+        at_most("code, on a board without Bluetooth", unused, "B", 0),
+        at_most("heap, on one whose gateway has Bluetooth", beside.live - plain.live, "B", 0),
+        at_most("code, on one whose gateway has Bluetooth", code(beside.modules), "B", 0),
+    ]
+    return measures
+
+
+def _both_links(elements: int, search: bool, say: Callable[[str], None]) -> list[Measure]:
+    """SP1 on a whole board whose broker goes away and comes back: Bluetooth carries meanwhile."""
+    from .support import whole_board
+    from .support.piped_board import least_heap
+
+    process = _process()
+
+    def works(heap: int, count: int) -> bool:
+        life = whole_board.run(process, "sp1/ecg", ECG, count, heap, True)
+        if isinstance(life, str):
+            say("  %d KiB, %d elements: %s" % (heap, count, life))
+            return False
+        say("  %d KiB: %s" % (heap, ", ".join("%s %g" % pair for pair in life._asdict().items())))
+        return life.whole
+
+    if search:
+        least = least_heap(works, BOTH_LEAST, BOTH_MOST, elements)
+        return [at_most("smallest heap in which SP1 has both links", least, "KiB", BOTH_HEAP)]
+    good = works(BOTH_MOST, elements)
+    what = "SP1 with both links in %d KiB, %d elements" % (BOTH_MOST, elements)
+    return [Measure(what, "works" if good else "fails", "", "works", good)]

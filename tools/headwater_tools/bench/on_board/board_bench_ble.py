@@ -51,6 +51,7 @@ class Board:
         elif kind == 100:
             self.due = int(bytes(frame[1:]))
             self.count = 0
+            self.tell(b"A")  # a connection without a genuine frame would be closed
         elif kind == 104:
             self.look = bytes(frame[1:])
             self.tell(b"H")

@@ -34,6 +34,7 @@ ADDRESS = "F0:00:00:00:00:FE"
 SLOTS = 4
 TICK_S = 0.25  # as the gateway's service
 PATIENCE_S = 60  # a busy machine starves processes for seconds
+HEARD = b"A"  # the board has the command
 SUPERVISION_MS = 6000
 
 
@@ -116,7 +117,7 @@ class Gateway:
         stream = self.streams[sender]
         if len(frame) == FRAME_MAX:
             stream.times.append(time.monotonic())
-        else:
+        elif bytes(frame) != HEARD:
             stream.told = bytes(frame)
         return True
 
@@ -130,9 +131,7 @@ class Ends:
         self.gateway = Gateway(names)
         self.station.run(self.gateway.start(self.station, interval_ms))
         self.boards = {
-            name: VirtualBoard(
-                name, folder / name, {}, KEY, program=("board_bench_ble",), radio=self.station
-            )
+            name: VirtualBoard(name, folder / name, {}, KEY, program=("board_bench_ble",), radio=self.station)
             for name in names
         }
         try:
