@@ -3,8 +3,8 @@
 #     micropython boards/on_board/board_start.py IMAGES board_bench_node:run SECTORS
 # Settings of the sensor beside those of a "file":
 #   speed      how many times the rate of its source it has
-#   elements   the number it gives; then the board reports, and continues without samples. 0: it is at rest from
-#              the start, and the board tells what it holds then, with a connection open if it has Bluetooth
+#   elements   the number it gives; then the board reports, and continues without samples. 0: the board is at
+#              rest from the start, and tells what it holds, and which links it has
 
 import gc
 import sys

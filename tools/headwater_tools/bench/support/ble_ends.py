@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bumble.device import ConnectionParametersPreferences
 from headwater.offboard.interfaces import Readable
@@ -206,8 +206,8 @@ class Ends:
         return air
 
     def free_after(self, name: str, connection: int) -> int:
-        """End the connection to a board, by a cut or, every second time, by leaving it -> the free heap of the
-        board after that; then it is connected again."""
+        """End the connection to a board, by a cut or, every second time, by leaving it: the free heap of the
+        board after that. Then it is connected again."""
         board, stream = self.boards[name], self.gateway.streams[name]
         stream.told = None
         self.station.do(lambda: self.gateway.say(name, b"h%d" % connection))
