@@ -87,9 +87,10 @@ MEASURED = (
         "upward {ble|up, 15 ms, 4 packets an event: goodput of what the air allows|.2f} at 15 ms, "
         "{ble|up, 30 ms, 4 packets an event: goodput of what the air allows|.2f} at 30 ms, "
         "{ble|up, 50 ms, 4 packets an event: goodput of what the air allows|.2f} at 50 ms; downward "
-        "{ble|down, 30 ms, 4 packets an event: goodput of what the air allows|.2f} at 30 ms (the aim is 0.9); "
-        "at 30 ms, where a fifth of the events fail, "
-        "{ble|up, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f} and "
+        "{ble|down, 30 ms, 4 packets an event: goodput of what the air allows|.2f} at 30 ms (the aim "
+        "is 0.9); at 30 ms, where a fifth of the events fail, "
+        "{ble|up, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f} "
+        "and "
         "{ble|down, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f}",
         "hw bench ble --section goodput",
     ),
@@ -114,8 +115,8 @@ MEASURED = (
         "{ble|code that Bluetooth adds to a board, .mpy|,d} bytes of `.mpy` (the aim is 12,288); "
         "{ble|code, on a board without Bluetooth|d} to a board without it, but "
         "{ble|heap, on one whose gateway has Bluetooth|,d} and "
-        "{ble|code, on one whose gateway has Bluetooth|,d} where its gateway has it, and so encrypts; SP1 has "
-        "both links in {ble|smallest heap in which SP1 has both links|d} KiB (the aim is 92)",
+        "{ble|code, on one whose gateway has Bluetooth|,d} where its gateway has it, and so encrypts; SP1 "
+        "has both links in {ble|smallest heap in which SP1 has both links|d} KiB (the aim is 92)",
         "hw bench ble --section cost",
     ),
     (
