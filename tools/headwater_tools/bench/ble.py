@@ -20,13 +20,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headwater.process import Process
-
 from .. import environment
 from ..boards.virtual import ECG
-from ..examples import sp1
 from ..image import builder
 from . import Measure, at_least, at_most
+from .runtime import process_of
 
 if TYPE_CHECKING:
     from .support.ble_ends import Flow
@@ -39,6 +37,8 @@ LOSS = 0.2  # of the connection events
 PACKET = 244  # bytes of a value that fills one packet of the radio
 SECONDS, SECONDS_QUICK = 8.0, 1.0  # of each direction
 SECONDS_LOSS = 24.0  # so that chance makes little of the boards' shares
+BATCH = 60  # of SP1, as in the bench `runtime`
+ENCRYPTION = ("cipher", "aes")  # modules that only links like Bluetooth need
 HEAP_BYTES, CODE_BYTES = 8 * 1024, 12 * 1024
 BOTH_HEAP = 92  # KiB in which SP1 is to have both links
 BOTH_LEAST, BOTH_MOST = 88, 128  # KiB: where the smallest heap that works is searched
@@ -162,16 +162,12 @@ def _reconnects(folder: Path, looks: tuple[int, int], say: Callable[[str], None]
     return [Measure(name, gone, "B", 0, gone == 0)]
 
 
-def _process() -> Process:
-    return sp1.build(every=500, level="local", hosts=("chest",) * 3, batch=60, heap_kb=256)
-
-
 def _cost(say: Callable[[str], None]) -> list[Measure]:
     """Of a whole board at rest, with MQTT over TLS in each case."""
     from .support import whole_board
     from .support.whole_board import Radios
 
-    found = {radios: whole_board.rest(_process(), ECG, radios) for radios in Radios}
+    found = {radios: whole_board.rest(process_of(BATCH), ECG, radios) for radios in Radios}
     plain, beside, both = found[Radios.NONE], found[Radios.GATEWAY], found[Radios.BOTH]
     say(
         "  live heap at rest: %d B, with Bluetooth %d B, connected %d B"
@@ -185,16 +181,17 @@ def _cost(say: Callable[[str], None]) -> list[Measure]:
             say("  %6d B of .mpy  %s" % (sizes[name], name))
         return sum(sizes[name] for name in added)
 
-    unused = sum(sizes["headwater/%s.py" % name] for name in builder.BLUETOOTH if name in plain.modules)
-    measures = [
+    unused = plain.modules.intersection((*builder.BLUETOOTH, *ENCRYPTION))
+    return [
         at_most("heap that Bluetooth adds to a board, at rest", both.live - plain.live, "B", HEAP_BYTES),
         at_most("heap, with a connection open", both.connected - plain.live, "B", HEAP_BYTES),
         at_most("code that Bluetooth adds to a board, .mpy", code(both.modules), "B", CODE_BYTES),
-        at_most("code, on a board without Bluetooth", unused, "B", 0),
+        at_most(
+            "code, on a board without Bluetooth", sum(sizes["headwater/%s.py" % n] for n in unused), "B", 0
+        ),
         at_most("heap, on one whose gateway has Bluetooth", beside.live - plain.live, "B", 0),
         at_most("code, on one whose gateway has Bluetooth", code(beside.modules), "B", 0),
     ]
-    return measures
 
 
 def _both_links(elements: int, search: bool, say: Callable[[str], None]) -> list[Measure]:
@@ -202,7 +199,7 @@ def _both_links(elements: int, search: bool, say: Callable[[str], None]) -> list
     from .support import whole_board
     from .support.piped_board import least_heap
 
-    process = _process()
+    process = process_of(BATCH)
 
     def works(heap: int, count: int) -> bool:
         life = whole_board.run(process, "sp1/ecg", ECG, count, heap, True)
