@@ -91,7 +91,9 @@ MEASURED = (
         "is 0.9); at 30 ms, where a fifth of the events fail, "
         "{ble|up, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f} "
         "and "
-        "{ble|down, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f}",
+        "{ble|down, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f}. "
+        "The least are those of a busy machine: a board waited for a processor "
+        "{ble|one board: time that a board waited for a processor, most|.0f} % of the time",
         "hw bench ble --section goodput",
     ),
     (
@@ -101,7 +103,8 @@ MEASURED = (
         "most; downward "
         "{ble|three boards, down, 30 ms, 4 packets an event: least goodput of what the air allows|.2f}, "
         "{ble|three boards, down, 30 ms, 4 packets an event: farthest from its share|.1f} % from its share "
-        "at most",
+        "at most; a board waited for a processor "
+        "{ble|three boards: time that a board waited for a processor, most|.0f} % of the time",
         "hw bench ble --section boards",
     ),
     (

@@ -3,6 +3,7 @@
 # in the folder of the board. Frames of the gateway tell what to do (support/ble_ends.py):
 #   b"u" + count          send so many frames of the longest length
 #   b"d" + count          so many frames of data come, each beginning with b"x"; then tell how long they took
+#   b"g"                  answer: a connection without a frame that is genuine is closed
 #   b"h" + number         tell the free heap, on the console, once this connection is over
 
 import gc
@@ -51,7 +52,9 @@ class Board:
         elif kind == 100:
             self.due = int(bytes(frame[1:]))
             self.count = 0
-            self.tell(b"A")  # a connection without a genuine frame would be closed
+            self.tell(b"A")
+        elif kind == 103:
+            self.tell(b"A")
         elif kind == 104:
             self.look = bytes(frame[1:])
             self.tell(b"H")

@@ -34,7 +34,7 @@ ADDRESS = "F0:00:00:00:00:FE"
 SLOTS = 4
 TICK_S = 0.25  # as the gateway's service
 PATIENCE_S = 60  # a busy machine starves processes for seconds
-HEARD = b"A"  # the board has the command
+GREETING, HEARD = b"g", b"A"  # what a board is told, and what it answers to that and to a command
 SUPERVISION_MS = 6000
 
 
@@ -44,6 +44,8 @@ class Flow(NamedTuple):
     bytes_s: float
     lost: float  # share of the connection events that failed
     late: float  # ... that passed because this machine was busy
+    computed: float  # share of the time in which the board's process computed
+    waited: float  # ... in which it wanted to, and other programs had the processors
 
 
 class Stream:
@@ -62,6 +64,7 @@ class Gateway:
         self.names = names
         self.streams = {name: Stream() for name in names}
         self.frame = b"x" * FRAME_MAX
+        self.busy = False  # frames are measured
 
     async def start(self, station: Station, interval_ms: float) -> None:
         device, self.antenna = await adapter(station.radio, ADDRESS)
@@ -81,6 +84,9 @@ class Gateway:
     async def _ticks(self) -> None:
         while True:
             self.carrier.tick(mono_us())
+            for name in self.names:
+                if not self.busy and self.connected(name):
+                    self.carrier.send(name, GREETING)  # a connection that is not used would be left
             self.radio.wake()
             await asyncio.sleep(TICK_S)
 
@@ -120,6 +126,16 @@ class Gateway:
         elif bytes(frame) != HEARD:
             stream.told = bytes(frame)
         return True
+
+
+def _processor_s(board: VirtualBoard) -> tuple[float, float]:
+    """Seconds in which the threads of a board computed, and in which they waited for a processor."""
+    computed = waited = 0
+    for task in Path("/proc/%d/task" % (board.pid() or 0)).glob("*/schedstat"):
+        ran, stood, _ = task.read_text().split()
+        computed += int(ran)
+        waited += int(stood)
+    return computed / 1e9, waited / 1e9
 
 
 class Ends:
@@ -163,6 +179,7 @@ class Ends:
         while not self.station.do(lambda: bool(holds())):
             if time.monotonic() > end:
                 said = ["%s: %s" % (b.name, " | ".join(list(b.lines)[-3:])) for b in self.boards.values()]
+                said.append("gateway: %s" % self.gateway.carrier.ended)
                 raise UserError("boards do not %s in %g s: %s" % (what, patience_s, "; ".join(said)))
             time.sleep(0.01)
 
@@ -178,23 +195,36 @@ class Ends:
                 say(name, b"%c%d" % (b"u" if up else b"d", frames))
                 if not up:
                     self.gateway.give(name, frames)
+            self.gateway.busy = True
             self.station.radio.loss = loss
             return [(air.lost, air.late) for air in airs.values()]
+
+        def end() -> None:
+            self.gateway.busy = False
+            self.station.radio.loss = 0.0
 
         def ended() -> bool:
             return all(len(s.times) >= frames if up else s.told is not None for s in streams.values())
 
         before = self.station.do(begin)
+        begun_s = time.monotonic()
+        used = {name: _processor_s(board) for name, board in self.boards.items()}
         self.until(ended, "%s %d frames" % ("send" if up else "take", frames), PATIENCE_S + frames / 10)
+        whole_s = time.monotonic() - begun_s
         flows = {}
         for (name, air), (lost, late) in zip(airs.items(), before, strict=True):
             stream = streams[name]
             seconds = stream.times[-1] - stream.times[0] if up else int((stream.told or b"")[1:]) / 1e6
             events = seconds / air.interval
+            now = _processor_s(self.boards[name])
             flows[name] = Flow(
-                (frames - 1) * FRAME_MAX / seconds, (air.lost - lost) / events, (air.late - late) / events
+                (frames - 1) * FRAME_MAX / seconds,
+                (air.lost - lost) / events,
+                (air.late - late) / events,
+                (now[0] - used[name][0]) / whole_s,
+                (now[1] - used[name][1]) / whole_s,
             )
-        self.station.do(lambda: setattr(self.station.radio, "loss", 0.0))
+        self.station.do(end)
         return flows
 
     def _air(self, name: str) -> Air:
