@@ -1,5 +1,5 @@
-"""`hw crash`: kill -9 of the sink at each of its steps, or of the gateway at any moment, and what is in the
-lake afterwards."""
+"""`hw crash`: kill -9 of the sink at each of its steps, of the gateway at any moment, or of boards and gateway
+on a radio at its worst, and what arrived afterwards."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from ..proof.sink_kills import Row
 
-SUMMARY = "kill the sink at every step, or the gateway at any moment, with boards sending, and judge the lake"
+SUMMARY = "kill sink, gateway or boards while boards send, also over Bluetooth, and judge what arrived"
 
-SINK, GATEWAY = "sink", "gateway"
+SINK, GATEWAY, BLUETOOTH = "sink", "gateway", "bluetooth"
 LOCAL, S3 = "local", "s3"
 SINK_KILLS = 3
 RANDOM_KILLS = 100
 RANDOM_MINUTES = 60.0
 GATEWAY_KILLS = 100
+BLUETOOTH_MINUTES = 10.0
 
 COLUMNS = (
     ("crash point", lambda r: r.point),
@@ -49,7 +50,13 @@ COLUMNS = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", nargs="?", choices=(SINK, GATEWAY), default=SINK, metavar="sink|gateway", help="(sink)"
+        "what",
+        nargs="?",
+        choices=(SINK, GATEWAY, BLUETOOTH),
+        default=SINK,
+        metavar="sink|gateway|bluetooth",
+        help="(sink); bluetooth: boards with Bluetooth on a virtual radio, with silences, cuts, loss, and kills of "
+        "boards and of the gateway, judged by what landed",
     )
     parser.add_argument(
         "--point", action="append", metavar="P", help="sink: only this one; may be given again"
@@ -68,7 +75,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "fed and judged by a gateway that shares no code with the project",
     )
     parser.add_argument(
-        "--minutes", type=float, metavar="M", help="sink --random: start no further sink after this time (60)"
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="sink --random: start no further sink after this time (%g); bluetooth: faults for so long (%g)"
+        % (RANDOM_MINUTES, BLUETOOTH_MINUTES),
     )
     parser.add_argument(
         "--store",
@@ -86,21 +97,61 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    if args.what == BLUETOOTH and args.kills is not None:
+        raise UserError("--kills %d does not go with bluetooth: give --minutes instead" % args.kills)
     if args.kills is None:
         args.kills = RANDOM_KILLS if args.random else GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
     if args.kills < 1:
         raise UserError("--kills %d: give at least 1" % args.kills)
-    if args.minutes is not None and not args.random:
-        raise UserError("--minutes belongs to `hw crash sink --random`: leave it out")
+    if args.minutes is not None and not args.random and args.what != BLUETOOTH:
+        raise UserError(
+            "--minutes belongs to `hw crash sink --random` and `hw crash bluetooth`: leave it out"
+        )
     if args.what == SINK and not args.random:
         return _sink(args)
     for name in ("point", "report", "store"):
         if getattr(args, name) not in (None, LOCAL):
             where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
             raise UserError("--%s %s: leave it out" % (name, where))
-    if args.random and args.what == GATEWAY:
+    if args.random and args.what != SINK:
         raise UserError("--random belongs to `hw crash sink`: leave it out")
+    if args.what == BLUETOOTH:
+        return _bluetooth(args)
     return _random(args) if args.random else _gateway(args)
+
+
+def _bluetooth(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    minutes = BLUETOOTH_MINUTES if args.minutes is None else args.minutes
+    if not minutes > 0:
+        raise UserError("--minutes %g: give more than 0" % minutes)
+    environment.ensure("gateway")
+    environment.ensure("bluetooth")
+    environment.mosquitto()
+    environment.bluetooth_micropython()
+    import headwater_gateway
+
+    from ..proof.bluetooth_kills import BluetoothCrash, page
+    from ..radio.station import Station
+
+    folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
+    right = False
+    with Station(args.seed) as station:
+        crash = BluetoothCrash(folder, station, args.seed, _say)
+        try:
+            ending = crash.run(minutes)
+            wrong = ending.wrong()
+            right = not wrong
+            print("\n".join(page(ending)))
+            print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+        except headwater_gateway.UserError as trouble:
+            raise UserError(str(trouble))
+        finally:
+            crash.close()
+            if right:
+                shutil.rmtree(folder)
+            else:
+                _say("database, segments, boards and logs are left in %s" % folder)
+    return (0 if right else 1), {**dataclasses.asdict(ending), "wrong": wrong}
 
 
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:

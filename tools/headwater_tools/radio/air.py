@@ -136,6 +136,7 @@ class Radio(LocalLink):
         self.loss = loss
         self.judge: Callable[[Antenna, Antenna, bytes], Verdict] | None = None
         self.connections: dict[frozenset[Antenna], Air] = {}
+        self.joined = 0  # connections made
         self.carried = 0  # fragments
         self.lost = 0  # connection events
         self._random = random.Random(seed)
@@ -167,6 +168,7 @@ class Radio(LocalLink):
     def join(self, central: Antenna, peripheral: Antenna, told: ll.ConnectInd) -> None:
         air = Air(self, central, peripheral, told.interval, told.timeout)
         self.connections[frozenset(air.ends)] = air
+        self.joined += 1
 
     def vanish(self, antenna: Antenna) -> None:
         for air in self._of(antenna):
