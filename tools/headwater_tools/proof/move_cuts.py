@@ -45,10 +45,11 @@ VALUES = 4096  # of 4 bytes: the state
 STEP = 200  # a result each so many elements
 RATE_HZ, BATCH = 200, 50
 SEED = 3
+EVERY = 700  # elements to a checkpoint; with one after a move that move is over, and the next one may begin
 SECTORS, HEAP = 512, "320k"
 CUT, CUT_AFTER = "cut", "cut after"  # values of air.Verdict
 
-ROUND = 12  # cases, after which the gateway hears of the results
+ROUND = 6  # cases, after which the gateway hears of the results
 BEYOND = 3  # fragments in a row that no move reaches: then each one has been cut
 START_S = 120.0
 ASK_S = 1.0
@@ -102,7 +103,7 @@ class Sweep:
 
 
 def process() -> Process:
-    p = Process(NAME, checkpoints="ecoc", every=100_000, level="local", batch=BATCH, batch_ms=500)
+    p = Process(NAME, checkpoints="uncoordinated", every=EVERY, batch=BATCH, batch_ms=500)
     for board in BOARDS:
         p.host(board, flash_kb=SECTORS * 4, heap_kb=int(HEAP[:-1]))
     source = p.source(SOURCE, "v:i32", rate_hz=RATE_HZ, on=BOARDS[0])
