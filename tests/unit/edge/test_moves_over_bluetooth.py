@@ -1,5 +1,5 @@
-"""An operator of 16 KB moves over the model of a radio, and a connection ends at one fragment of the move: all
-moves are completed, nothing is taken twice, and the results are those of the ideal."""
+"""An operator of 16 KB moves over the model of a radio, and a connection ends at one fragment of the move:
+all moves are completed, nothing is taken twice, and the results are those of the ideal."""
 
 from __future__ import annotations
 

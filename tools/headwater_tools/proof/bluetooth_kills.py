@@ -4,8 +4,8 @@ looked up.
 Real parts: boards with the real NimBLE host on a virtual radio, the gateway in a process of its own,
 Mosquitto with TLS. Two boards have Bluetooth alone, one has the broker beside it; each has a source, and an
 operator that takes the source of another board. A seed gives a story (`story`). Then faults stop, the sensors
-stop, and what is in the landing zone is compared with the ledgers of the boards: the judgement uses nothing of
-the gateway's.
+stop, and what is in the landing zone is compared with the ledgers of the boards: the judgement uses nothing
+of the gateway's.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""An operator of 16 KB moves over Bluetooth, and the connection ends at a chosen fragment: at each one, before
-it arrives, and after it has arrived and before its sender knows.
+"""An operator of 16 KB moves over Bluetooth, and the connection ends at a chosen fragment: at each one,
+before it arrives, and after it has arrived and before its sender knows.
 
-Real parts: two boards with the real NimBLE host on a virtual radio, which have Bluetooth alone, and the gateway in
-a process of its own. The operator holds 4096 values; it goes from one host to the other and back, with one cut
-each time. It may not take an element twice (`taken`, which boards report as it pauses and begins), and every
-result has to be the sum of the 4096 samples before it, whatever it was on its way.
-
+Real parts: two boards with the real NimBLE host on a virtual radio, which have Bluetooth alone, and the
+gateway in a process of its own. The operator holds 4096 values; it goes from one board to the other and back,
+with one cut each time. No element may be taken twice or left out (`taken`, which boards report as an operator
+pauses and begins), and every result has to be the sum of the 4096 samples before it, whatever was on its way.
 Two ways (WAYS): from board to board while the gateway is out of range, and passed on by the gateway.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import re
 import time
@@ -46,6 +46,7 @@ STEP = 200  # a result each so many elements
 RATE_HZ, BATCH = 200, 50
 SEED = 3
 EVERY = 700  # elements to a checkpoint; with one after a move that move is over, and the next one may begin
+CAP = 600  # results that wait on a board while the gateway is out of range
 SECTORS, HEAP = 512, "320k"
 CUT, CUT_AFTER = "cut", "cut after"  # values of air.Verdict
 
@@ -70,6 +71,7 @@ class Case:
     replayed: int = 0  # elements that the taker took again
     skipped: int = 0  # elements that neither took
     again: int = 0  # offers before the one that was taken up
+    stood: bool = False  # the operator had taken nothing since the move before: the taker had its checkpoint
     fragments: int = 0  # that were carried meanwhile
 
 
@@ -91,6 +93,9 @@ class Sweep:
             for c in self.cases
             if c.replayed or c.skipped
         ]
+        stood = sum(case.stood for case in self.cases)
+        if stood:
+            found.append("%d moves of an operator that stood still" % stood)
         for name in ("results_wrong", "results_lost", "twice"):
             if getattr(self, name):
                 found.append("%d %s" % (getattr(self, name), name.replace("_", " ")))
@@ -109,20 +114,18 @@ def process() -> Process:
     source = p.source(SOURCE, "v:i32", rate_hz=RATE_HZ, on=BOARDS[0])
     held = Sliding(count=VALUES, step=STEP, what="sum").named(OPERATOR).on(BOARDS[0], backup=BOARDS[1])
     p.lake("cuts/x", source)
-    p.lake("cuts/held", source >> held, on_full="block")
+    p.lake("cuts/held", source >> held, on_full="block", cap=CAP)
     return p
 
 
-def cases(done: Iterable[Case], first: int, every: int) -> Iterator[tuple[int, str]]:
-    """Fragment after fragment, cut before and after it arrived, but for those that are done. The caller sends
-    nothing any more when the last fragments were beyond what a move has."""
+def cases(done: Iterable[Case], fragments: Iterable[int] = ()) -> Iterator[tuple[int, str]]:
+    """These fragments, or one after the other without end, each cut before and after it arrived; without
+    those that are done."""
     known = {(case.fragment, case.verdict) for case in done}
-    fragment = first
-    while True:
+    for fragment in fragments or itertools.count(1):
         for verdict in (CUT, CUT_AFTER):
             if (fragment, verdict) not in known:
                 yield fragment, verdict
-        fragment += every
 
 
 def over(done: Iterable[Case]) -> bool:
@@ -166,15 +169,14 @@ class MoveCuts:
         self.station.radio.judge = self._judge
         self.tell("the operator holds %d values on %s" % (VALUES, self.at))
 
-    def _results(self, more: int) -> None:
-        """So many more results are in the gateway's database."""
-        enough = self._durable() + more
-        why = "no results arrive: see the logs in %s" % self.site.folder
-        until(lambda: self._durable() >= enough, START_S, why)
+    def _results(self, count: int) -> None:
+        """So many results are in the gateway's database."""
 
-    def _durable(self) -> int:
-        state = self.site.state() or {"streams": []}
-        return max((s["durable"] for s in state["streams"] if s["stream"] == "cuts/held"), default=0)
+        def there() -> bool:
+            state = self.site.state() or {"streams": []}
+            return any(s["durable"] >= count for s in state["streams"] if s["stream"] == "cuts/held")
+
+        until(there, START_S, "results do not arrive: see the logs in %s" % self.site.folder)
 
     def _line(self, line: str) -> None:
         """What a board says."""
@@ -212,7 +214,7 @@ class MoveCuts:
             why = "connections to the gateway do not end"
             until(lambda: not self.station.do(self._reached), START_S, why)
         else:
-            self._results(2)
+            self._results(self.begun // STEP)
 
     def _reached(self) -> bool:
         gateway = self.station.antennas.get(GATEWAY)
@@ -220,7 +222,7 @@ class MoveCuts:
 
     def move(self, fragment: int, verdict: str) -> Case:
         """To the other board, with a cut there; without one where the fragment is 0."""
-        giver, pauses = self.at, self.pauses
+        giver, pauses, stood_at = self.at, self.pauses, self.begun
         taker = BOARDS[1 - BOARDS.index(giver)]
         case = self.case = Case(fragment, verdict)
         began = time.monotonic()
@@ -237,6 +239,7 @@ class MoveCuts:
         case.replayed = max(0, self.paused - self.begun)
         case.skipped = max(0, self.begun - self.paused)
         case.again = max(0, self.pauses - pauses - 1)
+        case.stood = self.paused == stood_at
         return case
 
     def _ask(self, giver: str, taker: str) -> None:
@@ -264,11 +267,12 @@ class MoveCuts:
         end = time.monotonic() + SETTLE_S
         landing = self.site.folder / "landing"
         expected = sums(self.site.boards[BOARDS[0]].accepted())
-        while time.monotonic() < end and len(timed(landing, "cuts/held").get("cuts/held", [])) < len(
-            expected
-        ):
+        while True:
+            landed = timed(landing, "cuts/held").get("cuts/held", [])
+            if len(landed) >= len(expected) or time.monotonic() > end:
+                break
             time.sleep(2)
-        compare(sweep, expected, timed(landing, "cuts/held").get("cuts/held", []))
+        compare(sweep, expected, landed)
 
     def tell(self, text: str) -> None:
         self.say("%5.0f s  %s" % (time.monotonic() - self.began, text))
@@ -306,26 +310,21 @@ def compare(sweep: Sweep, expected: Mapping[int, int], landed: Iterable[Timed]) 
 
 
 def run(
-    sweep: Sweep, cuts: MoveCuts, first: int, every: int, minutes: float, save: Callable[[], None]
+    sweep: Sweep, cuts: MoveCuts, fragments: Iterable[int], minutes: float, save: Callable[[], None]
 ) -> None:
     """Move to and fro, with a cut at fragment after fragment, until no move has so many, or time is over."""
     cuts.begin()
     end = time.monotonic() + 60 * minutes
-    for i, (fragment, verdict) in enumerate(cases(sweep.cases, first, every)):
+    for i, (fragment, verdict) in enumerate(cases(sweep.cases, fragments)):
         if time.monotonic() > end or over(sweep.cases):
             break
         if i % ROUND == 0:
-            cuts.far(False) if i else None
+            cuts.far(False)
             cuts.far(True)
         case = cuts.move(fragment, verdict)
         sweep.cases.append(case)
         save()
-        words = (
-            fragment,
-            verdict,
-            case.seconds,
-            "" if case.cut else "; not cut: %d fragments" % case.fragments,
-        )
+        words = (fragment, verdict, case.seconds, "" if case.cut else "; not cut: it has %d" % case.fragments)
         cuts.tell("fragment %d, %s: %.2f s%s" % words)
         if not case.finished:
             break

@@ -1,7 +1,7 @@
 # Runs on MicroPython: the program of a board that hands an operator over when the file `move` says so, with
-# the name of the operator and of the host. It is for moves while the gateway is out of reach. It waits until the
-# board may begin, and sends no checkpoint to other hosts. It says `moves` on its console a moment before, so
-# that what happens to the air can begin there.
+# the name of the operator and of the host. It is for moves while the gateway is out of reach. It waits until
+# the board may begin, and sends no checkpoint to other hosts. It says `moves` on its console a moment before,
+# so that what happens to the air can begin there.
 
 import os
 import sys

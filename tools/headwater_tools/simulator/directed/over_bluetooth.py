@@ -1,8 +1,8 @@
 """An operator of 16 KB moves over Bluetooth, and a connection ends at one chosen fragment of the move.
 
-The cores are those of boards and gateway: hosts, moving.py and taking.py, carriers and links; the radio is the model
-of simulator/radio.py. `Cut(way, fragment, word)` is one history. A history in which fewer fragments travelled has no
-cut (`was_cut`): then each one has had its turn.
+The cores are those of boards and gateway: hosts, moving.py and taking.py, carriers and links; the radio is
+the model of simulator/radio.py. `Cut(way, fragment, word)` is one history. A history in which fewer fragments
+travelled has no cut (`was_cut`): then each one has had its turn.
 """
 
 from __future__ import annotations
