@@ -142,7 +142,7 @@ def _fitting(args: argparse.Namespace) -> None:
         if value in (None, LOCAL, DIRECT):
             continue
         if args.random and name in NOT_RANDOM:
-            raise UserError("--%s %s: does not go with --random: leave it out" % (name, value))
+            raise UserError("--%s does not go with --random: leave it out" % name)
         if args.what not in whats and not (args.random and name == "minutes"):
             belongs = " and ".join("`hw crash %s`" % what for what in whats)
             if name == "minutes":

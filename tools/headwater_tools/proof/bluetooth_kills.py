@@ -155,6 +155,7 @@ class Ending:
     results_unknown: int = 0
     gaps: int = 0  # entries that were declared lost
     crashes: int = 0  # of the boards' programs
+    ended: int = 0  # boards whose interpreter ended by itself
 
     def unknown_most(self) -> int:
         """A batch that was sealed as power went is in no ledger."""
@@ -165,6 +166,7 @@ class Ending:
         none = (
             "refused", "lost", "twice", "divergent", "lost_results", "results_twice", "results_divergent",
             "gaps", "crashes",
+            "ended",
         )  # fmt: skip
         found = ["%d %s" % (n, name.replace("_", " ")) for name in none if (n := getattr(self, name))]
         if not self.accepted:
@@ -188,6 +190,7 @@ class BluetoothCrash:
         self._serial = itertools.count()
         self._silent: dict[str, int] = {}  # who -> silences under way
         self._gateway_up = False
+        self._dead: set[str] = set()  # boards that were killed
         t0_us = time.time_ns() // 1000
         self.seeds = {name: seed % 50 + i for i, name in enumerate(BOARDS)}
         for name, bluetooth in BOARDS.items():
@@ -244,8 +247,7 @@ class BluetoothCrash:
             if when > began + 60 * minutes:
                 break
             time.sleep(max(0.0, when - time.monotonic()))
-            if self._gateway_up:
-                self.site.gateway.must_run()
+            self._look()
             action()
             if time.monotonic() - told > TELL_S:
                 told = time.monotonic()
@@ -256,6 +258,16 @@ class BluetoothCrash:
 
     def _later(self, for_s: float, action: Callable[[], None]) -> None:
         self._at(time.monotonic() + for_s, action)
+
+    def _look(self) -> None:
+        """Everything runs that is to run."""
+        if self._gateway_up:
+            self.site.gateway.must_run()
+        for name, board in self.site.boards.items():
+            if not board.powered and name not in self._dead:
+                self.ending.ended += 1
+                self._tell("board %s has ended: %s" % (name, board.lines[-1]))
+                board.start()
 
     def _happens(self, fault: Fault) -> None:
         happens: dict[str, Callable[[Fault], None]] = {
@@ -311,7 +323,12 @@ class BluetoothCrash:
         if board.powered:
             board.kill()
             self.ending.board_kills += 1
-            self._later(fault.for_s, board.start)
+            self._dead.add(fault.who)
+            self._later(fault.for_s, lambda: self._revive(fault.who))
+
+    def _revive(self, name: str) -> None:
+        self._dead.discard(name)
+        self.site.boards[name].start()
 
     def _kill_gateway(self, fault: Fault) -> None:
         if self._gateway_up:
@@ -345,7 +362,9 @@ class BluetoothCrash:
 
     def _calm(self) -> None:
         """Faults stop, and everybody is there."""
+        self._look()
         self._plan.clear()
+        self._dead.clear()  # they start with the others
         radio = self.station.radio
         radio.judge, radio.loss = None, 0.0
         for who in self._silent:
@@ -363,7 +382,7 @@ class BluetoothCrash:
         self._tell("the sensors have stopped; what is on its way arrives")
         end = time.monotonic() + SETTLE_S
         while not self._arrived() and time.monotonic() < end:  # what has not arrived is lost, and is counted
-            self.site.gateway.must_run()
+            self._look()
             time.sleep(LOOK_S)
 
     def _arrived(self) -> bool:
@@ -454,9 +473,9 @@ def page(ending: Ending) -> list[str]:
         % (f"{e.connections:,}", f"{e.fragments:,}", f"{e.events_lost:,}"),
         "%s samples accepted by the boards, %d refused: %d lost, %d twice, %d divergent; %d in no ledger"
         % (f"{e.accepted:,}", e.refused, e.lost, e.twice, e.divergent, e.unknown),
-        "%s results of operators: %d lost, %d twice, %d divergent, %d of no ledger; %d gaps; %d crashes"
+        "%s results of operators: %d lost, %d twice, %d divergent, %d of no ledger; %d gaps"
         % (
             f"{e.results:,}", e.lost_results, e.results_twice, e.results_divergent, e.results_unknown, e.gaps,
-            e.crashes,
         ),
+        "%d crashes of the boards' programs, %d boards ended by themselves" % (e.crashes, e.ended),
     ]  # fmt: skip

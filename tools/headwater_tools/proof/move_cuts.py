@@ -99,6 +99,8 @@ class Sweep:
         for name in ("results_wrong", "results_lost", "twice"):
             if getattr(self, name):
                 found.append("%d %s" % (getattr(self, name), name.replace("_", " ")))
+        if not self.results:
+            found.append("no results")
         if not any(case.cut for case in self.cases):
             found.append("no connection was cut")
         return found
@@ -232,6 +234,9 @@ class MoveCuts:
                 asked = time.monotonic()
                 self._ask(giver, taker)
             time.sleep(0.02)
+            for board in self.site.boards.values():
+                if not board.powered:
+                    raise UserError("board %s has ended: %s" % (board.name, board.lines[-1]))
             case.finished = self.at == taker
         self._counts = False
         (self.site.boards[giver].folder / "move").unlink(missing_ok=True)
