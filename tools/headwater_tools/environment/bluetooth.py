@@ -44,9 +44,9 @@ LIBRARIES = "usr/lib/i386-linux-gnu"
 LOADER = LIBRARIES + "/ld-linux.so.2"
 BINARY = "usr/bin/micropython"
 COMMAND = ("./" + LOADER, "--library-path", "./" + LIBRARIES, "./" + BINARY)
-# Buffers for events of the controller that are no advertisements. NimBLE does not look whether it got one, and
-# writes to address 0 where there was none: a process that stood still for a moment finds more than the 8 that
-# MicroPython sets. ESP-IDF has 30; 12 packets are under way at most here.
+# Buffers for events of the controller that are no advertisements. NimBLE does not look whether it got one,
+# and writes to address 0 where there was none: a process that stood still for a moment finds more than the 8
+# that MicroPython sets. ESP-IDF has 30; 12 packets are under way at most here.
 SYSCFG = "extmod/nimble/syscfg/syscfg.h"
 EVENTS = "MYNEWT_VAL_BLE_HCI_EVT_HI_BUF_COUNT (%d)"
 EVENTS_WERE, EVENTS_ARE = 8, 30
