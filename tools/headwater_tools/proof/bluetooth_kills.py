@@ -65,7 +65,7 @@ EVERY_S = 2.5  # between two faults, on average
 LOSS_MOST = 0.4
 FRAGMENTS_MOST = 60
 
-START_S = 120.0  # until a part runs, on a machine with other work
+START_S = 300.0  # until a part runs, on a machine with other work
 SETTLE_S = 300.0  # until everything has landed, after the sensors have stopped
 LOOK_S = 3.0
 TELL_S = 30.0

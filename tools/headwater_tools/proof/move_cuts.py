@@ -52,7 +52,7 @@ CUT, CUT_AFTER = "cut", "cut after"  # values of air.Verdict
 
 ROUND = 6  # cases, after which the gateway hears of the results
 BEYOND = 3  # fragments in a row that no move reaches: then each one has been cut
-START_S = 120.0
+START_S = 300.0
 ASK_S = 1.0
 CASE_S = 120.0  # a move that takes longer has not finished
 SETTLE_S = 120.0
