@@ -103,7 +103,8 @@ class Board:
         self.step: int | None = None  # the SWITCH that is wanted
         self.state: int | None = None  # of the wanted deployment, as the board reports
         self.why = ""
-        self.held: tuple[object, object] = (None, None)  # deployments that it has, by its status
+        self.held: tuple[object, object] = (None, None)  # deployments that it has, by its status,
+        self.reported = 0  # ... and the counter of the frame that told it
         self.life: tuple[int, int] | None = None  # log number and boot of its present session
         self.unsafe = 0  # entries that must be safe before it can switch
         self.round = 0  # drained boards are asked again, in rounds: the one to be answered,
@@ -253,6 +254,7 @@ class Boards:
         peer = board.peer
         genuine = False
         try:
+            counter = frames.header(frame)[2]
             span = peer.open(frame)
             frame = peer.plain or frame
             self._reply(board)
@@ -270,9 +272,10 @@ class Boards:
                 self._new_life(board)
             for m in frames.messages(frame, span[0], span[1], peer.log, board.log) if span else ():
                 if m[0] == frames.PLANNED:
-                    self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
+                    late = counter < board.reported
+                    self._planned(board, bytes(m[1]), m[2], m[3], bytes(m[4]), late)
                 elif m[0] == frames.STATUS:
-                    self._status(board, bytes(m[1]))
+                    self._status(board, bytes(m[1]), counter)
                 elif m[0] == frames.PLAN:
                     self._piece(board, bytes(m[1]), m[2], m[3], bytes(m[4]))
                 else:
@@ -285,6 +288,7 @@ class Boards:
         """A board that has restarted may accept what it refused: its flash was erased, or it was given
         another configuration or program."""
         board.life = (board.peer.log, board.peer.boot)
+        board.reported = 0
         self._reports(board, board.peer.log)
         if board.state == REFUSED:
             self._offer_again(board)
@@ -294,7 +298,7 @@ class Boards:
         board.why = ""
         board.due = 0.0
 
-    def _status(self, board: Board, content: bytes) -> None:
+    def _status(self, board: Board, content: bytes, counter: int) -> None:
         status = statuses.read(content)
         if status is None:
             self._count(refused.STATUS)
@@ -315,6 +319,7 @@ class Boards:
         if board.state == REFUSED and held != board.held:
             self._offer_again(board)  # it may have refused because it had another one
         board.held = held
+        board.reported = max(board.reported, counter)
         if board.leaving is not None and board.state == RUNS:
             self._left(board)
         for listener in self.on_status:
@@ -364,7 +369,10 @@ class Boards:
 
     # ---- a deployment that the gateway has, and the board not
 
-    def _planned(self, board: Board, deployment: bytes, state: int, offset: int, why: bytes) -> None:
+    def _planned(
+        self, board: Board, deployment: bytes, state: int, offset: int, why: bytes, late: bool
+    ) -> None:
+        """late: a status that the board sent afterwards has arrived already."""
         if board.fetch is not None and board.fetch.id == deployment and state == WANTED:
             board.fetch = None  # it does not have it any more: its next status tells what it has
         wanted = board.wanted
@@ -384,6 +392,8 @@ class Boards:
         elif state == DRAINED:
             board.made = offset
             board.told = int(why) if why.isdigit() else board.told
+        elif state == REFUSED and late:
+            self._offer_again(board)  # it may have refused because of a deployment that has left it since
         elif state == REFUSED:
             board.why = statuses.text(why.decode("utf-8", "replace"))
             if before != REFUSED:

@@ -144,7 +144,10 @@ def _init(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
         print("the broker has read its access list and passwords again")
     lacks = provision.acl_lacks(folder)
     if lacks:
-        print("%s was changed by hand; for alarms and heartbeat it needs:" % (folder / "mosquitto" / "acl"))
+        print(
+            "%s was changed by hand; for alarms, heartbeat and Bluetooth it needs:"
+            % (folder / "mosquitto" / "acl")
+        )
         for line in lacks:
             print("      " + line)
     known = provision.boards_of(folder)

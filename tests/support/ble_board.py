@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bumble.core import UUID, AdvertisingData
@@ -18,8 +19,22 @@ from headwater_tools.radio.antenna import Antenna
 from headwater_tools.radio.station import address_of
 
 TICK_S = 0.1
+PATIENCE_S = 120  # this machine starves processes for seconds
 LIST = AdvertisingData.COMPLETE_LIST_OF_128_BIT_SERVICE_CLASS_UUIDS
 DATA = AdvertisingData.SERVICE_DATA_128_BIT_UUID
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
 
 
 class BleBoard:

@@ -2,8 +2,10 @@
 # the `bluetooth` of MicroPython.
 #
 # Its handler runs between any two bytecodes. So it only notes what happened, in a bounded queue, and `poll`
-# does the rest. Where the queue is full, a value is left out, which ends its link (ble_link.py), and so are
-# advertisements; connections and their ends always find room, or the board starts again.
+# does the rest. Connections, their ends, and the end of each step that this board began always find room, or
+# the board starts again. Everything that another radio can send in any number is left out where the queue is
+# full: a value, which ends its link (ble_link.py); an advertisement; an MTU; what a host says that it has,
+# whose connection is then given up in time. So no stranger makes a board start again by sending fast.
 # The board is peripheral and central at once. It connects to one host at a time, step by step: connection,
 # MTU, service, characteristics, descriptor, INFO, subscription. What takes too long is cancelled to its end:
 # NimBLE gives a connection that nobody waits for any more to the next attempt.
@@ -41,8 +43,11 @@ _WRITE_DONE = const(17)
 _NOTIFIED = const(18)
 _MTU = const(21)
 
+# Events of which another radio may cause any number.
+_SPARED = (_WRITTEN, _NOTIFIED, _HEARD, _MTU, _SERVICE, _CHARACTERISTIC, _DESCRIPTOR, _READ)
+
 _NOTES_MAX = const(80)
-_VALUES_MAX = const(48)  # of them: three windows
+_VALUES_MAX = const(48)  # of them: three windows; and what else may be left out
 _SEEN_MAX = const(8)  # advertisements are noted up to here
 _ANSWER = const(4)  # type of an advertisement: a scan response, which has the service data
 _NOBODY = const(65535)  # the handle of a connection that was not made
@@ -254,6 +259,8 @@ class Radio:
                     found = _told(bytes(data[4]), self.shown)
                     if found:
                         notes.append((event, 0, found, (data[0], bytes(data[1]))))
+            elif event in _SPARED and n >= _VALUES_MAX:
+                pass
             elif n >= _NOTES_MAX:
                 self.full = True
             elif event == _JOINED or event == _REACHED:
@@ -273,7 +280,7 @@ class Radio:
             elif event in (_PARTED, _ENDED, _SERVICES, _CHARACTERISTICS, _DESCRIPTORS, _MTU):
                 notes.append((event, data[0], data[1], 0))
         except MemoryError:
-            if event != _WRITTEN and event != _NOTIFIED and event != _HEARD:
+            if event not in _SPARED:
                 self.full = True
 
     # To be called often. -> microseconds until it has to be called again at the latest.

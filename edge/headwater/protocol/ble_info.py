@@ -24,7 +24,9 @@ LAST = 4  # only the gateway may connect now
 _TAG = const(4)
 _SITE = const(8)
 
+# Names of the gateway: as a host of processes, and on the site link.
 GATEWAY = "g"
+SITE = "s"
 
 
 # The key of the tags of a site, from the key that only the gateway has.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .outputs import Reader
 
 _CID_MAX = const(16)
-_RECALL = const(1 << 30)  # as in incoming.py: a STORED with at least this answers a recall
+_RECALL_BIT = const(30)  # a STORED with an offset of at least 1 << 30 answers a recall: see incoming.RECALL
 
 # Who may say a message. Of an edge: a host that may run its producer, or one that consumes, under an epoch of
 # its own. Of an operator: see judging.py, but for what comes with each checkpoint.
@@ -328,7 +328,7 @@ class Exchange:
             from . import losses
 
             handlers = losses.HANDLERS
-        elif kind == frames.STORED and m[4] < _RECALL:
+        elif kind == frames.STORED and not m[4] >> _RECALL_BIT:
             from . import checkpoint_transfer
 
             handlers = checkpoint_transfer.HANDLERS

@@ -18,6 +18,8 @@
 #   - Between the pause and the end of the offer the operator takes nothing, so the other host, which begins
 #     from that checkpoint or one further, takes nothing that was taken here.
 #   - A paused operator goes on or ends, whatever is lost: this host waits for no message.
+#   - An operator that this host took itself may go on as soon as its epoch is stored at the level, although
+#     its checkpoint is still on its way to more hosts: a host that is dead would hold it here.
 
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
@@ -308,6 +310,8 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
     refused = _refused(host, inst, v, to, why)
     if not refused:
         assert inst
+        if host.taking and host.taking.v == v:
+            host.taking.end()
         if host.energy:
             host.energy.open().gives()
         host.gives(Move(host, inst, to, why, _number(host)))
@@ -333,7 +337,7 @@ def _refused(host: "Host", inst: "Instance | None", v: int, to: int, why: int) -
         return offers.UNKEPT
     if host.quiet:
         return offers.DRAINING
-    if host.giving or (host.taking and host.taking.v == v):
+    if host.giving or (host.taking and host.taking.v == v and not host.taking.begun):
         return offers.BUSY
     if why != moves.COMMAND and host.refused_by.get(v * 256 + to, 0) > host.now:
         return offers.RECENT

@@ -44,6 +44,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "the other is weaker",
     ),
     (
+        "an operator that came lately stays until more hosts have its checkpoint",
+        "a battery that ends under an operator because a keeper is dead",
+        [(moving, "_refused", " and not host.taking.begun", "")],
+        "battery ends, came lately",
+    ),
+    (
         "any gain is enough",
         "moves that cost more than they bring",
         [

@@ -42,9 +42,15 @@ class Board:
             self.boards.receive("vent", frame)
 
     def say(self, kind: int, *values: Any) -> None:
+        self.arrives(self.sealed(kind, *values))
+
+    def sealed(self, kind: int, *values: Any) -> bytes:
         self.peer.begin(self.writer)
         self.writer.put(kind, *values)
-        self.boards.receive("vent", bytes(self.peer.seal(self.writer)))
+        return bytes(self.peer.seal(self.writer))
+
+    def arrives(self, frame: bytes) -> None:
+        self.boards.receive("vent", frame)
         self.reply()
 
     def status(self, **status: Any) -> None:
@@ -100,3 +106,19 @@ def test_a_board_that_refused_a_plan_is_offered_it_again_when_it_starts_again(tm
         board.say(frames.PLANNED, ident, RUNS, 0, b"")
         assert (site.known.state, site.known.why) == (RUNS, "")
         site.db.close()
+
+
+def test_a_refusal_that_a_later_status_has_overtaken_does_not_count(tmp_path: Any) -> None:
+    site = Site(tmp_path)
+    board = site.boots(5, 2)
+    site.boards.want(site.known, site.deployment, None)
+    ident = site.deployment.id
+    assert site.tick()[-1][:2] == (frames.PLAN, ident)
+    refusal = board.sealed(frames.PLANNED, ident, REFUSED, 0, b"this board drains for another deployment")
+    board.status()  # ... and now it does not drain any more
+    board.arrives(refusal)
+    assert site.known.state is None
+    assert site.tick()[-1][:2] == (frames.PLAN, ident)
+    board.say(frames.PLANNED, ident, REFUSED, 0, b"no such sensor")
+    assert (site.known.state, site.known.why) == (REFUSED, "no such sensor")
+    site.db.close()

@@ -122,7 +122,7 @@ class Site:
 
     def report(self, name: str, plan: bytes | None, number: int | None, **more: Any) -> Board:
         board = self.service.boards.all[name]
-        self.service.boards._status(board, msgpack.dumps({"plan": plan, "deployment": number, **more}))
+        self.service.boards._status(board, msgpack.dumps({"plan": plan, "deployment": number, **more}), 1)
         return board
 
     async def hand_over(self, board: Board, data: bytes) -> None:

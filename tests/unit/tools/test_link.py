@@ -15,7 +15,7 @@ from headwater_tools import environment
 from headwater_tools.boards import micropython
 from headwater_tools.errors import UserError
 from headwater_tools.image import builder, linker, names, plain, sources, unused
-from headwater_tools.image.names import Names, _bound, _made, spoken
+from headwater_tools.image.names import Names, _made, bound, spoken
 
 BOARD_TESTS = environment.ROOT / "tests" / "board"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
@@ -199,7 +199,7 @@ def test_no_class_has_two_attributes_of_one_name_and_no_module_two_globals() -> 
     assert not {"timer", "outs", "at_mem", "run"} & set(short.attributes)
     for text in image.long.values():
         tree = ast.parse(text)
-        scopes = [({n for n in _bound(tree) if n in short.globals}, short.globals)]
+        scopes = [({n for n in bound(tree) if n in short.globals}, short.globals)]
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 scopes.append((_made(node) & set(short.attributes), short.attributes))

@@ -2,7 +2,8 @@
 
 An operator without a host is found within the patience with a silent host, then each candidate has a step to
 act, then its checkpoint is sent. It takes ten times the patience more where no producer lives, and the same
-again for each operator before it that runs nowhere either.
+again for each operator before it that runs nowhere either. One that its host drains before it hands it over
+runs there: how long that may last handovers.py checks.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from headwater.plan.model import OUTSIDE
 from headwater.plan.reader import reach
 from headwater.runtime import watching
 from headwater.runtime.instance import EXPOSED, RUNNING
+from headwater.runtime.moving import DRAINING
 from headwater.storage import reserve
 
 from .world import SECOND, World
 
 if TYPE_CHECKING:
+    from headwater.runtime.host import Host
+    from headwater.runtime.instance import Instance
+
     from .world import Node
 
 LOOK_US = SECOND // 4
@@ -84,6 +89,8 @@ class Absence:
             inst = node.host.instances.get(v) if node.host else None
             if inst is not None and (inst.blind or inst.status in (RUNNING, EXPOSED)):
                 found.append(node)
+            elif inst is not None and node.host and drains(node.host, inst):
+                found.append(node)
         return found
 
     def above(self, v: int) -> list[int]:
@@ -130,6 +137,11 @@ class Absence:
         # Without a producer to ask, a candidate is known to others only after a patience, not a step.
         turns = hosts * step if lives else (BLIND_TIMES + hosts) * patience
         return patience + turns + pieces * PIECE_US + SLACK_US
+
+
+def drains(host: Host, inst: Instance) -> bool:
+    """Whether an operator has paused until what only the log of its host holds is safe."""
+    return host.giving is not None and host.giving.inst is inst and host.giving.step == DRAINING
 
 
 __all__ = ["Absence"]

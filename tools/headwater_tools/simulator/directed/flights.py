@@ -9,11 +9,12 @@ from typing import Any
 
 from headwater.data import msgpack
 from headwater.process import Process
+from headwater.protocol.moves import COMMAND
 from headwater.storage.keyspace import B_ENERGY
 
 from ..batteries import COMPUTE, RADIO, Power
 from ..scenario import Result
-from ..world import Hardware, Node
+from ..world import SECOND, Hardware, Node
 from .base import GATEWAY, SHIFTED, Directed, boards, shifted
 
 LEFT, HOME, OTHER = 1, 2, 3  # the board of the source; the first host of the operator, and a backup
@@ -177,6 +178,26 @@ class Even(Powered):
     ENDS = (HOME,)
 
 
+class CameLately(Powered):
+    """The operator came a moment ago, no entry has come since, and another keeper is dead: its checkpoint is
+    at no host beside the one that gave it. It leaves all the same before the battery ends."""
+
+    BATTERIES = {HOME: (60, 45)}
+    ENDS = (GATEWAY,)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (3, partial(self.hand, HOME, GATEWAY)),
+            (8, partial(self.world.mute_until.update, {LEFT: self.SECONDS * SECOND})),
+            (8.5, partial(self.crash, OTHER)),
+            (9, partial(self.hand, GATEWAY, HOME)),
+        ]
+
+    def hand(self, giver: int, taker: int) -> None:
+        node = self.node(giver)
+        self.world.call(node, lambda host: host.move(SHIFTED, taker, COMMAND, node.mono()), "move")
+
+
 SCHEDULES: dict[str, type[Powered]] = {
     "battery ends": Ends,
     "battery ends soon": EndsSoon,
@@ -184,6 +205,7 @@ SCHEDULES: dict[str, type[Powered]] = {
     "the other is weaker": Weaker,
     "fled and not charged": NotCharged,
     "battery ends, cut off": CutOff,
+    "battery ends, came lately": CameLately,
     "batteries unlike": Balanced,
     "batteries alike": Even,
 }
