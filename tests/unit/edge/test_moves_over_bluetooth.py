@@ -13,7 +13,6 @@ from headwater_tools.simulator.directed.over_bluetooth import (
     CUT_AFTER,
     DIRECT,
     RELAYED,
-    TO_GATEWAY,
     WAYS,
     Cut,
 )
@@ -31,13 +30,8 @@ def ends(way: str, fragment: int, word: str) -> bool:
     return history.was_cut
 
 
-@pytest.mark.parametrize(
-    ("way", "fragment", "word"),
-    [(DIRECT, 60, CUT_AFTER), (TO_GATEWAY, 20, CUT)],
-    ids=lambda value: str(value),
-)
-def test_a_move_is_completed_over_a_second_connection(way: str, fragment: int, word: str) -> None:
-    assert ends(way, fragment, word)
+def test_a_move_is_completed_over_a_second_connection() -> None:
+    assert ends(DIRECT, 60, CUT_AFTER)
 
 
 # A newer checkpoint does not begin the way again that goes ahead of a move, and the move fails.
