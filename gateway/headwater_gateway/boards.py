@@ -93,6 +93,7 @@ class Board:
         self.log = log
         self.flash = 0  # log number of its flash, as it reported last
         self.lost: set[int] = set()  # log numbers under which it was declared lost
+        self.revoked = False  # declared lost, and it has not been given another key since
         self.status: dict[str, Any] = {}
         self.seen_us = seen_us  # site time of the last authentic message
         self.heard = 0.0  # the same on our clock; 0: not since this start
@@ -117,8 +118,8 @@ class Board:
 
     @property
     def is_lost(self) -> bool:
-        """A person has declared it lost, and it has not come back with another log number."""
-        return self.flash in self.lost
+        """A person has declared it lost, and it has not come back with another key and log number."""
+        return self.revoked or self.flash in self.lost
 
 
 class Boards:
@@ -150,6 +151,7 @@ class Boards:
         self.all: dict[str, Board] = {}
         self.on_status: list[Callable[[Board], None]] = []
         self.on_deployment: list[Callable[[Board, bytes, bytes], None]] = []  # board, id, bytes
+        self.on_revoked: list[Callable[[Board], None]] = []  # it speaks, with a key that is refused
         for number, name, seen, learn, ran in db.query(
             "SELECT number, name, seen, learn, ran FROM boards ORDER BY number"
         ):
@@ -161,6 +163,9 @@ class Boards:
         for number, flash in db.query("SELECT board, log FROM lost"):
             if number in by_number:
                 by_number[number].lost.add(unsigned(flash))
+        for (number,) in db.query("SELECT number FROM revoked"):
+            if number in by_number:
+                by_number[number].revoked = True
         for number, plan in db.query("SELECT board, plan FROM leaving"):
             for board in self.all.values():
                 if board.number == number:
@@ -193,8 +198,13 @@ class Boards:
         """The board is unknown: its frames are refused."""
         del self.all[name]
 
-    def lose(self, board: Board, flash: int) -> None:
-        """The board is lost, with the flash of that log number: what it says under it is refused."""
+    def lose(self, board: Board, flash: int, key_too: bool) -> None:
+        """The board is lost, with the flash of that log number: what it says under it is refused. `key_too`:
+        and so is everything that is sealed with its present key."""
+        if key_too:
+            self.db.execute("INSERT OR REPLACE INTO revoked VALUES(?)", board.number)
+            board.revoked = True
+            self.learned(board)  # what runs there concerns nobody any more
         sql = "INSERT OR REPLACE INTO lost VALUES(?, ?, ?)"
         self.db.execute(sql, board.number, signed(flash), self.site_us())
         self._reports(board, flash)
@@ -204,16 +214,36 @@ class Boards:
         board.later = (None, None)
         board.state = None
 
+    def readmit(self, board: Board) -> None:
+        """A lost board gets the next registry number, and with it another key. The log numbers under which it
+        was lost are refused as before."""
+        former = board.number
+        self.db.number_taken(self.db.boards_ever + 1)
+        renumber(self.db, former, self.db.boards_ever)
+        fresh = self._board(self.db.boards_ever, board.name, board.seen_us, board.learn, board.ran)
+        board.number, board.peer = fresh.number, fresh.peer
+        board.life = None
+        board.frames = 0
+        board.revoked = False
+
+    def refuses(self, *names: str) -> bool:
+        """Whether the key of one of these boards is refused; that is counted."""
+        found = any(name in self.all and self.all[name].revoked for name in names)
+        if found:
+            self._count(refused.REVOKED)
+        return found
+
     def _reports(self, board: Board, flash: int) -> None:
         if flash != board.flash:
             board.flash = flash
             self.db.execute("INSERT OR REPLACE INTO logs VALUES(?, ?)", board.number, signed(flash))
 
     def known_as(self, name: str, number: int) -> None:
-        """A board reports this number of another one, which is registered if it is not yet."""
+        """A board reports this number of another one, which is registered if it is not yet. A lower number than
+        the known one is of a key that was refused since."""
         self.db.number_taken(number)
         if name in self.all:
-            if self.all[name].number != number:
+            if self.all[name].number < number:
                 raise UserError(
                     "board %s has number %d there and %d here: provision it again, and deploy to it again"
                     % (name, number, self.all[name].number)
@@ -261,8 +291,10 @@ class Boards:
             if peer.why not in (TAKEN, OPENED):
                 self._count(refused.SEALS[peer.why])
                 return False
-            if peer.live and peer.log in board.lost:
+            if board.revoked or peer.live and peer.log in board.lost:
                 self._count(refused.REVOKED)
+                for listener in self.on_revoked if board.revoked else ():
+                    listener(board)
                 return False
             genuine = True
             board.heard = self.monotonic()
@@ -490,3 +522,13 @@ def register(db: Database, name: str, now_us: int) -> int:
         db.execute("INSERT INTO boards VALUES(?, ?, ?, 0, NULL, 0, NULL)", db.boards_ever, name, now_us)
         return db.boards_ever
     return int(rows[0][0])
+
+
+def renumber(db: Database, former: int, number: int) -> None:
+    """A board has another registry number from now on."""
+    for sql in (
+        "UPDATE boards SET number = ? WHERE number = ?",
+        "UPDATE logs SET board = ? WHERE board = ?",
+        "UPDATE lost SET board = ? WHERE board = ?",
+    ):
+        db.execute(sql, number, former)

@@ -14,7 +14,7 @@ from typing import Any
 from headwater.offboard import reasons
 from headwater.plan import model as plans
 from headwater.plan.model import Plan
-from headwater.protocol.sessions import TAKEN
+from headwater.protocol.sessions import TAKEN, Peer
 from headwater.runtime.host import Host
 
 from .database.engine import Database
@@ -53,6 +53,7 @@ class HostedProcess:
         self.outbox = Outbox(ends, self.plan, partial(acked, self.plan.name))
         self.publish = publish
         self.broken = 0  # frames whose handling failed by a defect of ours
+        self.keys = keys
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
         self.host = Host(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
@@ -117,6 +118,18 @@ class HostedProcess:
         """This board is lost, with that log number. ValueError says why that cannot be."""
         self.host.now = mono_us()
         self.host.lose(self.plan.hosts.index(name), log)
+
+    def refuse(self, name: str) -> None:
+        """Refuse what is sealed with the present key of this lost board."""
+        self.host.exchange.refuse(self.plan.hosts.index(name))
+
+    def readmit(self, name: str, registered: int) -> None:
+        """Speak to this board with the key of its new registry number from now on."""
+        number = self.plan.hosts.index(name)
+        key, log, boot = self.keys.board(registered), self.store.log_number, self.host.boot_number
+        peer = Peer(key, 0, log, boot, number, self.plan.hash, _nonce)
+        self.host.now = mono_us()
+        self.host.exchange.refuse(number, peer)
 
     def give_up(self, v: int, at: int, number: int) -> None:
         """Operator v, which waits at that host under the epoch of this number, gives up."""

@@ -2,15 +2,21 @@
 
 A board is lost with the log number of its flash: all that is stored there counts no more, and nothing that it
 says under that number is taken. The gateway tells the hosts of its process, again until each has confirmed
-(headwater.runtime.losses); the registry keeps it beyond the process. The board comes back with a new log
-number alone: its flash is erased, and it is provisioned again.
+(headwater.runtime.losses); the registry keeps it beyond the process. The gateway also refuses the board's
+key, whatever the log number and the link: a thief can erase the flash.
+
+The board comes back with a new log number and a new key alone: its flash is erased, and it is provisioned
+again. That gives it another registry number, from which its keys derive. The other boards of its process get
+their deployment again, with the new keys, and from then on they refuse the former key too.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from headwater.plan import model as plans
 from headwater.plan.model import OUTSIDE, Plan
 from headwater.plan.reader import LEVELS
 from headwater.storage.keyspace import LEFT
@@ -24,17 +30,22 @@ if TYPE_CHECKING:
     from .service import Service
 
 
+TOLD_AGAIN_S = 3600.0  # after this, an event tells again that a lost board speaks
+
+
 class Losses:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.given_up = GivenUp(service)
+        self._spoke: dict[str, float] = {}  # board -> when an event told that it speaks, though it is lost
+        service.boards.on_revoked.append(self.spoke)
 
     def declare(self, name: str, sure: bool) -> dict[str, Any]:
         """Declare a board lost, if `sure`; what follows from it."""
         service = self.service
         registry.number_of(service.db, name)
         board = service.boards.all[name]
-        if board.is_lost:
+        if board.revoked:
             raise UserError(
                 "board %s is declared lost already: to bring it back, erase its flash and provision it "
                 "again (`hw provision %s --renew`)" % (name, name)
@@ -54,11 +65,41 @@ class Losses:
                 hosted.lose(name, board.flash)
             except ValueError as error:
                 raise UserError("%s; nothing was changed" % error)
-        service.boards.lose(board, board.flash)
-        service.event("lost", "board %s is declared lost: what it says is refused" % name)
+            service.hear(hosted)  # what it has said until now
+            hosted.refuse(name)
+        service.boards.lose(board, board.flash, True)
+        service.event("lost", "board %s is declared lost: what it says is refused, and its key" % name)
         for source in answer["sources"]:
             service.event("lost", _ended(name, source))
         return {**answer, "declared": True}
+
+    def readmit(self, board: Board) -> None:
+        """A lost board is provisioned again: it gets a new key, and the other boards of its process the new keys
+        that they share with it."""
+        service = self.service
+        process = service.by_board.get(board.name)
+        if process is not None:
+            service.open_to_change(process.name)  # UserError while it is being replaced
+        leaving = [b.name for b in service.boards.all.values() if _leaves(b, board.name)]
+        if leaving or process is not None and process.step:
+            raise UserError(
+                "board %s gets a new key, and %s has to switch to the present version first: switch it on, or "
+                "declare it lost; nothing was changed" % (board.name, ", ".join(leaving) or "a board")
+            )
+        service.boards.readmit(board)
+        service.event("lost", "board %s has a new key; the former one is refused" % board.name)
+        if process is not None and process.hosted is not None:
+            process.hosted.readmit(board.name, board.number)
+            service.want_again(process)
+
+    def spoke(self, board: Board) -> None:
+        """A board whose key is refused speaks: it was found, or somebody else has it."""
+        now = time.monotonic()
+        if now - self._spoke.get(board.name, -TOLD_AGAIN_S) < TOLD_AGAIN_S:
+            return
+        self._spoke[board.name] = now
+        text = "board %s was declared lost, and speaks: it is refused; `hw provision %s --renew` gives it a new key"
+        self.service.event("lost", text % (board.name, board.name))
 
     def follows(self, board: Board, process: Process | None) -> dict[str, Any]:
         """What follows from the loss of a board: streams that end, operators that start elsewhere or nowhere,
@@ -113,17 +154,20 @@ class Losses:
         assert hosted is not None
         for name in hosted.plan.hosts[1:]:
             board = self.service.boards.all[name]
-            if board.is_lost:
+            if board.flash in board.lost:
                 hosted.lose(name, board.flash)
+            if board.revoked:
+                hosted.refuse(name)
 
     def look(self, process: Process) -> None:
-        """A gateway that has lost its database learns from the hosts what was declared."""
+        """A gateway that has lost its database learns from the hosts what was declared: the log number. Whether
+        the board has got another key since, they do not know."""
         hosted = process.hosted
         self.given_up.look(process)
         for number, (log, _) in hosted.host.lost.items() if hosted else ():
             board = self.service.boards.all[hosted.plan.hosts[number]] if hosted else None
             if board is not None and log not in board.lost and board.flash in (0, log):
-                self.service.boards.lose(board, log)
+                self.service.boards.lose(board, log, False)
 
     def shown(self, process: Process) -> list[dict[str, Any]]:
         """The lost boards of a process, for the state."""
@@ -182,6 +226,11 @@ class Losses:
         if v.kind or not v.hosts[0]:
             return int(process.hosted.store.log_number) if not v.kind else 0
         return self.service.boards.all[process.hosted.plan.hosts[v.hosts[0]]].flash
+
+
+def _leaves(board: Board, name: str) -> bool:
+    """Whether a board has to stop a process first that this one belonged to."""
+    return board.leaving is not None and name in plans.loads(board.leaving.content).hosts
 
 
 def _ended(name: str, source: dict[str, Any]) -> str:

@@ -42,6 +42,7 @@ YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
 BOARD_CONFIG = "config.json"
+REVOKED = "revoked"  # in the folder of a board: it is lost, and the key there is refused
 BLUETOOTH_KEY = "bluetooth.key"  # in the folder of a board: as its settings name it
 
 _ACL = """\
@@ -430,7 +431,8 @@ def check_name(name: str) -> None:
 
 
 def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) -> Path:
-    """The folder with the files for a board. Made again, it has a new password, and the same key.
+    """The folder with the files for a board. Made again, it has a new password, and the same key if its number
+    is the same.
 
     The broker gets the password last: if this ends early, the board's present one is still valid."""
     home = folder / "boards" / name
@@ -462,6 +464,7 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
             settings[key] = former[key]
         _swap(home / BLUETOOTH_KEY, keys.bluetooth())
         _swap(home / "board.key", keys.board(number))
+        (home / REVOKED).unlink(missing_ok=True)
         _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
         if passwords.exists():
             _user(passwords, name, password)
@@ -513,6 +516,15 @@ def forget(folder: Path, name: str) -> None:
         passwords = folder / "mosquitto" / "passwords"
         if passwords.exists():
             _no_user(passwords, name)
+
+
+def revoke(folder: Path, name: str) -> None:
+    """Note beside the key of a lost board that it is refused: a database that is lost, or older than the loss,
+    does not know it."""
+    with turn(folder):
+        home = folder / "boards" / name
+        if home.exists():
+            write_secret(home / REVOKED, b"This board was declared lost: the key here is refused.\n")
 
 
 def _no_user(path: Path, user: str) -> None:

@@ -1,7 +1,7 @@
 """Boards that get another name, and boards that go: what that means in the database.
 
-A board's number, and with it its key, never changes and is never given again. So a renamed board keeps its
-key, and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
+A board's number stands for its key, and is never given again: only a lost board that is provisioned again
+gets another number, because its former key is refused. So a renamed board keeps its key, and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
 refused. Neither is possible while a process names the board, since plans name boards.
 """
 
@@ -71,6 +71,7 @@ def remove(db: Database, name: str) -> int:
     db.execute("DELETE FROM boards WHERE number = ?", number)
     db.execute("DELETE FROM logs WHERE board = ?", number)
     db.execute("DELETE FROM lost WHERE board = ?", number)
+    db.execute("DELETE FROM revoked WHERE number = ?", number)
     return number
 
 
@@ -94,11 +95,12 @@ def removed(config: Config, name: str) -> None:
 
 
 def lost(config: Config, name: str, sure: bool) -> dict[str, Any]:
-    """Declare a board lost, if `sure`: hosts refuse its log number, the broker its password. Otherwise say
-    what would follow. Only a gateway that runs can tell the hosts."""
+    """Declare a board lost, if `sure`: hosts refuse its log number, the gateway its key, the broker its
+    password. Otherwise say what would follow. Only a gateway that runs can tell the hosts."""
     answer = control.ask(config, "/boards/lost", {"name": name, "sure": sure})
     if sure:
         provision.forget(config.folder, name)
+        provision.revoke(config.folder, name)
     return answer
 
 

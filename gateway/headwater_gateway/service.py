@@ -235,7 +235,7 @@ class Service(Switching):
             for process in list(self.processes.values()):
                 if process.hosted:
                     process.hosted.tick()
-                    self._hear(process.hosted)
+                    self.hear(process.hosted)
                     self.losses.look(process)
                 self._advance(process)
             self.boards.tick()
@@ -494,11 +494,13 @@ class Service(Switching):
         self.observer.on_status(board)
         self.tell({"kind": "board", "name": board.name, **self._board(board)})
 
-    def _hear(self, hosted: HostedProcess) -> None:
+    def hear(self, hosted: HostedProcess) -> None:
         """Frames of the process show too that a board is alive."""
         for name, taken in hosted.heard():
             board = self.boards.all[name]
             if taken != board.frames:
+                if board.revoked:
+                    self.losses.spoke(board)
                 board.frames = taken
                 board.seen_us = self.site_us()
                 board.link_lost = False

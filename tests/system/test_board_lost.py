@@ -81,6 +81,9 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
     settings = json.loads((chest.folder / "config.json").read_text())
     settings["broker"]["password"] = renewed["broker"]["password"]
     (chest.folder / "config.json").write_text(json.dumps(settings))
+    key = (site.folder / "boards" / "chest" / "board.key").read_bytes()
+    assert key != (chest.folder / "board.key").read_bytes()
+    (chest.folder / "board.key").write_bytes(key)
     chest.start()
     until(lambda: "was declared lost" in site.consoles(), 60)  # with its old flash it is refused
     chest.kill()

@@ -79,6 +79,7 @@ class Exchange:
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self._left = False  # ... and something for it found no room
         self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
+        self.refused: tuple[int, ...] = ()  # lost hosts whose keys are refused
         self.counts: "Meter | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
@@ -107,6 +108,15 @@ class Exchange:
         done = link.peer.hide(on)
         self._reply(link)
         return done
+
+    # At the gateway: refuse the key of a lost host, whatever log number it speaks under; or speak to that host
+    # with another key.
+    def refuse(self, number: int, peer: "Peer | None" = None) -> None:
+        self.refused = tuple([n for n in self.refused if n != number])
+        if peer:
+            self.meet(number, peer)
+        else:
+            self.refused += (number,)
 
     # This host speaks to no other any more.
     def leave(self) -> None:
@@ -161,7 +171,7 @@ class Exchange:
             if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
-            if host.lost and sender in host.lost and host.lost[sender][0] == peer.log:
+            if host.lost and sender in host.lost and host.lost[sender][0] == peer.log or sender in self.refused:
                 host.count(REVOKED)
                 self._revoked(link)
                 return False
@@ -229,7 +239,7 @@ class Exchange:
         if host.words:
             host.words.begins(link.number)
 
-    # A host that was declared lost speaks under its former log number: the gateway tells it what it is.
+    # A host that was declared lost speaks: the gateway tells it which of its log numbers that holds for.
     def _revoked(self, link: Link) -> None:
         if not self.host.me:
             from . import losses

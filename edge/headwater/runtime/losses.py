@@ -20,6 +20,9 @@
 # acknowledged, is stored at hosts that q counts. Where more are lost than that, a recall does not end: what
 # it would go on from may be older than what was put out. The operator waits, or gives up (giving_up.py).
 #
+# The gateway refuses the key of a lost host, too, and with it every log number, until the board has another key
+# (Exchange.refuse). Other hosts refuse the former key when they have the new one, with their next deployment.
+#
 # Promise: a state never goes back, in any boot, unless the flash is erased; the gateway tells such a host
 # first of all (Exchange._new_life).
 
@@ -148,11 +151,13 @@ def press(host: "Host") -> None:
                 tell(host, to, number)
 
 
-# Whether a host of the plan is lost: one that came back with a new log number is not.
+# Whether a host of the plan is lost: one that came back with a new log number is not, unless its key is refused.
 def away(host: "Host", number: int) -> bool:
     known = host.lost.get(number)
+    if not known or number in host.exchange.refused:
+        return bool(known)
     link = host.exchange.links.get(number)
-    return bool(known and not (link and link.peer.live and link.peer.log != known[0]))
+    return not (link and link.peer.live and link.peer.log != known[0])
 
 
 # At the gateway: it leaves, if every other host has answered.

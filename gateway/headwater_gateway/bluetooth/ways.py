@@ -200,7 +200,7 @@ class Ways:
         Bluetooth reaches."""
         if to not in self.broker.away:
             return False
-        if sender in self._known and sender != to:  # our own come back too
+        if sender in self._known and sender != to and not self.boards.refuses(to, sender):  # not our own
             if covered(frame):
                 self.relayed += 1
                 self.send(to, frame, sender)
@@ -227,7 +227,7 @@ class Ways:
         is genuine is not known here."""
         if to == SITE:
             return self._came(self.bluetooth, sender, frame, SITE)
-        if to in self._known and to != sender:
+        if to in self._known and to != sender and not self.boards.refuses(to, sender):
             self.relayed += 1
             self.send(to, bytes(frame), sender)
         return False

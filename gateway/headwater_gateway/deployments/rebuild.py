@@ -7,7 +7,7 @@ key, of another one. So it stops with an error, and continues with `--rebuild`.
 A database that is an older copy is treated in the same way (`learn_again`): boards and lake know more than it
 does. `hw gateway restore` does that itself.
 
-- A board's number is the one whose key is in its folder. No number is given again that was found in a
+- A board's number is the one whose key is in its folder; a mark there tells that this key is refused. No number is given again that was found in a
   folder or that a board reports.
 - What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
   not know is asked for it (docs/spec.md, "Site link"), and its process is adopted. If boards report
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import secrets
 import sqlite3
@@ -36,6 +37,7 @@ from headwater.storage.keyspace import F_AGAIN, HELD, LEARN, LOST, PERMANENT, ch
 from .. import UserError, control, provision
 from ..boards import Board, Deployment
 from ..boards import register as number_of
+from ..boards import renumber
 from ..config import Config
 from ..database.engine import Database, signed
 from ..keys import Keys
@@ -125,8 +127,30 @@ def keep_numbers(db: Database, site: Path, keys: Keys) -> dict[str, int]:
     """The boards that have a folder and are not registered, by number; no number of theirs is given again."""
     known = {row[0] for row in db.query("SELECT name FROM boards")}
     found = numbers_of(site, keys, known)
-    db.number_taken(max(found.values(), default=0))
+    db.number_taken(max([*found.values(), *_renewed(db, site, keys).values()], default=0))
     return found
+
+
+def _renewed(db: Database, site: Path, keys: Keys) -> dict[int, int]:
+    """Number -> a later one: of boards whose folders have a later key than this database knows."""
+    found = {}
+    for name, key in folders(site).items():
+        for (number,) in db.query("SELECT number FROM boards WHERE name = ?", name):
+            if key != keys.board(number):
+                later = (n for n in range(number + 1, NUMBER_MAX + 1) if keys.board(n) == key)
+                found |= {number: n for n in itertools.islice(later, 1)}
+    return found
+
+
+def _refuse_revoked(db: Database, site: Path, keys: Keys) -> None:
+    """Refuse the keys whose folders say that, and wait for nothing from these boards."""
+    for name, key in folders(site).items():
+        if (site / "boards" / name / provision.REVOKED).exists():
+            for (number,) in db.query("SELECT number FROM boards WHERE name = ?", name):
+                if key == keys.board(number):
+                    db.execute("INSERT OR REPLACE INTO revoked VALUES(?)", number)
+    db.execute("UPDATE boards SET learn = 0 WHERE number IN (SELECT number FROM revoked)")
+    db.commit()
 
 
 def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> None:
@@ -145,6 +169,10 @@ def agree(db: Database, site: Path, keys: Keys, again: bool, now_us: int) -> Non
             "the database is older than the folders of boards, and does not know %s: "
             "`hw gateway run %s --rebuild` registers them", names, site,
         )  # fmt: skip
+    for former, number in _renewed(db, site, keys).items():
+        renumber(db, former, number)
+    db.commit()
+    _refuse_revoked(db, site, keys)
 
 
 def register(db: Database, found: dict[str, int], now_us: int) -> None:
@@ -166,7 +194,13 @@ def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
     db = Database(path, lambda: 0)
     try:
         keep_numbers(db, config.folder, master)
-        may_register(config, name, bool(db.query("SELECT 1 FROM boards WHERE name = ?", name)), renew)
+        rows = db.query("SELECT number FROM boards WHERE name = ?", name)
+        may_register(config, name, bool(rows), renew)
+        if rows and db.query("SELECT 1 FROM revoked WHERE number = ?", rows[0][0]):
+            raise UserError(
+                "board %s was declared lost: it gets a new key, of which only a gateway that runs can tell the "
+                "other boards. Start it (`hw gateway run %s`), and try again" % (name, config.folder)
+            )
         return number_of(db, name, 0)
     finally:
         db.close()

@@ -117,6 +117,10 @@ class Switching:
             else:
                 self._want_of(data, name, step)
 
+    def want_again(self, process: Process) -> None:
+        """A board of the process has another key: the others get the present version again, with their keys."""
+        self._want(process)
+
     def _want_of(self, data: bytes, name: str, step: int | None) -> None:
         hosts = plans.loads(data).hosts
         deployment = Deployment(data, hosts, name, self.boards.numbers, self.keys)

@@ -339,6 +339,9 @@ class Web:
         known = name in self.service.boards.all
         rebuild.may_register(self.service.config, name, known, renew)
         board = self.service.boards.add(name)
+        if board.revoked:
+            self.service.losses.readmit(board)
+            await self.service.db.flushed()
         return {"name": board.name, "number": board.number}
 
     async def _rename(self, body: dict[str, Any]) -> dict[str, Any]:

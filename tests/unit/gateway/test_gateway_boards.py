@@ -9,6 +9,7 @@ from headwater.data import msgpack
 from headwater.protocol import frames
 from headwater.protocol.sessions import Peer
 from headwater.protocol.site_link import REFUSED, RUNS
+from headwater_gateway import refused
 from headwater_gateway.boards import Boards, Deployment
 from headwater_gateway.database.engine import Database
 from headwater_gateway.keys import Keys
@@ -121,4 +122,18 @@ def test_a_refusal_that_a_later_status_has_overtaken_does_not_count(tmp_path: An
     assert site.tick()[-1][:2] == (frames.PLAN, ident)
     board.say(frames.PLANNED, ident, REFUSED, 0, b"no such sensor")
     assert (site.known.state, site.known.why) == (REFUSED, "no such sensor")
+    site.db.close()
+
+
+def test_a_lost_board_is_refused_by_its_key_whatever_its_log_number(tmp_path: Any) -> None:
+    site = Site(tmp_path)
+    site.boots(5, 1)
+    assert site.known.flash == 5 and not site.boards.dropped
+    site.boards.lose(site.known, 5, True)
+    for log, boot in ((5, 2), (6, 1)):  # it wakes up; its flash was erased
+        before = site.boards.dropped.get(refused.REVOKED, 0)
+        site.known.heard = 0.0
+        site.boots(log, boot)
+        assert site.boards.dropped[refused.REVOKED] > before
+        assert site.known.is_lost and not site.known.heard
     site.db.close()

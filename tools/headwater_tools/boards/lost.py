@@ -26,8 +26,9 @@ def declare(place: Place, name: str, sure: bool, quiet: bool) -> tuple[int, dict
     for line in consequences(answer):
         print(line)
     print(
-        "to use a board %s again: erase its flash, then `hw provision %s %s --renew`"
-        % (name, name, place.shown)
+        "its key is refused: `hw provision %s %s --renew` makes another, with which a board %s comes back after its "
+        "flash is erased; do that at once if it was stolen: the other boards refuse the former key from then on"
+        % (name, place.shown, name)
     )
     if place.running(name):
         print("its virtual board runs here, as process %d: end that process" % place.running(name))

@@ -22,8 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--renew",
         action="store_true",
-        help="a board that is registered: give it a new password; until its new files are on it, it cannot "
-        "connect",
+        help="a board that is registered: give it a new password, and a new key if it was declared lost; "
+        "until its new files are on it, it cannot connect",
     )
     parser.add_argument(
         "--port",
@@ -82,6 +82,11 @@ def _home(args: argparse.Namespace) -> Path:
     return command.config_path(args.folder).resolve().parent / "boards" / str(args.name)
 
 
+def _key(home: Path) -> bytes:
+    path = home / "board.key"
+    return path.read_bytes() if path.exists() else b""
+
+
 def _set_links(args: argparse.Namespace) -> None:
     import headwater_gateway
     from headwater_gateway import command, provision
@@ -101,11 +106,16 @@ def _register(args: argparse.Namespace, told: bool = True) -> dict[str, Any]:
 
     path = command.config_path(args.folder)
     try:
+        former = _key(_home(args))
         home = command.register(path, args.name, args.renew, args.bluetooth)
         reloaded = broker.reload(path.resolve().parent)
     except headwater_gateway.UserError as trouble:
         raise UserError(str(trouble))
-    if args.renew:
+    if args.renew and _key(home) != former:
+        print("made %s again, with a new password and a new key: the former key is refused" % home)
+        if told:
+            print("erase the board's flash, and put all of that folder onto the board")
+    elif args.renew:
         print("made %s again, with a new password; its key is the same" % home)
         if told:
             print(

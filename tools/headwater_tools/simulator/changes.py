@@ -66,6 +66,7 @@ CREATE TABLE boards(
 CREATE TABLE leaving(board INTEGER PRIMARY KEY, plan BLOB);
 CREATE TABLE logs(board INTEGER PRIMARY KEY, log INTEGER);
 CREATE TABLE lost(board INTEGER, log INTEGER, at INTEGER);
+CREATE TABLE revoked(number INTEGER PRIMARY KEY);
 CREATE TABLE history(process TEXT, deployment INTEGER, plan BLOB, since INTEGER, until INTEGER);
 """
 # Other histories draw these: a board that is lost permanently delays a change forever.
