@@ -239,8 +239,8 @@ class Boards:
             self.db.execute("INSERT OR REPLACE INTO logs VALUES(?, ?)", board.number, signed(flash))
 
     def known_as(self, name: str, number: int) -> None:
-        """A board reports this number of another one, which is registered if it is not yet. A lower number than
-        the known one is of a key that was refused since."""
+        """A board reports this number of another one, which is registered if it is not yet. A lower number
+        than the known one stands for a key that was refused since."""
         self.db.number_taken(number)
         if name in self.all:
             if self.all[name].number < number:

@@ -68,14 +68,14 @@ class Losses:
             service.hear(hosted)  # what it has said until now
             hosted.refuse(name)
         service.boards.lose(board, board.flash, True)
-        service.event("lost", "board %s is declared lost: what it says is refused, and its key" % name)
+        service.event("lost", "board %s is declared lost: its key, and what it says, is refused" % name)
         for source in answer["sources"]:
             service.event("lost", _ended(name, source))
         return {**answer, "declared": True}
 
     def readmit(self, board: Board) -> None:
-        """A lost board is provisioned again: it gets a new key, and the other boards of its process the new keys
-        that they share with it."""
+        """A lost board is provisioned again: it gets a new key, and the other boards of its process get
+        the new keys that they share with it."""
         service = self.service
         process = service.by_board.get(board.name)
         if process is not None:
@@ -83,8 +83,8 @@ class Losses:
         leaving = [b.name for b in service.boards.all.values() if _leaves(b, board.name)]
         if leaving or process is not None and process.step:
             raise UserError(
-                "board %s gets a new key, and %s has to switch to the present version first: switch it on, or "
-                "declare it lost; nothing was changed" % (board.name, ", ".join(leaving) or "a board")
+                "board %s gets a new key, and %s has to switch to the present version first: switch it on, "
+                "or declare it lost; nothing was changed" % (board.name, ", ".join(leaving) or "a board")
             )
         service.boards.readmit(board)
         service.event("lost", "board %s has a new key; the former one is refused" % board.name)
@@ -98,8 +98,8 @@ class Losses:
         if now - self._spoke.get(board.name, -TOLD_AGAIN_S) < TOLD_AGAIN_S:
             return
         self._spoke[board.name] = now
-        text = "board %s was declared lost, and speaks: it is refused; `hw provision %s --renew` gives it a new key"
-        self.service.event("lost", text % (board.name, board.name))
+        text = "board %s was declared lost, and speaks: what it says is refused"
+        self.service.event("lost", text % board.name)
 
     def follows(self, board: Board, process: Process | None) -> dict[str, Any]:
         """What follows from the loss of a board: streams that end, operators that start elsewhere or nowhere,
@@ -160,8 +160,8 @@ class Losses:
                 hosted.refuse(name)
 
     def look(self, process: Process) -> None:
-        """A gateway that has lost its database learns from the hosts what was declared: the log number. Whether
-        the board has got another key since, they do not know."""
+        """A gateway that has lost its database learns from the hosts which log number is lost. Whether the
+        board has got another key since, they do not know."""
         hosted = process.hosted
         self.given_up.look(process)
         for number, (log, _) in hosted.host.lost.items() if hosted else ():

@@ -42,7 +42,7 @@ YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
 BOARD_CONFIG = "config.json"
-REVOKED = "revoked"  # in the folder of a board: it is lost, and the key there is refused
+REVOKED = "revoked"  # in the folder of a lost board: the key there is refused
 BLUETOOTH_KEY = "bluetooth.key"  # in the folder of a board: as its settings name it
 
 _ACL = """\
@@ -431,8 +431,8 @@ def check_name(name: str) -> None:
 
 
 def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) -> Path:
-    """The folder with the files for a board. Made again, it has a new password, and the same key if its number
-    is the same.
+    """The folder with the files for a board. Made again, it has a new password; its key is that of its
+    number.
 
     The broker gets the password last: if this ends early, the board's present one is still valid."""
     home = folder / "boards" / name
@@ -519,8 +519,8 @@ def forget(folder: Path, name: str) -> None:
 
 
 def revoke(folder: Path, name: str) -> None:
-    """Note beside the key of a lost board that it is refused: a database that is lost, or older than the loss,
-    does not know it."""
+    """Note beside the key of a lost board that it is refused: a database that is lost, or older than the
+    loss, does not know it."""
     with turn(folder):
         home = folder / "boards" / name
         if home.exists():

@@ -1,7 +1,8 @@
 """Boards that get another name, and boards that go: what that means in the database.
 
-A board's number stands for its key, and is never given again: only a lost board that is provisioned again
-gets another number, because its former key is refused. So a renamed board keeps its key, and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
+A board's number, and with it its key, is never given again. It changes in one case: a lost board that is
+provisioned again gets another number, because its former key is refused. So a renamed board keeps its key,
+and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
 refused. Neither is possible while a process names the board, since plans name boards.
 """
 

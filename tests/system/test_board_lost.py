@@ -7,6 +7,7 @@ import json
 import signal
 import time
 
+import pyarrow.parquet as pq
 from gateway_site import Site, until
 
 PROCESS = """
@@ -74,7 +75,7 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
 
     # Its flash is erased, and it is provisioned again.
     chest.kill()
-    site.hw("provision", "chest", "--renew")
+    assert "a new key: the former key is refused" in site.hw("provision", "chest", "--renew")
     if site.broker:
         site.broker.send_signal(signal.SIGHUP)
     renewed = json.loads((site.folder / "boards" / "chest" / "config.json").read_text())
@@ -97,7 +98,11 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
     rows: dict[int, list[int]] = {}
     for row in site.rows("pair/doubled"):
         assert rows.setdefault(row["xi"], row["ints"]) == row["ints"]
-    assert sorted(rows) == list(range(1, max(rows) + 1))
+    # For the keys that they share with it now, the other boards have restarted: their sources tell of a hole.
+    footers = [json.loads(pq.read_metadata(path).metadata[b"headwater"]) for path in site.segments()]
+    gaps = [gap for footer in footers if footer["stream"] == "pair/doubled" for gap in footer["gaps"]]
+    assert all(gap[2] == "hole" and gap[0] == gap[1] for gap in gaps), gaps
+    assert sorted({*rows, *(gap[0] for gap in gaps)}) == list(range(1, max(rows) + 1))
 
 
 def test_a_change_waits_for_a_lost_board_no_more_and_may_leave_it_out(site: Site) -> None:

@@ -79,7 +79,7 @@ class Exchange:
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self._left = False  # ... and something for it found no room
         self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
-        self.refused: tuple[int, ...] = ()  # lost hosts whose keys are refused
+        self.lost: tuple[int, ...] = ()  # hosts whose keys are refused, because they are lost
         self.counts: "Meter | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
 
@@ -109,14 +109,14 @@ class Exchange:
         self._reply(link)
         return done
 
-    # At the gateway: refuse the key of a lost host, whatever log number it speaks under; or speak to that host
-    # with another key.
+    # At the gateway: refuse the key of a lost host, whatever log number it speaks under; or speak to that
+    # host with another key.
     def refuse(self, number: int, peer: "Peer | None" = None) -> None:
-        self.refused = tuple([n for n in self.refused if n != number])
+        self.lost = tuple([n for n in self.lost if n != number])
         if peer:
             self.meet(number, peer)
         else:
-            self.refused += (number,)
+            self.lost += (number,)
 
     # This host speaks to no other any more.
     def leave(self) -> None:
@@ -171,7 +171,7 @@ class Exchange:
             if peer.why != TAKEN and peer.why != OPENED:
                 host.count(SEAL + peer.why)
                 return False
-            if host.lost and sender in host.lost and host.lost[sender][0] == peer.log or sender in self.refused:
+            if host.lost and sender in host.lost and host.lost[sender][0] == peer.log or sender in self.lost:
                 host.count(REVOKED)
                 self._revoked(link)
                 return False

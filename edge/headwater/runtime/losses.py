@@ -20,8 +20,9 @@
 # acknowledged, is stored at hosts that q counts. Where more are lost than that, a recall does not end: what
 # it would go on from may be older than what was put out. The operator waits, or gives up (giving_up.py).
 #
-# The gateway refuses the key of a lost host, too, and with it every log number, until the board has another key
-# (Exchange.refuse). Other hosts refuse the former key when they have the new one, with their next deployment.
+# The gateway refuses the key of a lost host, too, and with it every log number, until the board has another
+# key (Exchange.refuse). Other hosts refuse the former key once they have the new one: it comes to them as a
+# deployment of the same plan with other keys.
 #
 # Promise: a state never goes back, in any boot, unless the flash is erased; the gateway tells such a host
 # first of all (Exchange._new_life).
@@ -151,10 +152,11 @@ def press(host: "Host") -> None:
                 tell(host, to, number)
 
 
-# Whether a host of the plan is lost: one that came back with a new log number is not, unless its key is refused.
+# Whether a host of the plan is lost: one that came back with a new log number is not, unless its key is
+# refused.
 def away(host: "Host", number: int) -> bool:
     known = host.lost.get(number)
-    if not known or number in host.exchange.refused:
+    if not known or number in host.exchange.lost:
         return bool(known)
     link = host.exchange.links.get(number)
     return not (link and link.peer.live and link.peer.log != known[0])

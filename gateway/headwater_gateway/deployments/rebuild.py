@@ -7,8 +7,8 @@ key, of another one. So it stops with an error, and continues with `--rebuild`.
 A database that is an older copy is treated in the same way (`learn_again`): boards and lake know more than it
 does. `hw gateway restore` does that itself.
 
-- A board's number is the one whose key is in its folder; a mark there tells that this key is refused. No number is given again that was found in a
-  folder or that a board reports.
+- A board's number is the one whose key is in its folder; a mark there says that this key is refused. No
+  number is given again that was found in a folder or that a board reports.
 - What runs is learned from the boards (`Learning`). A board that reports a deployment which this gateway does
   not know is asked for it (docs/spec.md, "Site link"), and its process is adopted. If boards report
   several deployments of one process, a switch was under way: the one with the highest number is completed.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import secrets
 import sqlite3
@@ -35,9 +34,8 @@ from headwater.protocol.site_link import DRAIN, DRAINED, RUN
 from headwater.storage.keyspace import F_AGAIN, HELD, LEARN, LOST, PERMANENT, checkpoint_key
 
 from .. import UserError, control, provision
-from ..boards import Board, Deployment
+from ..boards import Board, Deployment, renumber
 from ..boards import register as number_of
-from ..boards import renumber
 from ..config import Config
 from ..database.engine import Database, signed
 from ..keys import Keys
@@ -133,12 +131,13 @@ def keep_numbers(db: Database, site: Path, keys: Keys) -> dict[str, int]:
 
 def _renewed(db: Database, site: Path, keys: Keys) -> dict[int, int]:
     """Number -> a later one: of boards whose folders have a later key than this database knows."""
-    found = {}
+    found: dict[int, int] = {}
     for name, key in folders(site).items():
         for (number,) in db.query("SELECT number FROM boards WHERE name = ?", name):
             if key != keys.board(number):
-                later = (n for n in range(number + 1, NUMBER_MAX + 1) if keys.board(n) == key)
-                found |= {number: n for n in itertools.islice(later, 1)}
+                later = next((n for n in range(number + 1, NUMBER_MAX + 1) if keys.board(n) == key), None)
+                if later is not None:
+                    found[number] = later
     return found
 
 
@@ -198,8 +197,8 @@ def registered(config: Config, master: Keys, name: str, renew: bool) -> int:
         may_register(config, name, bool(rows), renew)
         if rows and db.query("SELECT 1 FROM revoked WHERE number = ?", rows[0][0]):
             raise UserError(
-                "board %s was declared lost: it gets a new key, of which only a gateway that runs can tell the "
-                "other boards. Start it (`hw gateway run %s`), and try again" % (name, config.folder)
+                "board %s was declared lost: it gets a new key, and only a gateway that runs can tell the "
+                "other boards of it. Start it (`hw gateway run %s`), and try again" % (name, config.folder)
             )
         return number_of(db, name, 0)
     finally:

@@ -118,7 +118,7 @@ class Switching:
                 self._want_of(data, name, step)
 
     def want_again(self, process: Process) -> None:
-        """A board of the process has another key: the others get the present version again, with their keys."""
+        """A board of the process has another key: the others get the present version again, with new keys."""
         self._want(process)
 
     def _want_of(self, data: bytes, name: str, step: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The key of a board that was declared lost: it is refused, and the board comes back with another one alone."""
+"""The key of a board that was declared lost is refused; the board comes back with another one alone."""
 
 from __future__ import annotations
 
@@ -213,7 +213,11 @@ def test_a_lost_board_gets_its_new_key_from_a_gateway_that_runs_and_changes_noth
             service.cancel(PROCESS)
             number = a.number
             b.leaving = Deployment(
-                service.processes[PROCESS].plan, ["gateway", "a", "b"], "b", service.boards.numbers, service.keys
+                service.processes[PROCESS].plan,
+                ["gateway", "a", "b"],
+                "b",
+                service.boards.numbers,
+                service.keys,
             )
             with pytest.raises(UserError, match="and b has to switch .* nothing was changed"):
                 service.losses.readmit(a)

@@ -26,8 +26,8 @@ def declare(place: Place, name: str, sure: bool, quiet: bool) -> tuple[int, dict
     for line in consequences(answer):
         print(line)
     print(
-        "its key is refused: `hw provision %s %s --renew` makes another, with which a board %s comes back after its "
-        "flash is erased; do that at once if it was stolen: the other boards refuse the former key from then on"
+        "if it was stolen, make another key now: `hw provision %s %s --renew`; then the other boards refuse "
+        "its key too\nto use a board %s again: erase its flash, and put the files of that command onto it"
         % (name, place.shown, name)
     )
     if place.running(name):
