@@ -95,6 +95,8 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
     until(lambda: site.stream("pair/press")["durable"] >= 50, 60)
     assert site.state()["boards"]["chest"]["link"] == "up"  # type: ignore[index]
     site.hw("deploy", "--reopen", "both.press")
+    joined = site.stream("pair/both")["durable"]
+    until(lambda: site.stream("pair/both")["durable"] > joined + 50, 60)
     rows: dict[int, list[int]] = {}
     for row in site.rows("pair/doubled"):
         assert rows.setdefault(row["xi"], row["ints"]) == row["ints"]

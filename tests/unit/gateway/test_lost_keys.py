@@ -9,13 +9,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from defects import Change, seeded
 from headwater.data import msgpack
 from headwater.protocol import frames
 from headwater.protocol.sessions import Peer, hmac
+from headwater.runtime import losses
+from headwater.runtime.exchange import Exchange
 from headwater_gateway import UserError, config, provision, refused
-from headwater_gateway.boards import Deployment
+from headwater_gateway.boards import Boards, Deployment
 from headwater_gateway.deployments import rebuild
+from headwater_gateway.hosted import HostedProcess
 from headwater_gateway.keys import load, make, write_secret
+from headwater_gateway.losses import Losses
 from headwater_gateway.service import Service
 from headwater_gateway.web.http import make_token
 from headwater_tools.boards import fleet
@@ -84,10 +89,15 @@ def reports(service: Service, key: bytes, log: int) -> None:
     service.boards.publish = publish
 
 
-async def taken(service: Service, key: bytes, log: int = 0) -> bool:
-    """Whether the process takes entries of a board with this key. `log`: of its flash; 0: a new one."""
+def hosted_in(service: Service) -> HostedProcess:
     hosted = service.processes[PROCESS].hosted
     assert hosted is not None
+    return hosted
+
+
+async def taken(service: Service, key: bytes, log: int = 0) -> bool:
+    """Whether the process takes entries of a board with this key. `log`: of its flash; 0: a new one."""
+    hosted = hosted_in(service)
     board = fleet.Board("a", key, hosted.plan)
     if log:
         board.log = log
@@ -122,51 +132,69 @@ def keys_of(data: bytes, key: bytes) -> dict[int, bytes]:
     return found
 
 
+async def history(folder: Path) -> None:
+    """A board is lost, a thief speaks with its key, the gateway restarts, and the board gets another key."""
+    settings = site(folder)
+    async with running(settings) as service:
+        register(service, "a", "b")
+        former = service.keys.board(service.boards.all["a"].number)
+        other = service.keys.board(service.boards.all["b"].number)
+        await service.deploy(fleet.plan(PROCESS, ["a", "b"], ENTRIES))
+        reports(service, former, FLASH)
+        assert await taken(service, former)
+        assert service.losses.declare("a", True)["declared"]
+        assert not service.dropped().get(refused.REVOKED)
+        assert not await taken(service, former), "it came back with an erased flash"
+        assert service.dropped()[refused.REVOKED]
+        assert losses.away(hosted_in(service).host, 1), "the gateway would wait for an answer of the thief"
+        with pytest.raises(UserError, match="declared lost already"):
+            service.losses.declare("a", True)
+    async with running(settings) as service:  # the gateway knows it after a restart
+        a, b = service.boards.all["a"], service.boards.all["b"]
+        assert service.link_of(a) == "declared lost"
+        assert not await taken(service, former)
+        reports(service, former, FLASH + 1)
+        assert a.is_lost and not a.heard and service.boards.dropped[refused.REVOKED]
+        service.hear(hosted_in(service))
+        told = [event["text"] for event in service.alarms()["events"]]
+        assert sum("board a was declared lost, and speaks" in text for text in told) == 1
+
+        wanted = b.wanted
+        assert wanted is not None
+        service.losses.readmit(a)
+        key = service.keys.board(a.number)
+        assert key != former and not await taken(service, former)
+        # The others get the same process with the new keys.
+        assert b.wanted is not None and b.wanted.id != wanted.id and b.wanted.plan == wanted.plan
+        pair = service.keys.pair(a.number, b.number)
+        assert keys_of(b.wanted.data, other)[1] == pair != keys_of(wanted.data, other)[1]
+        # Its former flash is refused under the new key too.
+        reports(service, key, FLASH)
+        assert a.is_lost and not a.revoked and not await taken(service, key, FLASH)
+        reports(service, key, FLASH + 2)
+        assert not a.is_lost and a.heard and await taken(service, key)
+    async with running(settings) as service:
+        assert not service.boards.all["a"].is_lost
+        assert await taken(service, key) and not await taken(service, former)
+
+
 def test_a_lost_board_is_refused_by_its_key_until_it_has_another(tmp_path: Path) -> None:
-    async def test() -> None:
-        settings = site(tmp_path)
-        async with running(settings) as service:
-            register(service, "a", "b")
-            former = service.keys.board(service.boards.all["a"].number)
-            other = service.keys.board(service.boards.all["b"].number)
-            await service.deploy(fleet.plan(PROCESS, ["a", "b"], ENTRIES))
-            reports(service, former, FLASH)
-            assert await taken(service, former)
-            assert service.losses.declare("a", True)["declared"]
-            assert not service.dropped().get(refused.REVOKED)
-            assert not await taken(service, former), "it came back with an erased flash"
-            assert service.dropped()[refused.REVOKED]
-            with pytest.raises(UserError, match="declared lost already"):
-                service.losses.declare("a", True)
-        async with running(settings) as service:  # the gateway knows it after a restart
-            a, b = service.boards.all["a"], service.boards.all["b"]
-            assert service.link_of(a) == "declared lost"
-            assert not await taken(service, former)
-            reports(service, former, FLASH + 1)
-            assert a.is_lost and not a.heard and service.boards.dropped[refused.REVOKED]
-            service.hear(service.processes[PROCESS].hosted)  # type: ignore[arg-type]
-            told = [event["text"] for event in service.alarms()["events"]]
-            assert sum("board a was declared lost, and speaks" in text for text in told) == 1
+    asyncio.run(asyncio.wait_for(history(tmp_path), 120))
 
-            wanted = b.wanted
-            assert wanted is not None
-            service.losses.readmit(a)
-            key = service.keys.board(a.number)
-            assert key != former and not await taken(service, former)
-            # The others get the same process with the new keys.
-            assert b.wanted is not None and (b.wanted.id != wanted.id) and b.wanted.plan == wanted.plan
-            pair = service.keys.pair(a.number, b.number)
-            assert keys_of(b.wanted.data, other)[1] == pair != keys_of(wanted.data, other)[1]
-            # Its former flash is refused under the new key too.
-            reports(service, key, FLASH)
-            assert a.is_lost and not a.revoked and not await taken(service, key, FLASH)
-            reports(service, key, FLASH + 2)
-            assert not a.is_lost and a.heard and await taken(service, key)
-        async with running(settings) as service:
-            assert not service.boards.all["a"].is_lost
-            assert await taken(service, key) and not await taken(service, former)
 
-    asyncio.run(asyncio.wait_for(test(), 120))
+@pytest.mark.parametrize(
+    "defect",
+    [
+        (Exchange, "receive", "or sender in self.lost", "or 0"),
+        (losses, "away", "or number in host.exchange.lost", "or 0"),
+        (Boards, "_open", "if board.revoked or peer.live", "if peer.live"),
+        (Losses, "seat", "if board.revoked:", "if 0:"),
+        (Losses, "readmit", "service.want_again(process)", "pass"),
+    ],
+)
+def test_without_one_rule_that_fails(defect: Change, tmp_path: Path) -> None:
+    with seeded([defect]), pytest.raises(AssertionError):
+        asyncio.run(asyncio.wait_for(history(tmp_path), 120))
 
 
 def test_a_rebuilt_database_refuses_the_key_of_a_lost_board(tmp_path: Path) -> None:
