@@ -234,6 +234,7 @@ def test_a_lost_board_gets_its_new_key_from_a_gateway_that_runs_and_changes_noth
             a, b = service.boards.all["a"], service.boards.all["b"]
             reports(service, service.keys.board(a.number), FLASH)
             await service.deploy(fleet.plan(PROCESS, ["a", "b"], ENTRIES))
+            await service.db.flushed()
             service.losses.declare("a", True)
             service.undeploy(PROCESS)
             with pytest.raises(UserError, match="is being undeployed"):
