@@ -33,7 +33,6 @@ class Source:
         self.last_ts = max(last_ts, host.floor.flash_us)  # nothing at or below this may follow
         self.sampled_to = last_ts  # ts up to which the stream is complete
         self.why = RESTART if port.ring.last else 0  # reason of the hole that the next sample closes
-        self.loops = _loops(host.plan, vertex.index)
         self.hole = Batch(vertex.outs[0], 1)
         self.accepted = 0
         self.refused = 0
@@ -47,7 +46,7 @@ class Source:
         unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
             behind = self.last_ts - clock.at(mono + batch.span())
-            if self.loops and behind > max(_STILL_US, batch.dt):
+            if behind > max(_STILL_US, batch.dt) and _loops(self.host.plan, self.vertex.index):
                 self.refused += n
                 self.fault(RESTART)
                 return 0
