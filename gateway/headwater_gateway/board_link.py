@@ -113,6 +113,7 @@ class Link:
         self.drained = drained
         self.will = will
         self.on_connected = connected
+        self.more: list[str] = []  # further topics: see `also`
         self._sure: dict[int, asyncio.Future[None]] = {}  # number of a PUBLISH -> its acknowledgement
         self.up = False
         self.problem = "not connected yet"
@@ -227,7 +228,7 @@ class Link:
                 "after SIGHUP), mqtt.cert and the broker's access list" % str(reason).lower()
             )
             return
-        self.client.subscribe([(topic, 0) for topic in self.topics])
+        self.client.subscribe([(topic, 0) for topic in [*self.topics, *self.more]])
         self.up = True
         self.connects += 1
         self.problem = ""
@@ -296,6 +297,16 @@ class Link:
             self._writing = True
         else:
             self._loop.remove_writer(sock)
+
+    def also(self, topics: list[str]) -> None:
+        """Receive these topics as well from now on, and no longer those that an earlier call named."""
+        new = [topic for topic in topics if topic not in self.more]
+        gone = [topic for topic in self.more if topic not in topics]
+        self.more = topics
+        if self.up and new:
+            self.client.subscribe([(topic, 0) for topic in new])
+        if self.up and gone:
+            self.client.unsubscribe(gone)
 
     def publish(self, topic: str, payload: bytes, qos: int = 0, retain: bool = False) -> None:
         """Send, if the broker is connected; otherwise nothing, since senders repeat their frames."""

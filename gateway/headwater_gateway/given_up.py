@@ -13,7 +13,7 @@ from headwater.runtime import standing
 
 from . import UserError
 from .deployments.operator_moves import vertex_of
-from .deployments.switching import Process, being_changed
+from .deployments.switching import Process
 
 if TYPE_CHECKING:
     from .database.outbox import OutboxStream
@@ -64,12 +64,7 @@ class GivenUp:
         from .monitoring.operators import words
 
         service = self.service
-        process = service._process(name or service._only())
-        service._settled(process, [])
-        if process.coming is not None:
-            raise UserError(being_changed(process))
-        hosted = process.hosted
-        assert hosted is not None
+        process, hosted = service.open_to_change(name)
         vertex = vertex_of(hosted, operator)
         wait = max(
             (w for w in waiting(service, process) if w.vertex == vertex.index),

@@ -17,7 +17,7 @@ from headwater.storage.keyspace import LEFT
 
 from . import UserError, registry
 from .boards import Board
-from .deployments.switching import Process, being_changed
+from .deployments.switching import Process
 from .given_up import GivenUp
 
 if TYPE_CHECKING:
@@ -154,12 +154,7 @@ class Losses:
     def close(self, name: str | None, operator: str, which: str, reopen: bool) -> dict[str, Any]:
         """An operator goes on without one of its inputs, or takes it again."""
         service = self.service
-        process = service._process(name or service._only())
-        service._settled(process, [])
-        if process.coming is not None:
-            raise UserError(being_changed(process))
-        hosted = process.hosted
-        assert hosted is not None
+        process, hosted = service.open_to_change(name)
         plan = hosted.plan
         try:
             v = hosted.operator(operator)

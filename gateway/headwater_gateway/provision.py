@@ -44,17 +44,18 @@ CONFIG = "gateway.toml"
 BOARD_CONFIG = "config.json"
 BLUETOOTH_KEY = "bluetooth.key"  # in the folder of a board: as its settings name it
 
-ACL = """\
+_ACL = """\
 # Who may do what, by user name (docs/spec.md, "Topics").
 pattern read {site}/%u/+
 pattern write {site}/+/%u
 
 user gateway
-topic read {site}/g/+
-topic read {site}/s/+
-topic write {site}/+/g
-topic write {site}/+/s
 """
+# The gateway passes on frames of boards that only Bluetooth reaches, and frames for them.
+ACL = _ACL + "topic readwrite {site}/+/+\n"
+FORMER_ACL = _ACL + "".join("topic %s\n" % of for of in (
+    "read {site}/g/+", "read {site}/s/+", "write {site}/+/g", "write {site}/+/s",
+))  # fmt: skip
 
 # Alarms and heartbeat. Patterns hold for every user, so what the watcher may not is said first.
 ACL_WATCHER = """topic readwrite {site}/w/g/#
@@ -267,19 +268,23 @@ def _watcher(folder: Path, made: list[str]) -> None:
     passwords = broker / "passwords"
     if not any(line.startswith(WATCHER + ":") for line in passwords.read_text().splitlines()):
         _user(passwords, WATCHER, password)
-    if (broker / "acl").read_text() == ACL.format(site=c.gateway.site):
+    former = (FORMER_ACL, FORMER_ACL + ACL_WATCHER, ACL)
+    if (broker / "acl").read_text() in [text.format(site=c.gateway.site) for text in former]:
         _swap(broker / "acl", (ACL + ACL_WATCHER).format(site=c.gateway.site).encode())
         made.append(str(broker / "acl"))
 
 
 def acl_lacks(folder: Path) -> list[str]:
-    """The lines for alarms and heartbeat, if a person changed the access list and it has not got them."""
+    """The lines for alarms, heartbeat and passing on, if a person changed the access list and it has not got
+    them."""
     path = folder / "mosquitto" / "acl"
     if WATCHER in boards_of(folder) or not path.exists():
         return []
-    lines = ACL_WATCHER.format(site=config.read(folder / CONFIG).gateway.site).splitlines()
+    site = config.read(folder / CONFIG).gateway.site
     present = {" ".join(line.split()) for line in path.read_text().splitlines()}
-    return [] if lines[0] in present else ["user gateway", *lines]
+    passes_on, watcher = [text.format(site=site).splitlines() for text in (ACL, ACL_WATCHER)]
+    lacks = [lines for lines in (passes_on[-1:], watcher) if lines[0] not in present]
+    return ["user gateway", *(line for lines in lacks for line in lines)] if lacks else []
 
 
 def owner(folder: Path) -> str:

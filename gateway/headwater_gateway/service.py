@@ -274,7 +274,10 @@ class Service(Switching):
         elif topic.startswith(self._from_site):
             self.ways.came("s", topic[len(self._from_site) :], frame)
         elif not self.notifier.takes(topic, frame):
-            self._strange(refused.TOPIC)
+            _, _, names = topic.partition("/")
+            to, _, sender = names.partition("/")
+            if not self.ways.passes_on(to, sender, frame):
+                self._strange(refused.TOPIC)
 
     def _take_host(self, board: str, frame: bytes, bare: bool) -> bool:
         """A frame for the process that this board has a part of. Whether it is genuine."""
@@ -443,13 +446,7 @@ class Service(Switching):
 
     async def move(self, process: str | None, operator: str, host: str) -> dict[str, Any]:
         """Have an operator run on another host."""
-        name = process or self._only()
-        found = self._process(name)
-        self._settled(found, [])
-        if found.coming is not None:
-            raise UserError(being_changed(found))
-        assert found.hosted is not None
-        return await operator_moves.move(found.hosted, operator, host)
+        return await operator_moves.move(self.open_to_change(process)[1], operator, host)
 
     def _waits_for(self, process: Process, vertex: Vertex) -> str:
         """The board for which a change of an operator waits, in a sentence; empty if none is away."""
@@ -484,13 +481,6 @@ class Service(Switching):
         self.boards.remove(name)
         self.event("board", "board %s is removed: its key is refused" % name)
         return {"name": name, "number": number}
-
-    def _only(self) -> str:
-        if len(self.processes) != 1:
-            raise UserError(
-                "name the process with --process: there are %s" % (", ".join(self.processes) or "none")
-            )
-        return next(iter(self.processes))
 
     # ---- watching
 
@@ -625,6 +615,7 @@ class Service(Switching):
         return {
             "number": board.number,
             "link": self.link_of(board),
+            "via": self.ways.via(board.name) if self.ways and board.heard else None,
             "seen_us": board.seen_us,
             "process": process.name if process else None,
             "plan": None if board.wanted is None or board.state is None else _STATES[board.state],

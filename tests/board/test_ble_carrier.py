@@ -316,6 +316,17 @@ def test_a_host_that_began_again_replaces_its_old_connection():
     assert old not in air.pairs
 
 
+def test_a_connection_that_takes_the_place_of_another_has_proven_nothing():
+    air = joined("chest", "wrist")
+    air.run(0.3)
+    wrist = air.hosts["wrist"]
+    air.hosts["chest"] = Host(air, "chest")
+    air.hosts["chest"].carrier.wanted("wrist", air.now)
+    air.run(0.6)
+    assert len(air.pairs) == 1 and wrist.carrier.ended[ble_carrier.DOUBLE] == 1
+    assert wrist.gone == ["chest"]
+
+
 def test_the_gateway_passes_on_what_boards_send_to_each_other():
     air = Air("chest", "hip", "g")
     chest, hip, g = [air.hosts[name] for name in ("chest", "hip", "g")]
@@ -323,10 +334,62 @@ def test_the_gateway_passes_on_what_boards_send_to_each_other():
         air.until(g.send_to, name, b"hello", "g")
     air.run(0.3)
     assert chest.carrier.reaches("hip")
+    assert chest.send_to("g", b"here")
+    air.run(0.3)
     assert chest.send_to("hip", b"far")
     air.run(0.3)
     assert hip.frames[-1] == ("chest", b"far")
     assert air.stand() == ["g-chest", "g-hip"]
+
+
+def test_the_gateway_passes_on_nothing_from_an_end_that_has_proven_nothing():
+    air = Air("chest", "hip", "g")
+    chest, hip, g = [air.hosts[name] for name in ("chest", "hip", "g")]
+    g.genuine = False
+    for name in ("chest", "hip"):
+        air.until(g.send_to, name, b"hello", "g")
+    air.run(0.3)
+    before = list(g.frames)
+    assert chest.send_to("hip", b"junk")
+    air.run(0.3)
+    assert g.frames == before and hip.frames == [("g", b"hello")]
+    assert chest.send_to("s", b"here")  # genuine: `relay` says so
+    air.run(0.3)
+    assert chest.send_to("hip", b"far")
+    air.run(0.3)
+    assert hip.frames[-1] == ("chest", b"far")
+
+
+def test_a_board_takes_no_frame_of_a_host_that_it_does_not_know():
+    air = Air("chest", "g")
+    chest, g = air.hosts["chest"], air.hosts["g"]
+    air.until(g.send_to, "chest", b"hello", "g")
+    for name in ("s", "hip", "nobody"):
+        assert g.send_to("chest", b"x", name)
+    air.run(0.3)
+    assert chest.frames == [("g", b"hello"), ("s", b"x"), ("hip", b"x")]
+    assert chest.carrier.strays == 1
+
+
+# It is heard more often than a board, and connections to it are never made.
+def test_a_stranger_that_advertises_under_ever_new_addresses_holds_up_no_board():
+    air = Air("wrist", "g")
+    wrist, g = air.hosts["wrist"], air.hosts["g"]
+    false = ble_info.tag(KEY, "chest") + bytes((ble_info.WANTS,))
+    tried = 0
+    for step in range(100):
+        wrist.carrier.wanted("g", air.now)
+        if g.goal is not None and g.goal != "wrist":
+            g.carrier.failed(g.goal)
+            g.goal = None
+            tried += 1
+        g.carrier.seen("false %d" % step, false)
+        goal, g.goal = g.goal, None if g.goal != "wrist" else "wrist"
+        air.run(0.1)
+        g.goal = g.goal or goal
+        if air.stand():
+            break
+    assert air.stand() == ["g-wrist"] and 0 < tried < 3
 
 
 def test_a_board_passes_nothing_on_and_believes_no_other_name():
@@ -353,6 +416,25 @@ def test_a_board_passes_nothing_on_and_believes_no_other_name():
     slot.link.send(b"\5wrist\0", b"mine")
     air.run(0.1)
     assert wrist.frames[-1] == ("chest", b"mine")
+
+
+def test_the_gateway_connects_to_a_board_whose_battery_runs_low_before_others():
+    air = Air("g")
+    gateway = air.hosts["g"]
+    tags = {name: ble_info.tag(KEY, name) for name in NAMES}
+
+    def seen(name, flags):
+        gateway.carrier.seen(name, tags[name] + bytes((flags,)))
+
+    air.run(1)
+    for _ in range(20):
+        gateway.carrier.wanted("chest", air.now)
+        air.run(0.1)
+        gateway.carrier.near["chest"] = air.now
+        seen("hip", ble_info.WANTS)
+        assert gateway.goal is None  # chest waits for longer
+    seen("arm", ble_info.WANTS | ble_info.LOW)
+    assert gateway.goal == "arm"
 
 
 def test_three_connections_at_most_and_others_get_their_turn():
@@ -464,6 +546,17 @@ def two(cheap=True, dear=True):
     carriers.add(one)
     carriers.tick(0)
     return carriers, one, other
+
+
+def test_of_carriers_that_cost_the_same_the_one_that_was_added_first_carries():
+    carriers = Carriers(lambda sender, frame, bare: True)
+    ways = [Way(0), Way(0), Way(0)]
+    for way in ways:
+        carriers.add(way)
+    assert carriers.all == ways
+    for way in ways:
+        carriers.came(way, "a", b"answer")
+    assert carriers.send("a", b"x") and [len(way.sent) for way in ways] == [1, 0, 0]
 
 
 def test_until_a_way_is_proven_each_takes_the_frame():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from bumble.core import UUID, AdvertisingData
@@ -18,14 +19,36 @@ from headwater_tools.radio.antenna import Antenna
 from headwater_tools.radio.station import address_of
 
 TICK_S = 0.1
+PATIENCE_S = 120  # this machine starves processes for seconds
 LIST = AdvertisingData.COMPLETE_LIST_OF_128_BIT_SERVICE_CLASS_UUIDS
 DATA = AdvertisingData.SERVICE_DATA_128_BIT_UUID
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            await test()
+
+    asyncio.run(bounded())
+
+
+async def until(holds: Callable[[], object]) -> None:
+    while not holds():
+        await asyncio.sleep(0.01)
 
 
 class BleBoard:
     """Frames that arrive are kept, and are genuine. `say` sends one to the gateway as soon as it can."""
 
-    def __init__(self, name: str, key: bytes, device: Device, antenna: Antenna, longest: int = 512) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: bytes,
+        device: Device,
+        antenna: Antenna,
+        longest: int = 512,
+        pairing: bool = False,
+    ) -> None:
         self.name, self.device, self.antenna = name, device, antenna
         self.got: list[bytes] = []
         self.waits: list[bytes] = []
@@ -40,17 +63,18 @@ class BleBoard:
         self.up: Characteristic[bytes] = Characteristic(
             ble_info.UP, properties.NOTIFY, Characteristic.READABLE, b""
         )
+        info = ble_info.with_pairing(self.carrier.info) if pairing else self.carrier.info
         shown: Characteristic[bytes] = Characteristic(
-            ble_info.INFO, properties.READ, Characteristic.READABLE, self.carrier.info
+            ble_info.INFO, properties.READ, Characteristic.READABLE, info
         )
         device.add_service(Service(ble_info.SERVICE, [down, self.up, shown]))
         device.on("connection", self._connected)
         self._ticks = asyncio.get_running_loop().create_task(self._run())
 
     @classmethod
-    async def make(cls, radio: Radio, name: str, key: bytes) -> BleBoard:
+    async def make(cls, radio: Radio, name: str, key: bytes, pairing: bool = False) -> BleBoard:
         address = "F" + address_of(name)[1:]
-        return cls(name, key, *await adapter(radio, address, name))
+        return cls(name, key, *await adapter(radio, address, name), pairing=pairing)
 
     def say(self, frame: bytes) -> None:
         self.waits.append(frame)

@@ -33,8 +33,7 @@ from headwater_tools.demo.subprocesses import free_port
 
 MASTER = bytes(range(32))
 MTU = 512
-ACL = "pattern read hw/%u/+\npattern write hw/+/%u\n\nuser gateway\ntopic read hw/g/+\ntopic read hw/s/+\n"
-ACL += "topic write hw/+/g\ntopic write hw/+/s\n"
+ACL = "pattern read hw/%u/+\npattern write hw/+/%u\n\nuser gateway\ntopic readwrite hw/+/+\n"
 
 
 def mono_us() -> int:

@@ -2,8 +2,10 @@
 # the `bluetooth` of MicroPython.
 #
 # Its handler runs between any two bytecodes. So it only notes what happened, in a bounded queue, and `poll`
-# does the rest. Where the queue is full, a value is left out, which ends its link (ble_link.py), and so are
-# advertisements; connections and their ends always find room, or the board starts again.
+# does the rest. Connections, their ends, and the end of each step that this board began always find room, or
+# the board starts again. Everything that another radio can send in any number is left out where the queue is
+# full: a value, which ends its link (ble_link.py); an advertisement; an MTU; what a host says that it has,
+# whose connection is then given up in time. So no stranger makes a board start again by sending fast.
 # The board is peripheral and central at once. It connects to one host at a time, step by step: connection,
 # MTU, service, characteristics, descriptor, INFO, subscription. What takes too long is cancelled to its end:
 # NimBLE gives a connection that nobody waits for any more to the next attempt.
@@ -41,8 +43,11 @@ _WRITE_DONE = const(17)
 _NOTIFIED = const(18)
 _MTU = const(21)
 
+# Events of which another radio may cause any number.
+_SPARED = (_WRITTEN, _NOTIFIED, _HEARD, _MTU, _SERVICE, _CHARACTERISTIC, _DESCRIPTOR, _READ)
+
 _NOTES_MAX = const(80)
-_VALUES_MAX = const(48)  # of them: three windows
+_VALUES_MAX = const(48)  # of them: three windows; and what else may be left out
 _SEEN_MAX = const(8)  # advertisements are noted up to here
 _ANSWER = const(4)  # type of an advertisement: a scan response, which has the service data
 _NOBODY = const(65535)  # the handle of a connection that was not made
@@ -56,6 +61,7 @@ _SCAN_US = const(100000)
 _LISTEN_US = const(50000)
 _FREE_BYTES = const(30000)  # NimBLE does not survive running out of memory
 _CCCD = const(0x2902)
+_NO_SCREEN = const(3)  # NoInputNoOutput
 
 
 # Power the radio. A busy controller answers late.
@@ -70,6 +76,16 @@ def power() -> "Any":
                 raise
             time.sleep(0.2)
     return ble
+
+
+# Answer to LE Secure Connections, without keeping keys: stacks keep them badly. Nobody compares numbers, as
+# there is no screen. False: this firmware cannot.
+def _secure(ble: "Any") -> bool:
+    try:
+        ble.config(le_secure=True, bond=False, mitm=False, io=_NO_SCREEN)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 # Memory outside the heap of MicroPython, for connections; None: this machine does not say.
@@ -166,7 +182,8 @@ class _Call:
 class Radio:
     carrier: "BleCarrier"
 
-    def __init__(self) -> None:
+    # pairing: a central may ask for LE Secure Connections.
+    def __init__(self, pairing: bool = False) -> None:
         self.notes: "Any" = deque((), _NOTES_MAX)
         self.full = False  # something was not noted that has to be
         service = bluetooth.UUID(ble_info.SERVICE)
@@ -174,6 +191,7 @@ class Radio:
         self.ble = ble = power()
         ble.irq(self._note)
         ble.config(mtu=_MTU_BYTES)
+        self.pairs = pairing and _secure(ble)
         uuid = bluetooth.UUID
         down = (uuid(ble_info.DOWN), bluetooth.FLAG_WRITE | bluetooth.FLAG_WRITE_NO_RESPONSE)
         up = (uuid(ble_info.UP), bluetooth.FLAG_NOTIFY)
@@ -191,7 +209,8 @@ class Radio:
     # Serve this carrier from now on.
     def serve(self, carrier: "BleCarrier") -> None:
         self.carrier = carrier
-        self.ble.gatts_write(self.info, carrier.info)
+        info = carrier.info
+        self.ble.gatts_write(self.info, ble_info.with_pairing(info) if self.pairs else info)
 
     # ---- verbs of the carrier
 
@@ -254,6 +273,8 @@ class Radio:
                     found = _told(bytes(data[4]), self.shown)
                     if found:
                         notes.append((event, 0, found, (data[0], bytes(data[1]))))
+            elif event in _SPARED and n >= _VALUES_MAX:
+                pass
             elif n >= _NOTES_MAX:
                 self.full = True
             elif event == _JOINED or event == _REACHED:
@@ -273,7 +294,7 @@ class Radio:
             elif event in (_PARTED, _ENDED, _SERVICES, _CHARACTERISTICS, _DESCRIPTORS, _MTU):
                 notes.append((event, data[0], data[1], 0))
         except MemoryError:
-            if event != _WRITTEN and event != _NOTIFIED and event != _HEARD:
+            if event not in _SPARED:
                 self.full = True
 
     # To be called often. -> microseconds until it has to be called again at the latest.

@@ -15,7 +15,12 @@
 #     may lie, so until then it carries frames only beside other carriers (carriers.py).
 #   - A host connects to a host that something waits for (`wanted`), once it advertises; the gateway also to
 #     one that says that it waits. One connect at a time, and first to the host for which something waits
-#     longest.
+#     longest. Where it fails, or the end proves nothing, the name is left alone like the address:
+#     advertisements prove nothing, and a stranger that repeats a tag under ever new addresses would have all
+#     others wait.
+#   - The gateway passes on nothing for other boards before the connection has brought it a genuine frame:
+#     otherwise a stranger could have boards woken that it does not reach itself.
+#   - The gateway connects to a board whose battery runs low before others.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
 #   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves
@@ -28,7 +33,7 @@
 # Sans-I/O: events and microseconds in, calls of the radio out.
 
 from ..offboard.compat import TYPE_CHECKING, const
-from .ble_info import GATEWAY, LAST, LOW, WANTS, info, read_data, read_info, site_tag, tag
+from .ble_info import GATEWAY, LAST, LOW, SITE, WANTS, info, read_data, read_info, site_tag, tag
 from .ble_link import HANDS, NEVER, OVER, VALUE_MAX, WINDOW, BleLink
 
 if TYPE_CHECKING:
@@ -60,7 +65,7 @@ _SHY_US = const(4000000)
 _FAST_MS = const(30)
 _SLOW_MS = const(250)
 _HEAD_MAX = const(66)
-_SHY_MAX = const(8)
+_SHY_MAX = const(16)
 
 
 # One slot: a link, and who is at the other end of it.
@@ -144,9 +149,10 @@ class BleCarrier:
         self.wants: dict[
             str, list[int]
         ] = {}  # name -> [since when something waits for it, when it was said last]
-        self.shy: "dict[Any, int]" = {}  # address -> until when it is left alone
+        self.shy: "dict[Any, int]" = {}  # address, or name -> until when it is left alone
         self.near: dict[str, int] = {}  # name -> when its advertisement was seen last
-        self.pending: "Any" = None  # the address that the radio connects to
+        self.pending: "Any" = None  # the address that the radio connects to,
+        self.goal = ""  # and the name that it advertised
         self.low = False
         self.listens = False
         self.shows: "tuple[int, int] | None" = None  # flags and interval of the advertisement
@@ -181,7 +187,7 @@ class BleCarrier:
 
     # The slot that takes a frame for this host: its own, or the gateway's.
     def _slot(self, to: str) -> "_Slot | None":
-        if to == "s":
+        if to == SITE:
             to = GATEWAY
         found = None
         for s in self.slots:
@@ -217,7 +223,7 @@ class BleCarrier:
 
     # Something waits for this host.
     def wanted(self, to: str, now: int) -> None:
-        if to == "s":
+        if to == SITE:
             to = GATEWAY
         want = self.wants.get(to)
         if want:
@@ -258,17 +264,20 @@ class BleCarrier:
         s = self._with(handle)
         if s:
             self.ended[s.why] += 1
-            if s.why == CLOSED and not s.genuine:
-                self._leave_alone(s.address)
             name = s.name
+            if s.why in (CLOSED, MUTE) and not s.genuine:
+                self._leave_alone(s.address)
+                if s.central:
+                    self._leave_alone(name)
             s.link.over()
             s.free()
-            if name and self.on_gone and not self._named(name):
+            if name and self.on_gone and not self._proven(name):
                 self.on_gone(self, name)
 
     def failed(self, address: "Any") -> None:
         if address == self.pending:
             self.pending = None
+            self._leave_alone(self.goal)
         self._leave_alone(address)
 
     # An advertisement of our service.
@@ -277,18 +286,22 @@ class BleCarrier:
         if not found or self.pending is not None or self.shy.get(address, 0) > self.now:
             return
         name = self.names.get(found[0])
-        if name is None or self._named(name):
+        if name is None or self._named(name) or self.shy.get(name, 0) > self.now:
             return
         self.near[name] = self.now
         if self.gateway and found[1] & WANTS:
             self.wanted(name, self.now)
+            if found[1] & LOW:
+                self.wants[name][0] = 0  # as if it waited longest
         if not self._wants(name):
             return
         if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:
             return
         self.shy.pop(address, None)
+        self.shy.pop(name, None)
         del self.near[name]
         self.pending = address
+        self.goal = name
         self.radio.connect(address)
 
     # Whether to connect to this host: something waits for it, and for no other host near by for longer.
@@ -400,11 +413,11 @@ class BleCarrier:
         if self.gateway and sender:
             self.strays += 1  # a board speaks for itself alone
         elif to and to != self.name:
-            if self.relay:
+            if self.relay and (s.genuine or to == SITE):
                 genuine = self.relay(to, s.name, frame[body:])
             else:
                 self.strays += 1
-        elif sender and s.name != GATEWAY:
+        elif sender and (s.name != GATEWAY or sender != SITE and sender not in self.names.values()):
             self.strays += 1
         else:
             genuine = self.take(self, sender or s.name, frame[body:])

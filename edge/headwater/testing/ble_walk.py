@@ -49,7 +49,7 @@ class End:
         self.waits: "list[tuple[int, int]]" = []  # frames that the link took: number, size
         self.frames = 0  # that this end has sent
         self.put = 0  # fragments
-        self.arrived = 0  # fragments that came here
+        self.came = 0  # fragments that came here
         self.told = 0  # ... as the other end knows
         self.known = 0  # of the fragments put, those that this end knows to have arrived
         self.spoke = False
@@ -72,10 +72,10 @@ class End:
             raise Broken("a value before the other end can hear it")
         if data[0] != self.put & 255:
             raise Broken("number %d, not %d" % (data[0], self.put & 255))
-        if data[1] != self.arrived & 255:
-            raise Broken("count %d, not %d" % (data[1], self.arrived & 255))
+        if data[1] != self.came & 255:
+            raise Broken("count %d, not %d" % (data[1], self.came & 255))
         self.spoke = True
-        self.told = self.arrived
+        self.told = self.came
         self.held.append(data)
         if fragment:
             self.put += 1
@@ -113,9 +113,9 @@ class End:
         other.heard = True
         other.known += (data[1] - other.known) & 255
         if len(data) > 2:
-            if other.arrived == other.told:
+            if other.came == other.told:
                 other.due_us = self.walk.now
-            other.arrived += 1
+            other.came += 1
         other.link.arrived(data, self.walk.now)
         if other.link.error:
             raise Broken("the link ended with error %d" % other.link.error)
@@ -130,7 +130,7 @@ class End:
             raise Broken("due in the past")
         if now - self.refused_us < _REFUSED_US:
             return
-        n = self.arrived - self.told
+        n = self.came - self.told
         if n >= max(1, self.walk.window // 4) or n and now - self.due_us >= _ACK_US:
             raise Broken("%d fragments without an acknowledgement" % n)
         if n and due > self.due_us + _ACK_US - now:
@@ -199,5 +199,5 @@ class Walk:
         for end in self.ends:
             if end.waits or not end.link.drained():
                 raise Broken("%d frames did not arrive" % len(end.waits))
-        if self.ends[0].arrived != self.ends[1].put or self.ends[1].arrived != self.ends[0].put:
+        if self.ends[0].came != self.ends[1].put or self.ends[1].came != self.ends[0].put:
             raise Broken("fragments are missing")

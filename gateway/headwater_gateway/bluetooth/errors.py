@@ -18,8 +18,13 @@ class Kind(enum.Enum):
     SLOW = "the board does not answer in time"
     SLOTS = "the adapter has no connection left"
     ADAPTER = "the adapter is missing, off or not permitted"
+    HUNG = "BlueZ does not answer: restart it"
     SERVICE = "the board has not our service"
     OTHER = "another error"
+
+
+class Hung(Exception):
+    """BlueZ did not answer within the time that is left to it."""
 
 
 # The first row of which a word is in the text.
@@ -53,6 +58,8 @@ REST_S = {Kind.SLOTS: 4.0, Kind.ADAPTER: 4.0}
 
 
 def kind(error: BaseException) -> Kind:
+    if isinstance(error, Hung):
+        return Kind.HUNG
     if isinstance(error, BleakDeviceNotFoundError):
         return Kind.AWAY
     if isinstance(error, (BleakBluetoothNotAvailableError, FileNotFoundError, PermissionError)):

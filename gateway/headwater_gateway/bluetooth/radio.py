@@ -1,12 +1,18 @@
 """The gateway's radio: what `BleCarrier` asks of a machine (docs/architecture.md, Carriers), done with bleak.
 
 Promises.
-  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two.
+  - One scanner. It pauses while a connection is made: cheap adapters abort one of the two. When it has heard
+    nothing for a while it starts again: BlueZ does not say that it was restarted, or its adapter replaced,
+    and such a scanner hears nothing ever after.
+  - Every call of bleak has a time limit, because BlueZ may never answer. No error of Bluetooth ends the
+    gateway: boards that it reaches by network go on.
   - One connect at a time, each with a client of its own; a failure is tried again by its kind (errors.py),
     and ends in `failed`. `over` follows `connected`, always and once.
   - A value goes out in the order in which it was put. BlueZ takes writes without back pressure, so a
     connection holds as many values as the window has; more are refused, and offered again.
   - The event loop is that of the gateway, for its life. Nothing here blocks it.
+  - A board that allows it is asked for LE Secure Connections before its connection carries anything. Where
+    that fails it goes on without: frames are encrypted in any case.
 Bonds are not made, and values of no bytes are never sent: BlueZ has trouble with both.
 """
 
@@ -26,15 +32,20 @@ from bleak.backends.scanner import AdvertisementData, BaseBleakScanner
 from bleak.exc import BleakError
 from headwater.offboard.interfaces import Readable
 from headwater.protocol.ble_info import DOWN, INFO, INFO_BYTES, SERVICE, UP
+from headwater.protocol.ble_info import pairs as may_pair
 from headwater.protocol.ble_link import VALUE_MAX, WINDOW_MAX
 
 from ..site_clock import mono_us
-from .errors import PAUSES_S, REST_S, Kind, kind
+from .errors import PAUSES_S, REST_S, Hung, Kind, kind
 
 _log = logging.getLogger("headwater.bluetooth")
 
 CONNECT_S = 20.0  # to connect, with the discovery of services
+PAIR_S = 4.0  # to agree on keys: a board leaves a connection that carries nothing for 5 s
+PAIR_AGAIN_S = 600.0  # a board with which that failed is not asked for so long
 LEAVE_S = 5.0  # to disconnect, before the client is given up
+SCAN_S = 20.0  # for a scanner to start, or to stop
+RENEW_S = 60.0  # a scanner that has heard nothing for as long starts again
 SCAN_AGAIN_S = (1.0, 5.0, 15.0, 30.0)  # pauses after a scanner that does not start
 DEVICES_MAX = 64  # boards heard that are remembered
 ERRORS = (BleakError, OSError, EOFError, AssertionError)  # bleak on D-Bus raises each of them
@@ -113,6 +124,9 @@ class BleakRadio:
         scanner: type[BaseBleakScanner] | None = None,
         client: type[BaseBleakClient] | None = None,
     ) -> None:
+        self._pairs = True
+        self.paired = self.unpaired = 0  # connections for which LE Secure Connections were asked, and failed
+        self._alone: dict[str, float] = {}  # address -> until when it is not asked
         self.problem = ""  # why there is no scanner, for people
         self.failures = dict.fromkeys(Kind, 0)
         self.heard = 0  # advertisements
@@ -144,6 +158,10 @@ class BleakRadio:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def pairs(self, on: bool) -> None:
+        """Whether boards that allow it are asked for LE Secure Connections."""
+        self._pairs = on
+
     @property
     def connections(self) -> int:
         return len(self._connections)
@@ -165,7 +183,7 @@ class BleakRadio:
     def connect(self, address: Any) -> None:
         self._connecting = True
         self._changed.set()
-        self._start(self._connect(address))
+        self._start(self._connect(address, self._devices[address]))
 
     def advertise(self, data: bytes, interval_ms: int) -> None:
         """The gateway is central alone."""
@@ -190,7 +208,7 @@ class BleakRadio:
             try:
                 await self._listen()
                 failed = 0
-            except ERRORS as error:
+            except Exception as error:  # such as AuthError of D-Bus, which bleak passes on
                 self._report(error)
                 pause = SCAN_AGAIN_S[min(failed, len(SCAN_AGAIN_S) - 1)]
                 failed += 1
@@ -203,15 +221,29 @@ class BleakRadio:
         self._quiet.clear()
         try:
             # Others of this machine may scan too; bleak filters again.
-            async with BleakScanner(self._hear, [SERVICE], bluez=self._scanner_args, backend=self._scanner):
+            scanner = BleakScanner(self._hear, [SERVICE], bluez=self._scanner_args, backend=self._scanner)
+            await _soon(scanner.start(), "start")
+            try:
                 if self.problem:
                     _log.info("the adapter works again")
                     self.problem = ""
-                while self._listens and not self._connecting:
-                    await self._changed.wait()
-                    self._changed.clear()
+                await self._hears()
+            finally:
+                await _soon(scanner.stop(), "stop")
         finally:
             self._quiet.set()
+
+    async def _hears(self) -> None:
+        """Until the scanner is to stop, or has heard nothing for long."""
+        while self._listens and not self._connecting:
+            heard = self.heard
+            try:
+                async with asyncio.timeout(RENEW_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                if heard == self.heard:
+                    return
+            self._changed.clear()
 
     def _report(self, error: BaseException) -> None:
         """Log each problem once, not once for each attempt."""
@@ -234,12 +266,12 @@ class BleakRadio:
 
     # ---- connecting
 
-    async def _connect(self, address: str) -> None:
+    async def _connect(self, address: str, device: BLEDevice) -> None:
         """Attempts until one succeeds, or the carrier is told that none did."""
         connection: _Connection | None = None
         try:
             await self._quiet.wait()
-            connection = await self._attempts(self._devices[address])
+            connection = await self._attempts(device)
         finally:
             self._connecting = False
             self._changed.set()
@@ -279,6 +311,8 @@ class BleakRadio:
                 await client.connect()
                 await client.start_notify(UP, lambda _, value: self._arrived(handle, value))
                 info = await client.read_gatt_char(INFO)
+            if may_pair(info):
+                await self._pair(client, device.address)
             connection.ready(bytes(info[:INFO_BYTES]))
             if connection.gone or not client.is_connected:
                 raise BleakError("disconnected")
@@ -286,6 +320,23 @@ class BleakRadio:
         except BaseException:
             await self._leave(client)
             raise
+
+    async def _pair(self, client: BleakClient, address: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._pairs or self._alone.get(address, now) > now:
+            return
+        try:
+            async with asyncio.timeout(PAIR_S):
+                await client.pair()
+            self.paired += 1
+        except ERRORS as error:
+            self.unpaired += 1
+            if len(self._alone) >= DEVICES_MAX:
+                self._alone.clear()
+            self._alone[address] = now + PAIR_AGAIN_S
+            _log.info(
+                "%s: no LE Secure Connections (%s); its frames are encrypted all the same", address, error
+            )
 
     async def _serve(self, connection: _Connection, address: str) -> None:
         """Write what is put, from `connected` to `over`."""
@@ -346,3 +397,14 @@ class BleakRadio:
         self._due = None
         if self._carrier:
             self._plan(self._carrier.pump(mono_us()))
+
+
+async def _soon(call: Coroutine[Any, Any, None], what: str) -> None:
+    """A call of the scanner, or Hung."""
+    try:
+        async with asyncio.timeout(SCAN_S) as limit:
+            await call
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise Hung("it did not %s the scan within %.3g s" % (what, SCAN_S)) from error

@@ -2,8 +2,12 @@
 
 Then both are carriers. Which of them takes a frame is decided in `protocol/carriers.py`, who is connected to
 in `protocol/ble_carrier.py`. Here is what only a gateway does: it has two names (`g`, the host of a process,
-and `s`, the site link), it passes on frames between boards that have Bluetooth, and it keeps a few frames for
-a connection whose values are on their way, because frames wait for a commit before they are sent.
+and `s`, the site link), it passes on frames between boards, and it keeps a few frames for a connection whose
+values are on their way, because frames wait for a commit before they are sent.
+
+Passing on. Frames that came over Bluetooth go over the link that reaches the other board, the broker too. For
+a board that is not at the broker the gateway subscribes to its topics, and takes what other boards publish
+there over Bluetooth, if it is encrypted. What came from the broker is never published again.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 from headwater.offboard.interfaces import Readable
 from headwater.offboard.reasons import OF_CONNECTIONS
 from headwater.protocol.ble_carrier import BleCarrier
-from headwater.protocol.ble_info import GATEWAY
+from headwater.protocol.ble_info import GATEWAY, SITE
 from headwater.protocol.ble_link import WINDOW_MAX
 from headwater.protocol.carriers import Carriers
+from headwater.protocol.cipher import covered
 
 from ..board_link import Link
 from ..boards import Boards
@@ -28,10 +33,14 @@ from ..site_clock import mono_us
 if TYPE_CHECKING:
     from .radio import BleakRadio
 
-SITE = "s"
 FRAME_MAX = 512
 QUEUE = 32  # frames for one board that wait for room in its connection
 QUEUE_MAX = 128  # ... with those that a commit releases at once
+AWAY_US = 120_000_000  # a board that was not heard over the broker for this long is not there
+NEAR_US = 10_000_000  # a board is in reach for so long after its advertisement
+# Links, for people and machines.
+BROKER = "broker"
+BLUETOOTH = "bluetooth"
 
 
 def radio(adapter: str) -> BleakRadio:
@@ -50,6 +59,7 @@ class Broker:
 
     def __init__(self, link: Link, topic: Callable[[str, str], str]) -> None:
         self.link, self.topic = link, topic
+        self.away: frozenset[str] = frozenset()  # boards that are not there, but at Bluetooth
 
     @property
     def up(self) -> bool:
@@ -62,11 +72,16 @@ class Broker:
         return QUEUE if self.link.up else 0
 
     def send(self, to: str, frame: Readable, sender: str = "") -> bool:
-        """Frames of other boards are not published: the broker's access list lets each speak for itself."""
-        if not self.link.up or sender not in ("", GATEWAY, SITE):
+        if not self.link.up or to in self.away and sender not in ("", GATEWAY, SITE):
             return False
         self.link.publish(self.topic(to, sender or GATEWAY), bytes(frame))
         return True
+
+    def stands_in(self, away: frozenset[str]) -> None:
+        """Receive what is for these boards, which are not there."""
+        if away != self.away:
+            self.away = away
+            self.link.also([self.topic(board, "+") for board in sorted(away)])
 
     def wanted(self, to: str, now: int) -> None:
         pass
@@ -93,15 +108,21 @@ class Ways:
         self.boards = boards
         self.relayed = 0
         self.dropped = 0  # frames that found a full queue
+        self.bare = 0  # frames that are not encrypted, for boards that only Bluetooth reaches
+        self._near: set[str] = set()  # boards that were heard over Bluetooth
+        self._heard: dict[str, int] = {}  # board -> when it was heard over the broker last
         self.radio: BleakRadio | None = None
         self._take_host, self._idle, self._room_again = take_host, idle, room_again
         self._to = GATEWAY  # the name that the frame in hand is for
         self._known: frozenset[str] = frozenset()
+        self._via: dict[str, str] = {}  # board -> the link by which its newest genuine frame came
         self._queues: dict[str, deque[tuple[bytes, str]]] = {}
         self.carriers = Carriers(self._take)
         self.carriers.add(self.broker)
+        self.adapter: str = config.adapter
         if config.enabled:
             self.radio = radio(config.adapter)
+            self.radio.pairs(config.pairing)
             self.bluetooth = BleCarrier(
                 GATEWAY, keys.bluetooth(), self.radio, self._came, self._relay, FRAME_MAX, config.slots,
                 WINDOW_MAX, WINDOW_MAX,
@@ -119,7 +140,10 @@ class Ways:
             if known != self._known:
                 self._known = known
                 self.bluetooth.knows(sorted(known))
-            self.carriers.tick(mono_us())
+            now = mono_us()
+            away = [b for b in self._near if now - self._heard.get(b, now - AWAY_US) >= AWAY_US]
+            self.broker.stands_in(known.intersection(away))
+            self.carriers.tick(now)
             self._flush()
             self.radio.wake()
 
@@ -165,13 +189,31 @@ class Ways:
         """A frame came from the broker, for one of the gateway's names."""
         self._to = to
         if self.radio:
-            self.carriers.came(self.broker, board, frame)
+            if self.carriers.came(self.broker, board, frame):
+                self._via[board] = BROKER
+                self._heard[board] = mono_us()
         else:
             self._take(board, frame, False)
+
+    def passes_on(self, to: str, sender: str, frame: bytes) -> bool:
+        """A frame came from the broker that is not for the gateway. Whether it is for a board that only
+        Bluetooth reaches."""
+        if to not in self.broker.away:
+            return False
+        if sender in self._known and sender != to:  # our own come back too
+            if covered(frame):
+                self.relayed += 1
+                self.send(to, frame, sender)
+            else:
+                self.bare += 1
+        return True
 
     def _came(self, carrier: BleCarrier, board: str, frame: Readable, to: str = GATEWAY) -> bool:
         self._to = to
         genuine = self.carriers.came(carrier, board, bytes(frame))
+        if genuine:
+            self._via[board] = BLUETOOTH
+            self._near.add(board)
         asyncio.get_running_loop().call_soon(self._idle)
         return genuine
 
@@ -192,20 +234,44 @@ class Ways:
 
     # ---- for people and machines
 
+    def via(self, board: str) -> str | None:
+        """The link by which this board was heard last; None: not known since the gateway started."""
+        return self._via.get(board) if self.radio else BROKER
+
+    @property
+    def problem(self) -> str:
+        """Why the adapter cannot be used, for people."""
+        return self.radio.problem if self.radio else ""
+
+    def listens(self, board: str) -> bool:
+        """Whether the gateway would hear this board now, over the link that the board used last."""
+        if self.radio and self._via.get(board) == BLUETOOTH:
+            return not self.radio.problem
+        return self.broker.up
+
     def view(self) -> dict[str, Any] | None:
         """None: Bluetooth is not enabled."""
         if not self.radio:
             return None
         carrier = self.bluetooth
-        ended = {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text and n}
+        connected = sorted(slot.name for slot in carrier.slots if slot.ready)
+        waiting = sorted(name for name in carrier.wants if name not in connected)
+        near = mono_us() - NEAR_US
+        away = [name for name in waiting if carrier.near.get(name, near) <= near]
         return {
+            "adapter": self.adapter,
             "problem": self.radio.problem,
-            "connected": sorted(slot.name for slot in carrier.slots if slot.ready),
-            "slots": len(carrier.slots),
+            "connected": connected,
+            "waiting": [name for name in waiting if name not in away],
+            "away": away,  # something waits for them, and they are not heard
+            "slots": carrier.slots_max,
             "connects": carrier.connects,
-            "ended": ended,
-            "failures": {found.value: n for found, n in self.radio.failures.items() if n},
+            "ended": {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text},
+            "failures": {found.value: n for found, n in self.radio.failures.items()},
+            "paired": self.radio.paired,
+            "unpaired": self.radio.unpaired,
             "heard": self.radio.heard,
             "relayed": self.relayed,
             "dropped": self.dropped,
+            "bare": self.bare,
         }

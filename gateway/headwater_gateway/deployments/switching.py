@@ -87,6 +87,23 @@ class Switching:
         """UserError while it is not known yet what runs there."""
         raise NotImplementedError
 
+    def _only(self) -> str:
+        if len(self.processes) != 1:
+            raise UserError(
+                "name the process with --process: there are %s" % (", ".join(self.processes) or "none")
+            )
+        return next(iter(self.processes))
+
+    def open_to_change(self, name: str | None) -> tuple[Process, HostedProcess]:
+        """The process of that name, or the only one, for a command that changes what runs now. UserError
+        while it is being replaced, or while it is not known what runs."""
+        process = self._process(name or self._only())
+        self._settled(process, [])
+        if process.coming is not None:
+            raise UserError(being_changed(process))
+        assert process.hosted is not None
+        return process, process.hosted
+
     def _want(self, process: Process) -> None:
         data = process.plan if process.coming is None else process.coming
         hosts = plans.loads(data).hosts

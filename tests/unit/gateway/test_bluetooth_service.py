@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+import subprocess
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import paho.mqtt.client as mqtt
 import pytest
-from ble_board import BleBoard
+from ble_board import BleBoard, run, until
 from headwater.data import msgpack
+from headwater.offboard.reasons import OF_CONNECTIONS
 from headwater.plan import model as plans
 from headwater.protocol import ble_carrier, frames
 from headwater.protocol.sessions import Peer
@@ -21,14 +24,16 @@ from headwater_gateway.keys import make
 from headwater_gateway.service import Service
 from headwater_gateway.web.http import make_token
 from headwater_gateway.web.metrics import Metrics
+from headwater_tools import environment
 from headwater_tools.boards import fleet
+from headwater_tools.demo.subprocesses import free_port
 from headwater_tools.radio.adapter import adapter
 from headwater_tools.radio.air import Radio
 from headwater_tools.radio.bleak_backend import Client, Scanner
+from paho.mqtt.enums import CallbackAPIVersion
 
 pytestmark = pytest.mark.bluetooth
 
-PATIENCE_S = 120  # this machine starves processes for seconds
 NAMES = ("a", "b")
 ENTRIES = 20
 TOML = """
@@ -36,25 +41,12 @@ TOML = """
 tls = false
 user = ""
 password_file = ""
-port = 1
+port = %d
 [http]
 port = 0
 [bluetooth]
 enabled = true
 """
-
-
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            await test()
-
-    asyncio.run(bounded())
-
-
-async def until(holds: Callable[[], object]) -> None:
-    while not holds():
-        await asyncio.sleep(0.02)
 
 
 class Sealed(BleBoard):
@@ -81,10 +73,10 @@ class Sealed(BleBoard):
 
 @asynccontextmanager
 async def site(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, port: int = 1
 ) -> AsyncIterator[tuple[Radio, Service, dict[str, Sealed]]]:
     file = folder / "gateway.toml"
-    file.write_text(TOML)
+    file.write_text(TOML % port)
     make(folder / "secrets" / "master.key")
     make_token(folder / "secrets" / "token")
     air = Radio()
@@ -102,6 +94,7 @@ async def site(
         for name in NAMES:
             number = service.boards.all[name].number
             boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
+            boards[name].carrier.knows(NAMES)
             boards[name].process = fleet.Board(name, service.keys.board(number), plan)
             boards[name].process.peer.hide(True)
         yield air, service, boards
@@ -135,6 +128,18 @@ def test_entries_of_boards_without_a_network_reach_the_database_and_are_acknowle
             told = {family.name: family for family in Metrics(service).collect()}
             assert told["headwater_bluetooth_connects"].samples[0].value >= 2
             assert told["headwater_bluetooth_scanner_up"].samples[0].value == 1
+            over = {
+                each.labels["board"]: each.value for each in told["headwater_board_over_bluetooth"].samples
+            }
+            assert over == dict.fromkeys(NAMES, 1)
+            # What the labels say is known before anything ends or fails.
+            reasons = {each.labels["reason"] for each in told["headwater_bluetooth_ended"].samples}
+            assert reasons == {text for text in OF_CONNECTIONS if text}
+            # The broker is away; a board that is heard over Bluetooth counts all the same.
+            assert service.ways.via("a") == "bluetooth" and service.ways.listens("a")
+            service.ways.radio.problem = "the adapter is missing"  # type: ignore[union-attr]
+            assert not service.ways.listens("a")
+            assert service.observer.facts().bluetooth_problem == "the adapter is missing"
 
     run(test)
 
@@ -214,3 +219,74 @@ def test_frames_between_boards_are_passed_on_as_they_are(
             assert service.snapshot()["bluetooth"]["relayed"] > 0
 
     run(test)
+
+
+class AtBroker:
+    """A board that has a network, and no Bluetooth."""
+
+    def __init__(self, name: str, port: int) -> None:
+        self.name = name
+        self.got: list[tuple[str, bytes]] = []
+        self.client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
+        self.client.on_message = lambda _client, _, m: self.got.append((m.topic, bytes(m.payload)))
+        self.client.connect("localhost", port)
+        self.client.subscribe("hw/%s/+" % name)
+        self.client.loop_start()
+
+    def send(self, to: str, frame: bytes) -> None:
+        self.client.publish("hw/%s/%s" % (to, self.name), frame)
+
+    def off(self) -> None:
+        self.client.disconnect()
+        self.client.loop_stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[int]:
+    port = free_port()
+    conf = tmp_path / "mosquitto.conf"
+    conf.write_text("listener %d localhost\nallow_anonymous true\n" % port)
+    process = subprocess.Popen([*environment.mosquitto(), "-c", str(conf)])
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_frames_pass_between_a_board_without_a_network_and_one_without_bluetooth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: int
+) -> None:
+    async def test() -> None:
+        async with site(tmp_path, monkeypatch, broker) as (_, service, boards):
+            assert service.ways
+            await until(lambda: service.link and service.link.up)
+            a, b = boards["a"], AtBroker("b", broker)
+            boards["b"].off()
+            there, back = bytes((frames.VERSION | frames.ENCRYPTED,)) + b"there", b"\x21back"
+            while ("hw/b/a", there) not in b.got or b"b:" + back not in a.got:
+                if a.carrier.reaches("b"):
+                    a.carrier.send("b", there)
+                b.send("a", back)
+                b.send("a", b"\1in clear")
+                a.process.say(frames.BEAT, 0, 1)
+                a.send()
+                await asyncio.sleep(0.2)
+            assert not [frame for frame in a.got if b"clear" in frame] and service.ways.bare
+            assert {topic for topic, _ in b.got} <= {"hw/b/a", "hw/b/g", "hw/b/s"}
+            # A board that is heard at the broker gets its frames there.
+            service.ways.came("g", "a", bytes(sealed(a)))
+            await until(lambda: not service.ways.broker.away)
+            passed = service.ways.relayed
+            b.send("a", back)
+            await asyncio.sleep(0.5)
+            assert service.ways.relayed == passed
+            b.off()
+
+    run(test)
+
+
+def sealed(board: Sealed) -> bytes:
+    """Its next frame, as it leaves."""
+    board.process.say(frames.BEAT, 0, 1)
+    return board.process.out.pop()

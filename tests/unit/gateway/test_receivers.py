@@ -260,9 +260,12 @@ def test_a_site_of_an_earlier_version_gets_the_rights_and_the_watcher(tmp_path: 
     acl = tmp_path / "mosquitto" / "acl"
     new = acl.read_text()
     assert provision.site(tmp_path, "pi.example", 8883) == [] and provision.acl_lacks(tmp_path) == []
-    acl.write_text(provision.ACL.format(site="hw"))
-    assert provision.site(tmp_path, "pi.example", 8883) == [str(acl)]
-    assert acl.read_text() == new
+    for former in (provision.ACL, provision.FORMER_ACL, provision.FORMER_ACL + provision.ACL_WATCHER):
+        acl.write_text(former.format(site="hw"))
+        assert provision.site(tmp_path, "pi.example", 8883) == [str(acl)]
+        assert acl.read_text() == new
+    acl.write_text("# mine\n" + (provision.FORMER_ACL + provision.ACL_WATCHER).format(site="hw"))
+    assert provision.acl_lacks(tmp_path) == ["user gateway", "topic readwrite hw/+/+"]
     acl.write_text("# mine\n" + provision.ACL.format(site="hw"))
     assert provision.site(tmp_path, "pi.example", 8883) == []
     assert "topic readwrite hw/w/g/#" in provision.acl_lacks(tmp_path)

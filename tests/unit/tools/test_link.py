@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headwater.operators import fir
 from headwater_tools import environment
 from headwater_tools.boards import micropython
 from headwater_tools.errors import UserError
 from headwater_tools.image import builder, linker, names, plain, sources, unused
-from headwater_tools.image.names import Names, _bound, _made, spoken
+from headwater_tools.image.names import Names, _made, bound, spoken
 
 BOARD_TESTS = environment.ROOT / "tests" / "board"
 # Each file's promises, all in one process. The others look at names that the linked image has not.
@@ -199,7 +200,7 @@ def test_no_class_has_two_attributes_of_one_name_and_no_module_two_globals() -> 
     assert not {"timer", "outs", "at_mem", "run"} & set(short.attributes)
     for text in image.long.values():
         tree = ast.parse(text)
-        scopes = [({n for n in _bound(tree) if n in short.globals}, short.globals)]
+        scopes = [({n for n in bound(tree) if n in short.globals}, short.globals)]
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 scopes.append((_made(node) & set(short.attributes), short.attributes))
@@ -280,6 +281,14 @@ def test_the_interpreter_has_every_short_name_already() -> None:
     done = micropython.run(script)
     counts = re.findall(r"n_qstr=(\d+)", done.stdout)
     assert len(counts) == 3 and len(set(counts)) == 1, done.stdout + done.stderr
+
+
+def test_the_longest_delay_line_of_a_filter_has_names_of_the_interpreter() -> None:
+    words = fir._LOCALS.split(" ")
+    text = fir.source([1, -1], 6, -128, 127, -128, 127, native=True)
+    assert len(words) == len(set(words)) >= 63
+    assert set(words) <= names.ROM
+    assert set(words[1:]).isdisjoint(names.WORD.findall(text))
 
 
 def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:

@@ -86,23 +86,6 @@ def _constant(node: ast.stmt, known: Mapping[str, int]) -> dict[str, int]:
     return out
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """Names that a scope's body binds; the bodies of inner scopes are not looked into."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield child.name
-            continue
-        if isinstance(child, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-            continue
-        if isinstance(child, ast.Name) and isinstance(child.ctx, (ast.Store, ast.Del)):
-            yield child.id
-        elif isinstance(child, ast.alias):
-            yield (child.asname or child.name).partition(".")[0]
-        elif isinstance(child, ast.ExceptHandler) and child.name:
-            yield child.name
-        yield from _bound(child)
-
-
 class _Globals(ast.NodeVisitor):
     """The nodes that name something global, as a scope sees it."""
 
@@ -140,7 +123,7 @@ class _Globals(ast.NodeVisitor):
         for inner in ast.walk(node):
             if isinstance(inner, (ast.Global, ast.Nonlocal)):
                 raise UserError("line %d: the linker does not know `global`" % inner.lineno)
-        self._inside(names | set(_bound(node)), list(node.body))
+        self._inside(names | set(short.bound(node)), list(node.body))
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -152,7 +135,7 @@ class _Globals(ast.NodeVisitor):
             self.found.append(node)
         for base in node.bases:
             self.visit(base)
-        self._inside(set(_bound(node)), list(node.body), True)
+        self._inside(set(short.bound(node)), list(node.body), True)
 
     def _comprehension(self, node: ast.ListComp | ast.GeneratorExp) -> None:
         names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}

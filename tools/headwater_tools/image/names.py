@@ -93,8 +93,8 @@ def _targets(node: ast.stmt) -> Iterator[ast.Name]:
             yield from (n for n in ast.walk(target) if isinstance(n, ast.Name))
 
 
-def _bound(node: ast.AST) -> Iterator[str]:
-    """What a function or a module binds itself, not what its inner scopes do."""
+def bound(node: ast.AST) -> Iterator[str]:
+    """Names that a module, a class or a function binds itself, not in its inner scopes."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield child.name
@@ -107,7 +107,7 @@ def _bound(node: ast.AST) -> Iterator[str]:
             yield (child.asname or child.name).partition(".")[0]
         elif isinstance(child, ast.ExceptHandler) and child.name:
             yield child.name
-        yield from _bound(child)
+        yield from bound(child)
 
 
 def _arguments(node: Scope) -> list[ast.arg]:
@@ -127,7 +127,7 @@ class Roles(ast.NodeVisitor):
         self.imports: list[tuple[ast.ImportFrom, bool]] = []  # of the package; True: at the top
         self.keywords: set[str] = set()
         self.used: set[str] = set()
-        self.top = set(_bound(tree))
+        self.top = set(bound(tree))
         self.functions = 0
         self.scopes: list[tuple[str, set[str]]] = []  # kind ("function", "class"), names
         self.given: list[set[str]] = []  # arguments of each function around
@@ -170,7 +170,7 @@ class Roles(ast.NodeVisitor):
                 self.visit(each)
         at = node.col_offset + (4 if isinstance(node, ast.FunctionDef) else 10)
         self._name(node.name, (node.lineno, at, node.lineno, at + len(node.name)))
-        self._scope(node, set(_bound(node)), node.body)
+        self._scope(node, set(bound(node)), node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
@@ -184,7 +184,7 @@ class Roles(ast.NodeVisitor):
             self.visit(ancestor)
         at = node.col_offset + 6
         self._name(node.name, (node.lineno, at, node.lineno, at + len(node.name)))
-        self.scopes.append(("class", set(_bound(node))))
+        self.scopes.append(("class", set(bound(node))))
         for each in node.body:
             self.visit(each)
         self.scopes.pop()
