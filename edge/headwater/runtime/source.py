@@ -18,7 +18,7 @@ from ..offboard.compat import TYPE_CHECKING, const
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..plan.model import Plan, Vertex
+    from ..plan.model import Vertex
     from .host import Host
     from .outputs import OutPort
 
@@ -46,7 +46,7 @@ class Source:
         unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
             behind = self.last_ts - clock.at(mono + batch.span())
-            if behind > max(_STILL_US, batch.dt) and _loops(self.host.plan, self.vertex.index):
+            if behind > max(_STILL_US, batch.dt) and self._loops():
                 self.refused += n
                 self.fault(RESTART)
                 return 0
@@ -65,6 +65,17 @@ class Source:
             return self._refuse(n)
         self.accepted += n
         return n
+
+    # Whether what it gives comes into a feedback edge.
+    def _loops(self) -> bool:
+        after = [self.vertex.index]
+        for u in after:
+            for e in self.host.plan.edges:
+                if e.src == u and e.dst >= 0 and e.dst not in after:
+                    after.append(e.dst)
+                if e.src == u and e.delay_us:
+                    return True
+        return False
 
     # The batch begins later than its first sample was taken: after a restart, where the last entry or the
     # floor lies ahead of the clock. It still ends when its last sample was taken. Otherwise a source that
@@ -133,15 +144,3 @@ class Source:
             self.port.raise_bound(ts)
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1
-
-
-# Whether what source v gives comes into a feedback edge.
-def _loops(plan: "Plan", v: int) -> bool:
-    after = [v]
-    for u in after:
-        for e in plan.edges:
-            if e.src == u and e.dst >= 0 and e.dst not in after:
-                after.append(e.dst)
-            if e.src == u and e.delay_us:
-                return True
-    return False
