@@ -29,6 +29,8 @@ from ..plan import model, reader
 from ..runtime.operator import Operator, OperatorError
 
 GATEWAY = "gateway"
+# What a host's `bluetooth` means: its links, as energy profiles name them.
+LINKS = {"off": ("wifi",), "on": ("ble", "wifi"), "only": ("ble",)}
 FLASH_KB = 512
 HEAP_KB = 96  # an ESP32 begins with 64 and grows while its C heap has room
 BATCH = 60
@@ -58,8 +60,8 @@ def near(word: object, words: Iterable[object]) -> str:
 
 
 class Host:
-    """A host as declared: what it has. `board`, `battery_mah` and `awake_percent` say how long its battery
-    lasts; they are no part of the plan."""
+    """A host as declared: what it has. `board`, `battery_mah`, `awake_percent` and `bluetooth` say how long
+    its battery lasts and by which links it speaks; they are no part of the plan."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Host:
         board: str | None = None,
         battery_mah: int | None = None,
         awake_percent: int = 100,
+        bluetooth: str = "off",
     ) -> None:
         self.name = name
         self.flash_kb = flash_kb
@@ -80,7 +83,13 @@ class Host:
         self.board = board
         self.battery_mah = battery_mah  # None: as this kind of board has; 0: on mains
         self.awake_percent = awake_percent
+        self.bluetooth = bluetooth
         self.sound = True  # until the check finds that one of these is not
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """By which it speaks, as energy profiles name them."""
+        return LINKS.get(self.bluetooth, LINKS["off"])
 
 
 class Wire:
@@ -359,12 +368,17 @@ class Process:
         board: str | None = None,
         battery_mah: int | None = None,
         awake_percent: int = 100,
+        bluetooth: str = "off",
     ) -> str:
         """Declare a host: its log partition, its heap, and the width of its floats. The gateway
         needs no declaration. `board` is its kind (`hw image` lists them), `battery_mah` its battery (0: on
-        mains), `awake_percent` the share of the time in which it does not sleep: `hw check --explain`
-        tells from these how long it lasts."""
-        self.hosts.append(Host(name, flash_kb, heap_kb, floats, _here(), board, battery_mah, awake_percent))
+        mains), `awake_percent` the share of the time in which it does not sleep, `bluetooth` what
+        `hw provision --bluetooth` gave it ("on", "only" or "off"): `hw check --explain` tells from these
+        how long it lasts."""
+        host = Host(
+            name, flash_kb, heap_kb, floats, _here(), board, battery_mah, awake_percent, bluetooth
+        )  # fmt: skip
+        self.hosts.append(host)
         return name
 
     def _mention(self, name: str) -> None:
