@@ -26,6 +26,7 @@ from headwater_tools.image import builder, profiles
 from usb_board import UsbBoard
 
 BOARD = profiles.profile("esp32")
+LARGE = profiles.profile("esp32s3")  # with room for all modules in its file system
 PASSWORD = "correct horse"
 
 
@@ -156,13 +157,13 @@ def test_something_that_is_no_micropython_is_one_sentence(monkeypatch: pytest.Mo
 
 def test_mip_installs_every_module_from_the_package(tmp_path: Path) -> None:
     shutil.copy(environment.ROOT / "firmware" / "package.json", tmp_path / "package.json")
-    builder.write_folder(BOARD, tmp_path / "image", environment.version())
-    with UsbBoard(BOARD, tmp_path / "flash.bin", romfs=False) as board:
+    builder.write_folder(LARGE, tmp_path / "image", environment.version())
+    with UsbBoard(LARGE, tmp_path / "flash.bin", romfs=False) as board:
         command = [str(environment.VENV / "bin" / "mpremote"), "connect", board.port, "mip", "install"]
         command += ["--target", "/lib", str(tmp_path / "package.json")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
-        files = {"lib/" + name: data for name, data in builder.contents(BOARD).items()}
+        files = {"lib/" + name: data for name, data in builder.contents(LARGE).items()}
         words = ["fs", "sha256sum", *(":" + name for name in files)]
         done = subprocess.run([*command[:3], *words], capture_output=True, text=True, timeout=60)
         found = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)

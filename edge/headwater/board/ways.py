@@ -126,7 +126,7 @@ class Ways:
     def why(self) -> str:
         if self.client:
             return self.client.why
-        return "nobody in reach" if self.ble.wants else "nothing waits"
+        return "no host in reach" if self.ble.wants else "nothing waits"
 
     @property
     def sent(self) -> int:

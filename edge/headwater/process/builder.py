@@ -557,13 +557,13 @@ def dumps(p: model.Plan) -> bytes:
 
 def library() -> list[str]:
     """The names of the library's operator types."""
-    return sorted(operators._MODULES)
+    return sorted(operators.kinds())
 
 
 def operator(of: str | type[Operator]) -> Type:
     """The builder's form of an operator class of your own, or of the library's type of that name."""
     if isinstance(of, str):
-        return Type(of, operators.find(of) if of in operators._MODULES else None)
+        return Type(of, operators.find(of) if of in operators.kinds() else None)
     if not (isinstance(of, type) and issubclass(of, Operator)):
         raise ProcessError(
             "operator(%r): give a class derived from headwater.runtime.operator.Operator" % (of,)
@@ -589,7 +589,7 @@ def __getattr__(name: str) -> Type:
     # check can name it together with everything else.
     if not name[:1].isupper():
         raise AttributeError("module 'headwater.process' has no attribute '%s'" % name)
-    if name not in operators._MODULES and difflib.get_close_matches(name, _OWN, 1, 0.6):
+    if name not in operators.kinds() and difflib.get_close_matches(name, _OWN, 1, 0.6):
         raise ImportError("headwater.process has no '%s'%s" % (name, near(name, _OWN)))
     made = globals()[name] = operator(name)
     return made

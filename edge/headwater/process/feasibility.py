@@ -559,7 +559,10 @@ class Feasibility(Rules):
             'level="%s" has no spare host for the checkpoints of %s: it needs %d, and there are %s. While '
             "one of them is away nothing is acknowledged for these operators: logs fill, and they stop"
         ) % (self.process.level, _words([v.name for v in few]), self.level + 1, _words(hosts))
-        cure = "Declare another host, or lower the level; if a board dies for good, `hw board lost` says so"
+        cure = (
+            "Declare another host, or lower the level; if a board is permanently lost, declare that with "
+            "`hw board lost`"
+        )
         if self.process.strict:
             self.error(self.process, what, cure)
         else:

@@ -607,7 +607,7 @@ def _receiver(receiver: ReceiverFacts, facts: Facts, verdict: Verdict) -> None:
             CRITICAL,
             "The receiver %s of alarms does not answer for %s: %s. %s there."
             % (receiver.name, span(receiver.failing_s), receiver.why, _notices(receiver.waiting)),
-            "Nobody is told of alarms in this way. `hw gateway alarms %s` shows the attempts; they go on."
+            "It gets no alarms until it answers. `hw gateway alarms %s` shows the attempts, which go on."
             % facts.folder,
         )
     if receiver.refused:

@@ -46,7 +46,7 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
     (
         "silence counts while a host hears no other one",
         "all alternatives of a site are taken when its broker restarts",
-        [(Absence, "_deaf", "return self.near >", "return False and self.near >")],
+        [(Absence, "_deaf", "deaf = self.near >", "deaf = False and self.near >")],
     ),
     (
         "an input that is opened again goes back as far as its producer does",

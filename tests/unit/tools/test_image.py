@@ -125,17 +125,17 @@ def test_the_report_names_every_module_and_the_heap_of_both_kinds(capsys: pytest
     assert "headwater/core" in capsys.readouterr().out
 
 
-def test_the_folder_is_the_file_system_and_its_package_names_every_module(tmp_path: Path) -> None:
+def test_the_folder_has_all_files_and_its_package_names_every_module(tmp_path: Path) -> None:
     board = profiles.profile("esp32")
     folder = tmp_path / "image"
     for _ in range(2):
         builder.write_folder(board, folder, "1.2.3")
         found = in_folder(folder)
         package = json.loads(found.pop("package.json"))
-        assert found == builder.file_system(board)
+        assert found == builder.files(board)
     assert package["version"] == "1.2.3"
     assert {target: source for target, source in package["urls"]} == {
-        name.removeprefix("lib/"): name for name in builder.file_system(board) if name.startswith("lib/")
+        name.removeprefix("lib/"): name for name in builder.files(board) if name.startswith("lib/")
     }
     (tmp_path / "mine").write_text("")
     with pytest.raises(UserError, match="has other files"):

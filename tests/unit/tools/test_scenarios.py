@@ -279,7 +279,7 @@ def test_a_timeline_shows_hosts_batteries_operators_and_takeovers(
     told = ["".join(title.itertext()) for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert any(line.startswith("both: hip to gateway, the battery of its host runs low, ") for line in told)
     assert any(re.match(r"both: gateway to wrist, taken over, [45]\d\.\d s", line) for line in told)
-    assert any(re.match(r"hip: dead, 1\d\.", line) for line in told)
+    assert any(re.match(r"hip: dead, 2\d\.", line) for line in told)
 
 
 @pytest.mark.slow

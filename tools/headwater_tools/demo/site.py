@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headwater.process import Process
 from headwater_gateway.command import register as provision
@@ -18,10 +18,15 @@ from ..boards import virtual
 from ..errors import UserError
 from .subprocesses import Cord, Part, free_port, until
 
+if TYPE_CHECKING:
+    from ..radio.station import Station
+
 PROCESS = Path(__file__).parents[1] / "examples" / "telemonitoring.py"
 BOARDS = ("chest", "arm", "wrist", "hip")
 HEAP = "192k"
 SINK_AGAIN_S = 150  # for a sink to start: a JVM, Spark, the tables
+# Links of a board, as `hw provision --bluetooth` names them.
+OFF, ON, ONLY = "off", "on", "only"
 
 # Different from the defaults: a demo must not wait long.
 SETTINGS = """\
@@ -39,19 +44,22 @@ port = %d
 [boards]
 silent_s = 4
 """
+BLUETOOTH = "[bluetooth]\nenabled = true\n"
 
 
 class Site:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, station: Station | None = None) -> None:
+        """With a `station` the gateway has Bluetooth, and boards may: its virtual radio is their air."""
         from headwater_gateway import config, provision
 
         self.folder = folder
+        self.station = station
         self.port = free_port()
         self.page_port = free_port()
         self.lake = folder / "lake"
         provision.site(folder, "localhost", self.port)
         self.file = folder / "gateway.toml"
-        self.file.write_text(SETTINGS % (self.port, self.page_port))
+        self.file.write_text(SETTINGS % (self.port, self.page_port) + (BLUETOOTH if station else ""))
         self.config = config.read(self.file)
         conf = folder / "mosquitto" / "mosquitto.conf"
         text = conf.read_text().replace("listener %d" % self.port, "listener %d 127.0.0.1" % self.port)
@@ -61,9 +69,10 @@ class Site:
             "the broker", [*environment.mosquitto(), "-c", str(conf)], folder / "mosquitto.log"
         )
         python = [sys.executable, "-P", "-m"]
-        self.gateway = Part(
-            "the gateway", [*python, "headwater_gateway", str(self.file)], folder / "gateway.log"
-        )
+        gateway = ["headwater_gateway"]
+        if station:
+            gateway = ["headwater_tools.radio.gateway", str(station.serve())]
+        self.gateway = Part("the gateway", [*python, *gateway, str(self.file)], folder / "gateway.log")
         hw = [*python, "headwater_tools"]
         sink = [*hw, "sink", str(folder / "landing"), str(self.lake), "--trigger", "2"]
         self.sink = Part(
@@ -122,22 +131,30 @@ class Site:
         sectors: int = virtual.SECTORS,
         energy: dict[str, Any] | None = None,
         on_line: Callable[[str], None] | None = None,
+        bluetooth: str = OFF,
     ) -> virtual.VirtualBoard:
         """Provision a board and make it; it reaches the broker through a cord of its own. `energy`: what it
-        is told of its battery; without it, it is on mains."""
+        is told of its battery; without it, it is on mains. `bluetooth`: OFF, ON or ONLY."""
+        from headwater_gateway.provision import links
+
         home = self.register(name)
+        if bluetooth != OFF:
+            links(self.folder, name, bluetooth, False)
         config = json.loads((home / "config.json").read_text())
         folder = self.folder / "virtual" / name
         folder.mkdir(parents=True)
         (folder / "ca.der").write_bytes((home / "ca.der").read_bytes())
-        cord = self.cords[name] = Cord(self.port)
-        broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
-        config = {**config, "broker": {**config["broker"], **broker}, "sensors": sensors, "status_s": 1}
-        config["energy"] = energy or {}
+        (folder / "bluetooth.key").write_bytes((home / "bluetooth.key").read_bytes())
+        config = {**config, "sensors": sensors, "status_s": 1, "energy": energy or {}}
+        if config["broker"]:
+            cord = self.cords[name] = Cord(self.port)
+            broker = {"host": "127.0.0.1", "name": "localhost", "port": cord.port, "retry_s_max": 2}
+            config["broker"] = {**config["broker"], **broker}
         key = (home / "board.key").read_bytes()
         made = self.boards[name] = virtual.VirtualBoard(
-            name, folder, config, key, heap=heap, sectors=sectors, program=program, on_line=on_line
-        )
+            name, folder, config, key, heap=heap, sectors=sectors, program=program, on_line=on_line,
+            radio=self.station if bluetooth != OFF else None,
+        )  # fmt: skip
         return made
 
     def deploy(self, process: Process | None = None) -> None:

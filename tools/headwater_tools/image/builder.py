@@ -108,15 +108,18 @@ def romfs_image(board: Profile) -> Path:
     return made
 
 
+def files(board: Profile) -> dict[str, bytes]:
+    """Path -> content, of all that a board may run."""
+    found = {LIB + inside: data for inside, data in contents(board).items()}
+    return {**found, **{name: (FIRMWARE / name).read_bytes() for name in board.start}}
+
+
 def file_system(board: Profile) -> dict[str, bytes]:
-    """Path -> content, of a file system with all that a board runs."""
-    left_out = BLUETOOTH if board.flash_kib <= SMALL_FLASH_KIB else ()
-    files = {
-        LIB + inside: data
-        for inside, data in contents(board).items()
-        if inside.removeprefix(PACKAGE + "/").partition(".")[0] not in left_out
-    }
-    return {**files, **{name: (FIRMWARE / name).read_bytes() for name in board.start}}
+    """Path -> content, of a littlefs image."""
+    if board.flash_kib > SMALL_FLASH_KIB:
+        return files(board)
+    left_out = {LIB + PACKAGE + "/" + name + ".mpy" for name in BLUETOOTH}
+    return {path: data for path, data in files(board).items() if path not in left_out}
 
 
 def littlefs_image(board: Profile) -> Path:
@@ -130,19 +133,19 @@ def board_images(programs: Mapping[str, Path | str]) -> tuple[Path, Path]:
 
 
 def write_folder(board: Profile, folder: Path, version: str) -> list[Path]:
-    """The files of a board's file system in a folder, and a `package.json` by which `mpremote mip install`
-    installs those below lib/."""
-    files = file_system(board)
-    urls = [[inside.removeprefix(LIB), inside] for inside in sorted(files) if inside.startswith(LIB)]
+    """All files of a board in a folder, and a `package.json` by which `mpremote mip install` installs those
+    below lib/."""
+    made = files(board)
+    urls = [[inside.removeprefix(LIB), inside] for inside in sorted(made) if inside.startswith(LIB)]
     described = json.dumps({"urls": urls, "deps": [], "version": version}, indent=1) + "\n"
-    files["package.json"] = described.encode()
+    made["package.json"] = described.encode()
     if folder.exists() and any(folder.iterdir()) and not (folder / "package.json").exists():
         raise UserError("%s has other files: name an empty folder, or one that `hw image` made" % folder)
     shutil.rmtree(folder, ignore_errors=True)
-    for inside, data in files.items():
+    for inside, data in made.items():
         _made((folder / inside).parent)
         (folder / inside).write_bytes(data)
-    return [folder / inside for inside in sorted(files)]
+    return [folder / inside for inside in sorted(made)]
 
 
 def module_sizes() -> dict[str, int]:

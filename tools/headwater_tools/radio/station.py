@@ -1,7 +1,8 @@
 """A virtual radio that runs beside a program: in a thread of its own, with lines for other processes.
 
-A virtual board gets a serial line with its controller behind it, as MicroPython's unix port wants one. What a
-test does to the air goes through `do`, and happens in the thread of the radio.
+A virtual board gets a serial line with its controller behind it, as MicroPython's unix port wants one; a
+gateway in a process of its own a socket (`serve`). What a test does to the air goes through `do`, and happens
+in the thread of the radio.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bumble.transport.common import StreamPacketSink, StreamPacketSource
 
 from .air import PER_EVENT, Radio
 from .antenna import Antenna
+from .served import GATEWAY, GATEWAY_ADDRESS, Socket
 
 Result = TypeVar("Result")
 
@@ -72,7 +74,8 @@ class Station:
 
     def __init__(self, seed: int = 1, per_event: int = PER_EVENT, loss: float = 0.0) -> None:
         self.antennas: dict[str, Antenna] = {}
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, Line | Socket] = {}
+        self._silent: set[str] = set()
         self._folder = tempfile.TemporaryDirectory(prefix="hw-radio-")
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="radio", daemon=True)
@@ -113,8 +116,7 @@ class Station:
 
         async def make() -> Path:
             line = Line(name, Path(self._folder.name))
-            source, sink = await line.open()
-            self.antennas[name] = Antenna(name, self.radio, address_of(name), source, sink)
+            self._power(name, address_of(name), *await line.open())
             self._lines[name] = line
             return line.path
 
@@ -124,19 +126,54 @@ class Station:
         """The board has no power: its radio is gone without a word."""
 
         def cut() -> None:
-            line, antenna = self._lines.pop(name, None), self.antennas.pop(name, None)
-            if antenna:
-                antenna.power_off()
-                self.radio.remove_controller(antenna)
+            line = self._lines.pop(name, None)
+            self._no_power(name)
             if line:
                 line.close()
 
         self.do(cut)
 
+    def serve(self, name: str = GATEWAY, address: str = GATEWAY_ADDRESS) -> Path:
+        """A socket at which a host in another process has a controller for as long as it is connected."""
+
+        async def make() -> Path:
+            socket = Socket(
+                Path(self._folder.name) / (name + ".sock"),
+                lambda source, sink: self._power(name, address, source, sink),
+                lambda: self._no_power(name),
+            )
+            await socket.open()
+            self._lines[name] = socket
+            return socket.path
+
+        return self.run(make())
+
+    def _power(self, name: str, address: str, source: StreamPacketSource, sink: StreamPacketSink) -> None:
+        antenna = self.antennas[name] = Antenna(name, self.radio, address, source, sink)
+        if name in self._silent:
+            self.radio.silence(antenna)
+
+    def _no_power(self, name: str) -> None:
+        antenna = self.antennas.pop(name, None)
+        if antenna:
+            antenna.power_off()
+            self.radio.remove_controller(antenna)
+            self.radio.silence(antenna, False)
+
     def silence(self, name: str, on: bool = True) -> None:
-        """The board is out of range, or back."""
-        self.do(lambda: self.radio.silence(self.antennas[name], on))
+        """The board is out of range, or back; also one that has no power now."""
+
+        def change() -> None:
+            (self._silent.add if on else self._silent.discard)(name)
+            if name in self.antennas:
+                self.radio.silence(self.antennas[name], on)
+
+        self.do(change)
 
     def cut(self, name: str) -> int:
         """End all connections of a board at once; how many there were."""
-        return self.do(lambda: self.radio.cut(self.antennas[name]))
+        return self.do(lambda: self.radio.cut(self.antennas[name]) if name in self.antennas else 0)
+
+    def carried(self, one: str, other: str) -> int:
+        """Bytes that went through the air between these two, in both directions."""
+        return self.do(lambda: self.radio.carried_bytes.get(frozenset((one, other)), 0))
