@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ble",
         action="store_true",
-        help="two boards with Bluetooth: the broker goes away, and operators move from board to board",
+        help="two boards with Bluetooth: the broker goes away, and an operator moves from board to board",
     )
     parser.add_argument(
         "--seconds",
