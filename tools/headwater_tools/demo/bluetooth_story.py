@@ -45,7 +45,7 @@ CHARGED = 0.6
 class BluetoothStory(Play):
     BOARDS = (STAYS, FLEES)
     FLEES = FLEES
-    TITLE = "hw demo --ble: %s samples accepted, %d lost; %d operators moved ahead of a death, %d after one"
+    TITLE = "hw demo --ble: %s samples accepted, %d lost; operators moved: %d ahead of a death, %d after one"
 
     def __init__(self, folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> None:
         self.station = Station(seed)
@@ -176,7 +176,7 @@ class BluetoothStory(Play):
         }
         told = ", ".join("%s %s" % (name, f"{n:,}") for name, n in totals.items())
         ending.lines = [
-            "%d of %d moves went from board to board over Bluetooth, while nothing else carried a byte"
+            "moves from board to board over Bluetooth, while nothing else carried a byte: %d of %d"
             % (len(direct), len(self.moves)),
             "bytes by link: " + told,
         ]
