@@ -46,6 +46,9 @@ class Air:
         self.start = asyncio.get_running_loop().time()
         self.silent_since = self.start
         self.over = False
+        self.lost = 0  # connection events that failed
+        self.late = 0  # ... that passed because this machine was busy, while something waited
+        self._due = 0.0
         self._waiting: tuple[deque[hci.HCI_AclDataPacket], ...] = (deque(), deque())
         self._timer: asyncio.TimerHandle | None = None
         self.set_parameters(interval, timeout)
@@ -86,14 +89,16 @@ class Air:
         if not self._timer and not self.over:
             loop = asyncio.get_running_loop()
             past = loop.time() - self.start
-            after = self.start + (past // self.interval + 1) * self.interval
-            self._timer = loop.call_at(after, self._event)
+            self._due = self.start + (past // self.interval + 1) * self.interval
+            self._timer = loop.call_at(self._due, self._event)
 
     def _event(self) -> None:
         """A connection event: some fragments in each direction, unless the air swallows it."""
         self._timer = None
         now = asyncio.get_running_loop().time()
+        self.late += int((now - self._due) / self.interval)
         if self.radio.fails(*self.ends):
+            self.lost += 1
             if now - self.silent_since > self.timeout:
                 self.end()
             else:
@@ -136,6 +141,7 @@ class Radio(LocalLink):
         self.loss = loss
         self.judge: Callable[[Antenna, Antenna, bytes], Verdict] | None = None
         self.connections: dict[frozenset[Antenna], Air] = {}
+        self.joined = 0  # connections made
         self.carried = 0  # fragments
         self.carried_bytes: dict[frozenset[str], int] = {}  # by the names of both antennas
         self.lost = 0  # connection events
@@ -168,6 +174,7 @@ class Radio(LocalLink):
     def join(self, central: Antenna, peripheral: Antenna, told: ll.ConnectInd) -> None:
         air = Air(self, central, peripheral, told.interval, told.timeout)
         self.connections[frozenset(air.ends)] = air
+        self.joined += 1
 
     def vanish(self, antenna: Antenna) -> None:
         for air in self._of(antenna):
