@@ -142,8 +142,8 @@ def _begun(
         site.start_broker()
         site.start_gateway()
         settings = {
-            "driver": "fast", "path": str(ecg), "speed": SPEED_BLUETOOTH if bluetooth else SPEED, "elements": elements, "ledger": None,
-            "t0_us": time.time_ns() // 1000,
+            "driver": "fast", "path": str(ecg), "speed": SPEED_BLUETOOTH if bluetooth else SPEED,
+            "elements": elements, "ledger": None, "t0_us": time.time_ns() // 1000,
         }  # fmt: skip
         program = ("board_bench_node", "board_bench_free")
         board = site.add_board(
