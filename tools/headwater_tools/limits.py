@@ -135,6 +135,36 @@ MEASURED = (
         "hw bench energy --section placement",
     ),
     (
+        "time until the first battery is empty where hosts move operators, beside the best placement that "
+        "stays; 200 random processes, batteries 40 to 100 % full",
+        "{energy|radio: life with moves of the best that stays, median|.2f} times as long where the radio "
+        "empties batteries ({energy|radio: life with moves of the best that stays, worst|.2f} at worst), "
+        "{energy|computation: life with moves of the best that stays, median|.2f} times where computing does "
+        "({energy|computation: life with moves of the best that stays, worst|.2f} at worst); of small cases "
+        "{energy|radio: small cases within a tenth of that|.0f} % and "
+        "{energy|computation: small cases within a tenth of that|.0f} % come within a tenth of what "
+        "hindsight finds",
+        "hw bench energy --section moves",
+    ),
+    (
+        "words of hosts, of the charge of a board that sends once a minute",
+        "{energy|words, awake: of the charge of a board that sends once a minute|.3f} % awake, "
+        "{energy|words, light sleep: of the charge of a board that sends once a minute|.3f} % in light "
+        "sleep; they ride on reports, with which it is "
+        "{energy|words, awake: with the reports that carry them|.1f} % and "
+        "{energy|words, light sleep: with the reports that carry them|.1f} %",
+        "hw bench energy --section words",
+    ),
+    (
+        "heap that moves and a battery take of a board with SP1 on three hosts, after a collection",
+        "{runtime|moves and a battery, heap at rest beside that|,d} bytes at rest; in all "
+        "{runtime|heap while asking other hosts for bids|,d} while it asks for bids, "
+        "{runtime|heap while handing operators over|,d} while it hands operators over, "
+        "{runtime|heap while taking operators|,d} while it takes them, "
+        "{runtime|heap while taking over operators of a silent host|,d} while it takes them over",
+        "hw bench runtime --only heap",
+    ),
+    (
         "an operator whose host dies, simulated: two sources of 200 Hz, links of 15 ms, all strategies, "
         "intervals and states",
         "another host takes it over after {recovery|death to takeover, median|.0f} s, of which 30 s are "

@@ -113,7 +113,7 @@ class Air:
             self._plan()
 
     def _carry(self, sender: Antenna, receiver: Antenna, packet: hci.HCI_AclDataPacket) -> None:
-        self.radio.carried += 1
+        self.radio.carries(sender, receiver, len(packet.data))
         verdict = self.radio.judge(sender, receiver, packet.data) if self.radio.judge else Verdict.PASS
         there, here = receiver.link_to(sender), sender.link_to(receiver)
         if verdict is Verdict.CUT or not there or not here:
@@ -141,7 +141,9 @@ class Radio(LocalLink):
         self.loss = loss
         self.judge: Callable[[Antenna, Antenna, bytes], Verdict] | None = None
         self.connections: dict[frozenset[Antenna], Air] = {}
+        self.joined = 0  # connections made
         self.carried = 0  # fragments
+        self.carried_bytes: dict[frozenset[str], int] = {}  # by the names of both antennas
         self.lost = 0  # connection events
         self._random = random.Random(seed)
         self._silenced: set[Controller] = set()
@@ -172,10 +174,17 @@ class Radio(LocalLink):
     def join(self, central: Antenna, peripheral: Antenna, told: ll.ConnectInd) -> None:
         air = Air(self, central, peripheral, told.interval, told.timeout)
         self.connections[frozenset(air.ends)] = air
+        self.joined += 1
 
     def vanish(self, antenna: Antenna) -> None:
         for air in self._of(antenna):
             air.leave(antenna)
+
+    def carries(self, sender: Antenna, receiver: Antenna, count: int) -> None:
+        """A fragment of so many bytes goes through the air."""
+        both = frozenset((sender.name, receiver.name))
+        self.carried += 1
+        self.carried_bytes[both] = self.carried_bytes.get(both, 0) + count
 
     def fails(self, *ends: Controller) -> bool:
         """Whether this connection event fails."""
