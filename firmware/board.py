@@ -23,6 +23,12 @@ def set_clock(issued_s):
         RTC().datetime((y, m, d, wd, h, mi, s, 0))
 
 
+# Chips without PSRAM on which Wi-Fi does not start beside Bluetooth.
+def one_radio(machine):
+    chip = machine.replace("-", "").upper()
+    return "ESP32C3" in chip or "ESP32C6" in chip
+
+
 class Board:
     def __init__(self, config):
         found = Partition.find(Partition.TYPE_DATA, label=config["flash"])
@@ -31,6 +37,11 @@ class Board:
         self.flash = found[0]
         # The radio first: it does not survive a lack of memory, and Wi-Fi and the heap take what there is.
         if config["bluetooth"]["enabled"]:
+            if config["broker"] and one_radio(sys.implementation._machine):
+                raise ValueError(
+                    "this chip has memory for one radio, Wi-Fi or Bluetooth: provision the board with "
+                    "--bluetooth only, or --bluetooth off"
+                )
             from headwater.board import ble
 
             ble.power()

@@ -241,7 +241,7 @@ def page(state: dict[str, Any]) -> list[str]:
     """The state for people."""
     from .site_clock import told
 
-    lines = [told(state["clock"])]
+    lines = [told(state["clock"]), *_bluetooth(state["bluetooth"])]
     for name, p in state["processes"].items():
         text = "process %s, deployment %d, version %s: %s"
         lines.append(text % (name, p["deployment"], p["version"], p["step"]))
@@ -260,12 +260,25 @@ def page(state: dict[str, Any]) -> list[str]:
         plan = "not reported yet" if board["learning"] else board["plan"] or "none"
         if board["leaving"]:
             plan = "none; process %s stops there when the board answers" % board["leaving"]
-        lines.append("board %s: %s%s, plan %s" % (name, board["link"], battery, plan))
+        via = " over Bluetooth" if board["via"] == "bluetooth" else ""
+        lines.append("board %s: %s%s%s, plan %s" % (name, board["link"], via, battery, plan))
     for s in state["streams"]:
         text = "stream %s (%s): %d durable, %d cut, %d in the lake, %s"
         numbers = (s["durable"], s["cut"], s["acked"], site_alarms.lag(s))
         lines.append(text % (s["stream"], s["incarnation"], *numbers))
     return lines + site_alarms.lines_with_cures(state)
+
+
+def _bluetooth(view: dict[str, Any] | None) -> list[str]:
+    """The adapter: what is wrong with it, and which boards are connected or wait."""
+    if view is None:
+        return []
+    text = "the adapter cannot be used: " + view["problem"] if view["problem"] else "the adapter works"
+    text += "; %d of %d connections" % (len(view["connected"]), view["slots"])
+    for key, what in (("connected", ": %s"), ("waiting", "; in the queue: %s"), ("away", "; not heard: %s")):
+        if view[key]:
+            text += what % ", ".join(view[key])
+    return ["bluetooth: " + text]
 
 
 def _operator(vertex: dict[str, Any]) -> list[str]:

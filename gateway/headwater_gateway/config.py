@@ -136,6 +136,18 @@ KEYS: dict[str, dict[str, Key]] = {
             "cheap ones have 5, that of a Raspberry Pi 7.",
             _within(1, 7),
         ),
+        "encryption": Key(
+            "required",
+            "Frames over Bluetooth are encrypted from end to end, whatever the link does. A board whose\n"
+            "firmware has no AES has no Bluetooth.",
+            _one_of("required"),
+        ),
+        "pairing": Key(
+            True,
+            "Ask boards that allow it for LE Secure Connections as well: who steals a board or the gateway\n"
+            "cannot read then what was recorded before. It goes on without where that fails.",
+            _any,
+        ),
     },
     "store": {
         "commit_ms": Key(

@@ -615,6 +615,7 @@ class Service(Switching):
         return {
             "number": board.number,
             "link": self.link_of(board),
+            "via": self.ways.via(board.name) if self.ways and board.heard else None,
             "seen_us": board.seen_us,
             "process": process.name if process else None,
             "plan": None if board.wanted is None or board.state is None else _STATES[board.state],

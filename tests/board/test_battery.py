@@ -106,6 +106,21 @@ def test_a_profile_that_is_wrong_is_one_sentence():
             raise AssertionError(key)
 
 
+def test_a_board_counts_by_the_cheapest_of_the_links_that_it_has():
+    given = dict(GIVEN)
+    given["awake_ble_ua"] = 17000
+    given["links"] = {"wifi": [60000, 30000, 3000000], "ble": [2000000, 1000000, 20000]}
+    for has, link, awake in (
+        ((), "ble", 20000),  # 256 bytes: 532 uC, and over Wi-Fi 3015
+        (("wifi", "ble"), "ble", 20000),
+        (("wifi",), "wifi", 20000),
+        (("ble",), "ble", 17000),
+    ):
+        found = profile.Profile(profile_reader.read(given, has))
+        assert found.costs == tuple(given["links"][link]) and found.awake_na == 1000 * awake
+        assert sorted(found.links) == (sorted(has) or ["ble", "wifi"])
+
+
 def test_on_mains_it_lasts_for_ever():
     energy = Meter(Host())
     energy.tick()

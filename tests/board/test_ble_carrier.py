@@ -418,6 +418,25 @@ def test_a_board_passes_nothing_on_and_believes_no_other_name():
     assert wrist.frames[-1] == ("chest", b"mine")
 
 
+def test_the_gateway_connects_to_a_board_whose_battery_runs_low_before_others():
+    air = Air("g")
+    gateway = air.hosts["g"]
+    tags = {name: ble_info.tag(KEY, name) for name in NAMES}
+
+    def seen(name, flags):
+        gateway.carrier.seen(name, tags[name] + bytes((flags,)))
+
+    air.run(1)
+    for _ in range(20):
+        gateway.carrier.wanted("chest", air.now)
+        air.run(0.1)
+        gateway.carrier.near["chest"] = air.now
+        seen("hip", ble_info.WANTS)
+        assert gateway.goal is None  # chest waits for longer
+    seen("arm", ble_info.WANTS | ble_info.LOW)
+    assert gateway.goal == "arm"
+
+
 def test_three_connections_at_most_and_others_get_their_turn():
     air = Air("chest", "wrist", "hip", "arm", "leg")
     chest = air.hosts["chest"]
@@ -527,6 +546,17 @@ def two(cheap=True, dear=True):
     carriers.add(one)
     carriers.tick(0)
     return carriers, one, other
+
+
+def test_of_carriers_that_cost_the_same_the_one_that_was_added_first_carries():
+    carriers = Carriers(lambda sender, frame, bare: True)
+    ways = [Way(0), Way(0), Way(0)]
+    for way in ways:
+        carriers.add(way)
+    assert carriers.all == ways
+    for way in ways:
+        carriers.came(way, "a", b"answer")
+    assert carriers.send("a", b"x") and [len(way.sent) for way in ways] == [1, 0, 0]
 
 
 def test_until_a_way_is_proven_each_takes_the_frame():

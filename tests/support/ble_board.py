@@ -40,7 +40,15 @@ async def until(holds: Callable[[], object]) -> None:
 class BleBoard:
     """Frames that arrive are kept, and are genuine. `say` sends one to the gateway as soon as it can."""
 
-    def __init__(self, name: str, key: bytes, device: Device, antenna: Antenna, longest: int = 512) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: bytes,
+        device: Device,
+        antenna: Antenna,
+        longest: int = 512,
+        pairing: bool = False,
+    ) -> None:
         self.name, self.device, self.antenna = name, device, antenna
         self.got: list[bytes] = []
         self.waits: list[bytes] = []
@@ -55,17 +63,18 @@ class BleBoard:
         self.up: Characteristic[bytes] = Characteristic(
             ble_info.UP, properties.NOTIFY, Characteristic.READABLE, b""
         )
+        info = ble_info.with_pairing(self.carrier.info) if pairing else self.carrier.info
         shown: Characteristic[bytes] = Characteristic(
-            ble_info.INFO, properties.READ, Characteristic.READABLE, self.carrier.info
+            ble_info.INFO, properties.READ, Characteristic.READABLE, info
         )
         device.add_service(Service(ble_info.SERVICE, [down, self.up, shown]))
         device.on("connection", self._connected)
         self._ticks = asyncio.get_running_loop().create_task(self._run())
 
     @classmethod
-    async def make(cls, radio: Radio, name: str, key: bytes) -> BleBoard:
+    async def make(cls, radio: Radio, name: str, key: bytes, pairing: bool = False) -> BleBoard:
         address = "F" + address_of(name)[1:]
-        return cls(name, key, *await adapter(radio, address, name))
+        return cls(name, key, *await adapter(radio, address, name), pairing=pairing)
 
     def say(self, frame: bytes) -> None:
         self.waits.append(frame)

@@ -99,7 +99,9 @@ def _keeps(found: Case, places: tuple[int, ...], h: int) -> bool:
 def _linked(found: Case, places: tuple[int, ...]) -> bool:
     for e in found.edges:
         a, b = places[e.src], 0 if e.dst == OUTSIDE else places[e.dst]
-        if a != b and not set(found.hosts[a].links) & set(found.hosts[b].links):
+        links = [set(found.hosts[h].links) for h in (a, b, 0)]
+        relayed = 0 not in (a, b) and links[0] & links[2] and links[2] & links[1]
+        if a != b and not links[0] & links[1] and not relayed:
             return False
     return True
 
@@ -120,22 +122,32 @@ def drawn(found: Case, places: list[int]) -> list[float]:
         ]
         busiest = max(e.frames_mhz for e in all_edges) / 1e3
         size = sum(e.bytes_mhz for e in all_edges) / 1e3 + busiest * placement.FRAME_BYTES
-        costs = []
-        for name in sorted(set(hosts[a].links) & set(hosts[b].links)):
-            send = size * hosts[a].links[name][0] / 1e12
-            receive = size * hosts[b].links[name][1] / 1e12
-            window = [busiest * hosts[h].links[name][2] / 1e9 for h in (a, b)]
-            costs.append((send, receive, *window))
-        paid = [
-            (hosts[a].left_mc != MAINS) * (c[0] + c[2]) + (hosts[b].left_mc != MAINS) * (c[1] + c[3])
-            for c in costs
-        ]
-        best = costs[paid.index(min(paid))]
+        best = _cheapest(hosts[a], hosts[b], size, busiest)
+        if best is None:
+            # The gateway takes it over a link of its own with each, and is not counted.
+            up, down = (
+                _cheapest(*pair, size, busiest) for pair in ((hosts[a], hosts[0]), (hosts[0], hosts[b]))
+            )
+            assert up and down
+            best = (up[0], down[1], up[2], down[3])
         out[a] += best[0]
         out[b] += best[1]
         frames[a] += best[2]
         frames[b] += best[3]
     return [o + min(f, h.radio_na / 1e9) for o, f, h in zip(out, frames, hosts)]
+
+
+def _cheapest(a: Host, b: Host, size: float, busiest: float) -> tuple[float, float, float, float] | None:
+    """What sender and receiver pay for bytes, then for frames, over the link that costs them least."""
+    costs = []
+    for name in sorted(set(a.links) & set(b.links)):
+        send, receive = size * a.links[name][0] / 1e12, size * b.links[name][1] / 1e12
+        costs.append((send, receive, busiest * a.links[name][2] / 1e9, busiest * b.links[name][2] / 1e9))
+    return min(
+        costs,
+        key=lambda c: (a.left_mc != MAINS) * (c[0] + c[2]) + (b.left_mc != MAINS) * (c[1] + c[3]),
+        default=None,
+    )
 
 
 # ---- golden vectors

@@ -14,6 +14,7 @@ import pytest
 from headwater_tools import bench, cli, environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
+BLUETOOTH = ("ble",)
 
 FIELDS = ("name", "value", "unit", "bar", "ok")
 # Little data: compiling well would take longer than computing.
@@ -23,6 +24,14 @@ SMALL = {
     "attack": (
         "--frames 60 --rounds 2",
         ("garbage: refused", "flood: CPU", "refused: seal", "memory grown", "log grown", "entries lost"),
+    ),
+    "ble": (
+        "--quick --section goodput --section reconnects",
+        (
+            "up, 30 ms, 4 packets an event: goodput",
+            "down, 30 ms, 4 packets an event, 20 % of the events fail",
+            "free heap at reconnect 6",
+        ),
     ),
     "energy": (
         "--cases 3",
@@ -79,7 +88,8 @@ SMALL = {
 }
 # What holds on any load and any machine.
 HOLDS = (
-    "SP1 in 64 KiB", "boards, planned: elements", "bytes on the air", "checkpoint bytes", "elements replayed",
+    "SP1 in 64 KiB", "SP1 with both links in 128 KiB", "free heap at reconnect", "code, on a board without",
+    "boards, planned: elements", "bytes on the air", "checkpoint bytes", "elements replayed",
     "entries", "erases within", "head of a block", "planned: ", "programmed per packed", "refused: ",
     "results missing", "rows lost or twice", "series of metrics", "sweep: wrong",
 )  # fmt: skip
@@ -103,11 +113,36 @@ def test_every_bench_has_a_small_load() -> None:
     assert sorted(SMALL) == sorted(cli.names(bench))
 
 
-@pytest.mark.parametrize("name", SMALL)
+# Sections that take minutes: `hw test --ble`.
+LONG_BLUETOOTH = (
+    "--quick --section boards --section cost",
+    (
+        "three boards, up, 30 ms",
+        "heap that Bluetooth adds",
+        "heap, with a connection open",
+        "code that Bluetooth adds",
+        "SP1 with both links in 128 KiB",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.bluetooth) if name in BLUETOOTH else name for name in SMALL]
+)
 def test_a_bench_gives_its_measures(name: str, tmp_path: Path) -> None:
     words, wanted = SMALL[name]
     more = ["--figure", str(tmp_path / "figure.svg")] if name in ("overhead", "recovery") else []
-    answer = measured(name, [*words.split(), *more])
+    check(name, measured(name, [*words.split(), *more]), wanted)
+
+
+@pytest.mark.bluetooth
+@pytest.mark.sweep
+def test_what_bluetooth_costs_and_what_three_boards_get() -> None:
+    words, wanted = LONG_BLUETOOTH
+    check("ble", measured("ble", words.split(), timeout_s=900), wanted)
+
+
+def check(name: str, answer: dict[str, Any], wanted: tuple[str, ...]) -> None:
     assert answer["bench"] == name
     for measure in answer["measures"]:
         assert tuple(measure) == FIELDS

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from gateway_site import Site as Parts
 from headwater_gateway import provision
+from headwater_gateway.bluetooth import radio as driver
 from headwater_gateway.bluetooth import ways
 from headwater_gateway.bluetooth.radio import BleakRadio
 from headwater_gateway.service import Service
@@ -62,7 +63,9 @@ class Site(Parts):
         self.service = Service(self.config)
         await self.service.start()
 
-    def with_bluetooth(self, name: str, broker: bool = False, sensors: bool = True) -> VirtualBoard:
+    def with_bluetooth(
+        self, name: str, broker: bool = False, sensors: bool = True, **settings: bool
+    ) -> VirtualBoard:
         driver = {"driver": "wave", "t0_us": time.time_ns() // 1000, "seed": 3}
         made = self.board(name, {"accel": driver} if sensors else {})
         home = self.folder / "boards" / name
@@ -70,7 +73,7 @@ class Site(Parts):
         provision.links(self.folder, name, "on" if broker else "only", False)
         links = json.loads((home / "config.json").read_text())
         file = made.folder / "config.json"
-        config = json.loads(file.read_text()) | {"bluetooth": links["bluetooth"]}
+        config = json.loads(file.read_text()) | {"bluetooth": {**links["bluetooth"], **settings}}
         assert before["broker"] and bool(links["broker"]) is broker
         if not broker:
             config["broker"] = {}
@@ -150,6 +153,20 @@ def test_a_board_without_a_network_loses_nothing_when_power_fails(site: Site) ->
     assert len(site.heard) > 5000
     for word in (b"backlog", b"version", b"chest", b"one/accel"):
         assert word not in site.heard
+
+
+def test_a_board_that_allows_it_has_le_secure_connections(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "PAIR_AGAIN_S", 0.0)  # a machine that is too slow once tries again
+    board = site.with_bluetooth("chest", pairing=True)
+    board.start()
+    site.deploy()
+    site.durable(100)
+    radio = site.service.ways and site.service.ways.radio
+    assert radio
+    until(lambda: radio.paired, PATIENCE_S, site.said)
+    assert site.complete(board) >= 100
 
 
 def test_connections_that_are_cut_again_and_again_lose_nothing(site: Site) -> None:

@@ -76,6 +76,42 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
     assert len(sources) >= answer["accepted"]
 
 
+@pytest.mark.bluetooth
+@pytest.mark.sweep
+def test_operators_move_from_board_to_board_over_bluetooth(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    done = subprocess.run(
+        [*DEMO, "--ble", "--json", "--folder", str(folder)],
+        env=environment.variables(), capture_output=True, text=True, timeout=580, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    answer = json.loads(done.stdout.splitlines()[-1])
+    bad = ("lost", "duplicates", "divergent", "out_of_order", "replayed", "refused", "migrations_unplanned")
+    assert {name: answer[name] for name in bad} == dict.fromkeys(bad, 0)
+    assert answer["accepted"] == answer["delivered"] > 20_000
+    assert [(fault["part"], fault["what"]) for fault in answer["faults"]] == [
+        ("broker", "killed"),
+        ("gateway", "out of reach"),
+        ("hip", "battery empty"),
+    ]
+    moves = [(move["operator"], move["from"], move["to"], move["planned"]) for move in answer["moves"]]
+    assert sorted(moves) == [("alarm", "hip", "chest", True), ("rate", "hip", "chest", True)]
+    assert answer["migrations_board_to_board"] == answer["migrations_without_gateway"] == 2
+    # Each link carried something at some time.
+    links = {link["link"]: (link["over"], link["bytes"] > 1000) for link in answer["links"]}
+    assert links == {
+        "chest \u2013 broker": ("MQTT", True),
+        "hip \u2013 broker": ("MQTT", True),
+        "chest \u2013 gateway": ("Bluetooth", True),
+        "hip \u2013 gateway": ("Bluetooth", True),
+        "chest \u2013 hip": ("Bluetooth", True),
+    }
+    drawn = (folder / "timeline.svg").read_text()
+    for name in ("chest", "hip", "rate", "alarm", "dead", "chest \u2013 hip", "carried over Bluetooth"):
+        assert ">%s</text>" % name in drawn
+    assert of_folder(folder) == []
+
+
 def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     demo = subprocess.Popen(

@@ -17,27 +17,48 @@ from headwater.plan.placement import FOREVER, HEAP, LINK, WIDTH
 from headwater.process.builder import GATEWAY, Host, near
 from headwater.process.check import Report
 from headwater.process.energy import Board, Energy, energy
-from headwater.process.problems import ERROR, Problem
+from headwater.process.problems import ERROR, WARNING, Problem
 from headwater.process.sizing import kb
 
 from .boards import energy as profiles
 from .errors import UserError
+from .image.profiles import Profile, profile
 from .image.profiles import names as kinds
 
 _LEVEL = re.compile(r"(?:(\d{1,3})%|(\d{1,2}(?:\.\d{1,3})?)V)\Z")
 NOTICED = 1  # percent: what lengthens a life by no more is no reason to run an operator elsewhere
+_RADIOS = {"off": "", "on": ", Bluetooth too", "only": ", Bluetooth alone"}
 VOLTS_MIN, VOLTS_MAX = 2.5, 4.5
 
 
-def unknown_boards(hosts: Sequence[Host]) -> list[Problem]:
-    """Hosts whose kind of board has no profile."""
+def board_problems(hosts: Sequence[Host]) -> list[Problem]:
+    """Hosts whose kind of board has no profile, or whose memory does not hold both radios."""
     problems = []
     for host in hosts:
+        where = "host '%s'" % host.name
         if isinstance(host.board, str) and host.board not in kinds():
             what = "unknown board %r%s" % (host.board, near(host.board, kinds()))
-            cure = "Use one of %s" % ", ".join(kinds())
-            problems.append(Problem(ERROR, host.where, "host '%s'" % host.name, what, cure))
+            problems.append(Problem(ERROR, host.where, where, what, "Use one of %s" % ", ".join(kinds())))
+        elif isinstance(host.board, str) and host.bluetooth == "on":
+            problems += _radios(host, profile(host.board), where)
     return problems
+
+
+def _radios(host: Host, board: Profile, where: str) -> list[Problem]:
+    what = "a board of kind %s has memory for Wi-Fi and Bluetooth at once %s" % (
+        board.name,
+        board.both_radios,
+    )
+    if board.both_radios == "no":
+        what = "a board of kind %s has memory for one radio, Wi-Fi or Bluetooth" % board.name
+        cure = 'Give bluetooth="only" or "off", as `hw provision --bluetooth` has it'
+        return [Problem(ERROR, host.where, where, what, cure)]
+    if board.both_radios == "with PSRAM":
+        return [Problem(WARNING, host.where, where, what, 'Use a module that has it, or bluetooth="only"')]
+    if board.both_radios == "without TLS":
+        cure = 'Give bluetooth="only", or another kind of board'
+        return [Problem(WARNING, host.where, where, what, cure)]
+    return []
 
 
 class Explanation:
@@ -98,10 +119,17 @@ class Explanation:
         rows = [("host", "board", "battery", "draws", "lasts", *(("at best",) if moved else ()))]
         for h, host in enumerate(self.hosts):
             board = self.energy.boards[h]
-            row: tuple[str, ...] = (host.name, host.board or "-", "mains", "-", "-")
+            kind = (host.board or "-") + _RADIOS[host.bluetooth]
+            row: tuple[str, ...] = (host.name, kind, "mains", "-", "-")
             if board is not None:
                 battery = "%d mAh, %d %%" % (self.energy.capacity_mah[h], self.percent.get(host.name, 100))
-                row = (host.name, board.name, battery, "%.2f mA" % (now[h] / 1e6), life(lives[h]))
+                row = (
+                    host.name,
+                    board.name + _RADIOS[host.bluetooth],
+                    battery,
+                    "%.2f mA" % (now[h] / 1e6),
+                    life(lives[h]),
+                )
             rows.append((*row, life(then[h])) if moved else row)
         return rows
 
@@ -153,7 +181,7 @@ class Explanation:
             return "heap: %s needs %d KB and has %d KB" % (host.name, need, host.heap_kb)
         if reason == WIDTH:
             return "floats: it needs %d bits" % self.case.vertices[where].width
-        return "no link in common" if reason == LINK else "not a candidate"
+        return "no way to each other" if reason == LINK else "not a candidate"
 
     def _first_empty(self, places: list[int]) -> str:
         lives = self.case.lives(places)
@@ -198,11 +226,23 @@ class Explanation:
         def named(places: Sequence[int]) -> dict[str, str]:
             return {v.name: self.hosts[places[v.index]].name for v in self.plan.vertices if v.kind}
 
+        def links(places: Sequence[int]) -> list[dict[str, str]]:
+            """By which links hosts speak to each other: one at either end."""
+            found = []
+            for pair, (bytes_mhz, frames_mhz) in sorted(self.case.traffic(places).items()):
+                a, b = divmod(pair, len(self.hosts))
+                names = self.case.links(a, b, bytes_mhz, frames_mhz)
+                if names:
+                    ends = (self.hosts[a].name, self.hosts[b].name, *names)
+                    found.append(dict(zip(("from", "to", "sends", "receives"), ends, strict=True)))
+            return found
+
         def told(places: Sequence[int]) -> dict[str, Any]:
             lives = dict(zip([host.name for host in self.hosts], self.case.lives(places)))
             flee = [self.case.flee_s(places, h, host.flash_kb * 1024) for h, host in enumerate(self.hosts)]
             return {
                 "places": named(places),
+                "links": links(places),
                 "lives_s": {name: None if s == FOREVER else s for name, s in lives.items()},
                 # A host with its log full hands over what it runs when it has less than this.
                 "flee_s": {name: s for name, s in zip(lives, flee) if lives[name] != FOREVER},

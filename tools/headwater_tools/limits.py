@@ -82,6 +82,47 @@ MEASURED = (
         "hw bench runtime --only chain",
     ),
     (
+        "goodput of Bluetooth over the virtual radio (no transmitter), one board, four packets an event, "
+        "beside what the air allows",
+        "upward {ble|up, 15 ms, 4 packets an event: goodput of what the air allows|.2f} at 15 ms, "
+        "{ble|up, 30 ms, 4 packets an event: goodput of what the air allows|.2f} at 30 ms, "
+        "{ble|up, 50 ms, 4 packets an event: goodput of what the air allows|.2f} at 50 ms; downward "
+        "{ble|down, 30 ms, 4 packets an event: goodput of what the air allows|.2f} at 30 ms (the aim "
+        "is 0.9); at 30 ms, where a fifth of the events fail, "
+        "{ble|up, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f} "
+        "and "
+        "{ble|down, 30 ms, 4 packets an event, 20 % of the events fail: goodput of what the air allows|.2f}. "
+        "The least are those of a busy machine: a board waited for a processor "
+        "{ble|one board: time that a board waited for a processor, most|.0f} % of the time",
+        "hw bench ble --section goodput",
+    ),
+    (
+        "the same of three boards at once, the least of them, at 30 ms",
+        "upward {ble|three boards, up, 30 ms, 4 packets an event: least goodput of what the air allows|.2f}, "
+        "{ble|three boards, up, 30 ms, 4 packets an event: farthest from its share|.1f} % from its share at "
+        "most; downward "
+        "{ble|three boards, down, 30 ms, 4 packets an event: least goodput of what the air allows|.2f}, "
+        "{ble|three boards, down, 30 ms, 4 packets an event: farthest from its share|.1f} % from its share "
+        "at most; a board waited for a processor "
+        "{ble|three boards: time that a board waited for a processor, most|.0f} % of the time",
+        "hw bench ble --section boards",
+    ),
+    (
+        "free heap of a board after Bluetooth connections that were cut or left",
+        "{ble|free heap at reconnect 500, less than at 100|d} bytes less at the 500th than at the 100th",
+        "hw bench ble --section reconnects",
+    ),
+    (
+        "what Bluetooth adds to a board that runs SP1 with MQTT over TLS",
+        "{ble|heap, with a connection open|,d} bytes of heap with a connection open (the aim is 8,192), "
+        "{ble|code that Bluetooth adds to a board, .mpy|,d} bytes of `.mpy` (the aim is 12,288); "
+        "{ble|code, on a board without Bluetooth|d} to a board without it, but "
+        "{ble|heap, on one whose gateway has Bluetooth|,d} and "
+        "{ble|code, on one whose gateway has Bluetooth|,d} where its gateway has it, and so encrypts; SP1 "
+        "has both links in {ble|smallest heap in which SP1 has both links|d} KiB (the aim is 92)",
+        "hw bench ble --section cost",
+    ),
+    (
         "checkpoint bytes for each element of the source, SP1, `ecoc`, every 500",
         "{overhead|checkpoint bytes per source element, SP1, ecoc, every 500|.2f} (the aim is 0.5)",
         "hw bench overhead",
@@ -92,6 +133,36 @@ MEASURED = (
         "life where the radio empties batteries, "
         "{energy|computation: cases within a tenth of the longest life|.1f} % where computation does",
         "hw bench energy --section placement",
+    ),
+    (
+        "time until the first battery is empty where hosts move operators, beside the best placement that "
+        "stays; 200 random processes, batteries 40 to 100 % full",
+        "{energy|radio: life with moves of the best that stays, median|.2f} times as long where the radio "
+        "empties batteries ({energy|radio: life with moves of the best that stays, worst|.2f} at worst), "
+        "{energy|computation: life with moves of the best that stays, median|.2f} times where computing does "
+        "({energy|computation: life with moves of the best that stays, worst|.2f} at worst); of small cases "
+        "{energy|radio: small cases within a tenth of that|.0f} % and "
+        "{energy|computation: small cases within a tenth of that|.0f} % come within a tenth of what "
+        "hindsight finds",
+        "hw bench energy --section moves",
+    ),
+    (
+        "words of hosts, of the charge of a board that sends once a minute",
+        "{energy|words, awake: of the charge of a board that sends once a minute|.3f} % awake, "
+        "{energy|words, light sleep: of the charge of a board that sends once a minute|.3f} % in light "
+        "sleep; they ride on reports, with which it is "
+        "{energy|words, awake: with the reports that carry them|.1f} % and "
+        "{energy|words, light sleep: with the reports that carry them|.1f} %",
+        "hw bench energy --section words",
+    ),
+    (
+        "heap that moves and a battery take of a board with SP1 on three hosts, after a collection",
+        "{runtime|moves and a battery, heap at rest beside that|,d} bytes at rest; in all "
+        "{runtime|heap while asking other hosts for bids|,d} while it asks for bids, "
+        "{runtime|heap while handing operators over|,d} while it hands operators over, "
+        "{runtime|heap while taking operators|,d} while it takes them, "
+        "{runtime|heap while taking over operators of a silent host|,d} while it takes them over",
+        "hw bench runtime --only heap",
     ),
     (
         "an operator whose host dies, simulated: two sources of 200 Hz, links of 15 ms, all strategies, "

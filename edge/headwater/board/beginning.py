@@ -200,6 +200,12 @@ def _host(node: "Node", plan: "Plan", me: int, keys: dict[int, bytes]) -> "Host"
     return host
 
 
+# Names of the links of this board, as energy profiles have them.
+def links(config: "dict[str, Any]") -> list[str]:
+    found = ["wifi"] if config["broker"] else []
+    return found + ["ble"] if config["bluetooth"]["enabled"] else found
+
+
 # What this board knows of its energy, on mains where its configuration has no profile: what its operators do
 # is measured there too, for hosts that may take them. A board with neither battery nor backups has none.
 def _energy(node: "Node", host: "Host", given: "Any") -> "Meter":
@@ -209,7 +215,7 @@ def _energy(node: "Node", host: "Host", given: "Any") -> "Meter":
     if given:
         from ..plan import profile_reader
 
-        profile = profile_reader.read(given)
+        profile = profile_reader.read(given, links(node.config))
         profile_reader = None  # type: ignore[assignment]
         unload("plan.profile_reader")
     return Meter(host, profile, node.board.battery_mv, node.raw_us)

@@ -61,6 +61,7 @@ _SCAN_US = const(100000)
 _LISTEN_US = const(50000)
 _FREE_BYTES = const(30000)  # NimBLE does not survive running out of memory
 _CCCD = const(0x2902)
+_NO_SCREEN = const(3)  # NoInputNoOutput
 
 
 # Power the radio. A busy controller answers late.
@@ -75,6 +76,16 @@ def power() -> "Any":
                 raise
             time.sleep(0.2)
     return ble
+
+
+# Answer to LE Secure Connections, without keeping keys: stacks keep them badly. Nobody compares numbers, as
+# there is no screen. False: this firmware cannot.
+def _secure(ble: "Any") -> bool:
+    try:
+        ble.config(le_secure=True, bond=False, mitm=False, io=_NO_SCREEN)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 # Memory outside the heap of MicroPython, for connections; None: this machine does not say.
@@ -171,7 +182,8 @@ class _Call:
 class Radio:
     carrier: "BleCarrier"
 
-    def __init__(self) -> None:
+    # pairing: a central may ask for LE Secure Connections.
+    def __init__(self, pairing: bool = False) -> None:
         self.notes: "Any" = deque((), _NOTES_MAX)
         self.full = False  # something was not noted that has to be
         service = bluetooth.UUID(ble_info.SERVICE)
@@ -179,6 +191,7 @@ class Radio:
         self.ble = ble = power()
         ble.irq(self._note)
         ble.config(mtu=_MTU_BYTES)
+        self.pairs = pairing and _secure(ble)
         uuid = bluetooth.UUID
         down = (uuid(ble_info.DOWN), bluetooth.FLAG_WRITE | bluetooth.FLAG_WRITE_NO_RESPONSE)
         up = (uuid(ble_info.UP), bluetooth.FLAG_NOTIFY)
@@ -196,7 +209,8 @@ class Radio:
     # Serve this carrier from now on.
     def serve(self, carrier: "BleCarrier") -> None:
         self.carrier = carrier
-        self.ble.gatts_write(self.info, carrier.info)
+        info = carrier.info
+        self.ble.gatts_write(self.info, ble_info.with_pairing(info) if self.pairs else info)
 
     # ---- verbs of the carrier
 

@@ -45,6 +45,8 @@ _BROKER: "dict[str, tuple[Any, Any]]" = {
 _BLUETOOTH: "dict[str, tuple[Any, Any]]" = {
     "enabled": (bool, False),
     "key": (str, "bluetooth.key"),  # file with the 32 bytes by which hosts of the site know each other
+    "encryption": (str, "required"),  # of frames, from end to end: nothing else is accepted
+    "pairing": (bool, False),  # answer to LE Secure Connections too; not on every chip, see docs/boards.md
 }
 
 
@@ -61,6 +63,11 @@ def load(path: str) -> "dict[str, Any]":
         raise SettingsError("%s cannot be read as JSON: %s" % (path, e))
     out = _check(path, found, _KEYS)
     out["bluetooth"] = _check(path + ", bluetooth", out["bluetooth"], _BLUETOOTH)
+    if out["bluetooth"]["encryption"] != "required":
+        raise SettingsError(
+            "%s: bluetooth: encryption is '%s': it can only be required"
+            % (path, out["bluetooth"]["encryption"])
+        )
     if out["broker"] or not out["bluetooth"]["enabled"]:
         out["broker"] = _check(path + ", broker", out["broker"], _BROKER)
     name = out["name"]

@@ -23,6 +23,8 @@ _QUEUE = const(12)
 _POLL_S = 0.005  # a radio hears from another one every 15 ms at most
 _REST_S = 0.02  # without a connection
 _CLOSE_MAX = const(20)
+_LOW_PERCENT = const(20)
+_DEAR = const(1000000000)
 
 
 # The link to the broker, as a carrier: it counts as one that encrypts (docs/spec.md, Encryption).
@@ -57,10 +59,13 @@ class _Bluetooth(ble_carrier.BleCarrier):
         return cipher.covered(frame) and super().send(to, frame, sender)
 
 
-# What a frame costs over a link, from the board's profile: pC for a byte, nC for a frame.
+# What a frame costs over a link, from the board's profile: pC for a byte, nC for a frame. A link that the
+# profile does not know is taken for the dearest.
 def _cost(config: "dict[str, Any]", link: str) -> tuple[int, int]:
-    found = config["energy"].get("links", {}).get(link) if config.get("energy") else None
-    return (found[0], found[2]) if found else (0, 0)
+    if not config.get("energy"):
+        return 0, 0
+    found = config["energy"]["links"].get(link)
+    return (found[0], found[2]) if found else (_DEAR, 0)
 
 
 class Ways:
@@ -72,7 +77,7 @@ class Ways:
         self.task: "asyncio.Task[Any] | None" = None
         self.ending = False
         config = node.config
-        self.radio = Radio()
+        self.radio = Radio(config["bluetooth"]["pairing"])
         self.carriers = Carriers(node.take)
         self.cost = _cost(config, "wifi")
         self.ble = _Bluetooth(
@@ -121,7 +126,7 @@ class Ways:
     def why(self) -> str:
         if self.client:
             return self.client.why
-        return "nobody in reach" if self.ble.wants else "nothing waits"
+        return "no host in reach" if self.ble.wants else "nothing waits"
 
     @property
     def sent(self) -> int:
@@ -141,6 +146,9 @@ class Ways:
     def tick(self, now: int) -> None:
         if now >= self.node.status_us and not self.carriers.up:
             self.ble.wanted(GATEWAY, now)
+        energy = self.node.host.energy if self.node.host else None
+        told = energy.told if energy else None
+        self.ble.runs_low(told is not None and told[0] < _LOW_PERCENT)
         self.carriers.tick(now)
 
     async def run(self) -> None:

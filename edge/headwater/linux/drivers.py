@@ -12,6 +12,7 @@ one sample.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..data.alphabet import TYPES
 from ..data.batch import SPAN_US
+from .gpio import Pins
 
 if TYPE_CHECKING:
     from ..data.alphabet import Alphabet
@@ -165,20 +167,63 @@ class Polled(Reader):
         return now - (now_us() - self._at(first))
 
 
-class Lines(Reader):
-    """Lines of numbers, from a FIFO, a serial line, or a file that grows: each line is a sample. Without a
-    rate it is of the time at which it came. With a rate, n lines are n samples of which the last came
-    now."""
+class Waiting(Reader):
+    """Samples that wait with their times. Without a rate each has its own. With one, n are n samples of which
+    the last came now."""
 
-    def __init__(self, settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> None:
-        self.path = Path(_text(settings, "path"))
-        super().__init__(str(self.path))
+    def __init__(self, what: str, settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> None:
+        super().__init__(what)
         self.fields = Fields(settings, alphabet)
         self.rate_mhz = rate_mhz
         self.n = n
         self.keep = _KEEP * n if rate_mhz else _KEEP_EVENTS
         # When it came, and its values; None where something was missed.
         self.waiting: deque[tuple[int, tuple[float, ...] | None]] = deque()
+
+    def came(self, at: int, values: tuple[float, ...]) -> None:
+        if len(self.waiting) < self.keep:
+            self.waiting.append((at, values))
+        else:
+            self.missed()
+
+    def missed(self) -> None:
+        if not self.waiting or self.waiting[-1][1] is not None:
+            self.waiting.append((0, None))
+
+    def take(self, batch: Batch, now: int) -> int | None:
+        while self.waiting and self.waiting[0][1] is None:
+            self.waiting.popleft()
+            self.lost = True
+        found: list[tuple[int, tuple[float, ...]]] = []
+        most = self.n if self.rate_mhz else batch.size
+        for at, values in list(self.waiting)[:most]:
+            if values is None or at - self.waiting[0][0] > SPAN_US:
+                break
+            found.append((at, values))
+        if not found or self.rate_mhz and len(found) == len(self.waiting) < self.n:
+            return None
+        for i, (_, values) in enumerate(found):
+            self.waiting.popleft()
+            for column, value in zip(batch.cols, values, strict=True):
+                column[i] = value
+        batch.n = len(found)
+        first = found[0][0]
+        if self.rate_mhz:
+            batch.dt = 1_000_000_000 // self.rate_mhz
+            first = found[-1][0] - (len(found) - 1) * 1_000_000_000 // self.rate_mhz
+        else:
+            batch.dt = -1
+            batch.at[: len(found)] = array("i", [at - first for at, _ in found])
+        return now - (now_us() - first)
+
+
+class Lines(Waiting):
+    """Lines of numbers, from a FIFO, a serial line, or a file that grows: each line is a sample. Without a
+    rate it is of the time at which it came."""
+
+    def __init__(self, settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> None:
+        self.path = Path(_text(settings, "path"))
+        super().__init__(str(self.path), settings, alphabet, rate_mhz, n)
         self.file, self.part = -1, b""
         self.first, self.is_file = True, False
         self.thread.start()
@@ -206,7 +251,7 @@ class Lines(Reader):
             except OSError as error:
                 self.first = False
                 self.told(error)
-                self._missed()
+                self.missed()
                 self._close()
                 self.ending.wait(_AGAIN_S)
         self._close()
@@ -240,7 +285,7 @@ class Lines(Reader):
         *lines, self.part = (self.part + data).split(b"\n")
         if len(self.part) > _LINE_MAX:
             self.part = b""
-            self._missed()
+            self.missed()
         now = now_us()
         for line in lines:
             text = line.decode(errors="replace").strip()
@@ -250,43 +295,67 @@ class Lines(Reader):
                 values = self.fields.of([word for word in re.split(r"[\s,;]+", text) if word])
             except ValueError as error:
                 self.told("'%s': %s" % (text[:60], error))
-                self._missed()
+                self.missed()
                 continue
             self.told(None)
-            if len(self.waiting) < self.keep:
-                self.waiting.append((now, values))
+            self.came(now, values)
+
+
+class Changes(Waiting):
+    """A pin whose every change is a sample, its level after it, with the time that the kernel gave it."""
+
+    def __init__(self, settings: Settings, alphabet: Alphabet, n: int) -> None:
+        self.pins = Pins(settings, changes=True)
+        super().__init__(str(self.pins), settings, alphabet, 0, n)
+        if len(self.pins.offsets) != 1 or self.fields.count != 1:
+            raise ValueError("without a rate it is one pin and one field; give the source rate_hz= for more")
+        self.fields.of([1])
+        self.thread.start()
+
+    def run(self) -> None:
+        while not self.ending.is_set():
+            try:
+                changes = self.pins.changes(_QUIET_S)
+            except OSError as error:
+                self.told(error)
+                self.missed()
+                self.pins.close()
+                self.ending.wait(_AGAIN_S)
             else:
-                self._missed()
+                self.told(None)
+                for at, level in changes:
+                    if level is None:
+                        self.missed()
+                    else:
+                        self.came(at, self.fields.of([level]))
+        self.pins.close()
 
-    def _missed(self) -> None:
-        if not self.waiting or self.waiting[-1][1] is not None:
-            self.waiting.append((0, None))
 
-    def take(self, batch: Batch, now: int) -> int | None:
-        while self.waiting and self.waiting[0][1] is None:
-            self.waiting.popleft()
-            self.lost = True
-        found: list[tuple[int, tuple[float, ...]]] = []
-        most = self.n if self.rate_mhz else batch.size
-        for at, values in list(self.waiting)[:most]:
-            if values is None or at - self.waiting[0][0] > SPAN_US:
-                break
-            found.append((at, values))
-        if not found or self.rate_mhz and len(found) == len(self.waiting) < self.n:
-            return None
-        for i, (_, values) in enumerate(found):
-            self.waiting.popleft()
-            for column, value in zip(batch.cols, values, strict=True):
-                column[i] = value
-        batch.n = len(found)
-        first = found[0][0]
-        if self.rate_mhz:
-            batch.dt = 1_000_000_000 // self.rate_mhz
-            first = found[-1][0] - (len(found) - 1) * 1_000_000_000 // self.rate_mhz
-        else:
-            batch.dt = -1
-            batch.at[: len(found)] = array("i", [at - first for at, _ in found])
-        return now - (now_us() - first)
+class Levels(Polled):
+    """Pins whose levels are read at the rate of the source, a field for each."""
+
+    def __init__(self, settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> None:
+        self.pins = Pins(settings)
+        pins, fields = len(self.pins.offsets), len(alphabet.types)
+        if pins != fields:
+            raise ValueError("%d pins for %d fields" % (pins, fields))
+        super().__init__(str(self.pins), self._levels, settings, alphabet, rate_mhz, n)
+
+    def _levels(self) -> list[int]:
+        try:
+            return self.pins.levels()
+        except OSError:
+            self.pins.close()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self.pins.close()
+
+
+def gpio(settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> Changes | Levels:
+    """Pins of a GPIO chip: without a rate the changes of one, with a rate the levels of some."""
+    return Levels(settings, alphabet, rate_mhz, n) if rate_mhz else Changes(settings, alphabet, n)
 
 
 def value(settings: Settings, alphabet: Alphabet, rate_mhz: int, n: int) -> Polled:
@@ -355,6 +424,7 @@ def _text(settings: Settings, key: str) -> str:
 
 
 DRIVERS: dict[str, Callable[[Settings, Alphabet, int, int], Any]] = {
+    "gpio": gpio,
     "iio": iio,
     "lines": Lines,
     "value": value,
@@ -396,8 +466,30 @@ class Command:
             self.running.wait()
 
 
-def actuator(settings: Settings) -> Written | Command:
-    """A buzzer or an LED: `path` of a file, or a `command`."""
+class Pin:
+    """A pin that is high while an alarm sounds, or low where `active_low`; never afterwards."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.pins = Pins(settings, output=True)
+
+    def set(self, on: bool) -> None:
+        try:
+            self.pins.set(on)
+        except OSError:
+            self.pins.close()
+            raise
+
+    def close(self) -> None:
+        if self.pins.fd >= 0:
+            with contextlib.suppress(OSError):
+                self.pins.set(False)
+        self.pins.close()
+
+
+def actuator(settings: Settings) -> Written | Command | Pin:
+    """A buzzer or an LED: `path` of a file, a `command`, or the pin `line` of a GPIO chip."""
+    if "line" in settings:
+        return Pin(settings)
     return Command(settings) if "command" in settings else Written(settings)
 
 

@@ -9,35 +9,13 @@ if TYPE_CHECKING:
 
     T = TypeVar("T", bound=Operator)
 
-_MODULES = {
-    "Affine": "pointwise",
-    "Magnitude": "pointwise",
-    "Difference": "pointwise",
-    "Decimate": "pointwise",
-    "DeadBand": "pointwise",
-    "Where": "expression",
-    "Map": "expression",
-    "Route": "expression",
-    "Fir": "fir",
-    "ExpAverage": "smooth",
-    "Median": "smooth",
-    "Average": "smooth",
-    "Tumbling": "window",
-    "Sliding": "window",
-    "Rate": "event",
-    "SumJoin": "join",
-    "Attenuate": "join",
-    "Union": "join",
-    "Hold": "join",
-    "Otherwise": "otherwise",
-    "Threshold": "event",
-    "Debounce": "event",
-    "Counter": "event",
-    "Qrs": "qrs",
-    "HeartRate": "heart",
-    "Variability": "heart",
-    "HealthAnalyzer": "health",
-}
+# Each module, and its kinds. One text: a table would have a board keep the name of each kind in RAM.
+_LIBRARY = (
+    "pointwise Affine Magnitude Difference Decimate DeadBand; expression Where Map Route; fir Fir; "
+    "smooth ExpAverage Median Average; window Tumbling Sliding; join SumJoin Attenuate Union Hold; "
+    "otherwise Otherwise; event Rate Threshold Debounce Counter; qrs Qrs; heart HeartRate Variability; "
+    "health HealthAnalyzer"
+)
 _own: dict[str, type[Operator]] = {}
 
 
@@ -45,18 +23,28 @@ _own: dict[str, type[Operator]] = {}
 def find(kind: str) -> type[Operator]:
     cls = _own.get(kind)
     if cls is None:
-        if kind not in _MODULES:
+        name = _module(kind)
+        if not name:
             raise OperatorError(
                 "unknown operator type '%s': not in the library, and no class was registered for it" % kind
             )
-        module = __import__(__name__ + "." + _MODULES[kind], None, None, (kind,))
+        module = __import__(__name__ + "." + name, None, None, (kind,))
         cls = getattr(module, kind)
     return cls
 
 
+# The module of a kind; nothing if the library has none.
+def _module(kind: str) -> str:
+    for family in _LIBRARY.split("; "):
+        words = family.split(" ")
+        if kind in words[1:]:
+            return words[0]
+    return ""
+
+
 # The types of the library.
 def kinds() -> "list[str]":
-    return list(_MODULES)
+    return [kind for family in _LIBRARY.split("; ") for kind in family.split(" ")[1:]]
 
 
 # Make a type of the author's own known under the name of its class; returns it, so that it can
@@ -67,7 +55,7 @@ def register(cls: "type[T]") -> "type[T]":
         raise OperatorError(
             "register(%s): give a class derived from headwater.runtime.operator.Operator" % kind
         )
-    if kind in _MODULES or _own.get(kind, cls) is not cls:
+    if _module(kind) or _own.get(kind, cls) is not cls:
         raise OperatorError("operator type '%s' exists already: choose another name" % kind)
     _own[kind] = cls
     return cls

@@ -23,13 +23,23 @@ if TYPE_CHECKING:
     from ..offboard.interfaces import Params, Port, Ports
 
 
+# Names of the delay line in the generated loop, to which they mean nothing else. MicroPython has them in ROM;
+# any other name takes RAM as long as a board runs.
+_LOCALS = (
+    "abs accept add aes all any append backlog binascii buf calcsize cancel close code collect connect "
+    "content context copy core count crc32 create_task decode default delattr deque dict digest discard "
+    "drain dumps encode encrypt event extend fill flags float floor flush format getaddrinfo handler hash "
+    "hashlib host idle idx input insert ioctl items iter join json key keys latest listen load loads log"
+)
+
+
 # Source of `run(a, o, n, d)`: filter n values of a into o with delay line d (newest first). native:
 # for MicroPython's viper, 16 bits signed in and out, exact where no sum reaches 2**31.
 def source(
     coeffs: "Sequence[int]", shift: int, low: int, high: int, in_low: int, in_high: int, native: bool = False
 ) -> str:
     taps = len(coeffs)
-    names = ["v"] + ["d%d" % k for k in range(taps - 1)]
+    names = ["v"] + _LOCALS.split(" ")[: taps - 1]
     terms = []
     if taps > 2 and list(coeffs) == list(reversed(coeffs)):
         for k in range(taps // 2):
@@ -57,7 +67,7 @@ def source(
         value = "(%s[%s] ^ 32768) - 32768"  # viper reads without sign
         text = "import micropython\n@micropython.viper\ndef run(a: ptr16, o: ptr16, n: int, d: ptr16):\n"
         for k in range(taps - 1):
-            text += " d%d = %s\n" % (k, value % ("d", k))
+            text += " %s = %s\n" % (names[k + 1], value % ("d", k))
     elif line:
         text += " %s, = d\n" % line
     text += " for i in range(n):\n  v = %s\n  t = %s\n" % (value % ("a", "i"), total)
@@ -69,7 +79,7 @@ def source(
     for k in range(taps - 1, 0, -1):
         text += "  %s = %s\n" % (names[k], names[k - 1])
     for k in range(taps - 1):
-        text += " d[%d] = d%d\n" % (k, k)
+        text += " d[%d] = %s\n" % (k, names[k + 1])
     return text
 
 

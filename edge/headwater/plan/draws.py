@@ -6,9 +6,11 @@
 #
 # Charge, not energy: a board's linear regulator draws the same current whatever the battery's voltage is,
 # and capacities are given in mAh. A host on mains lasts for ever.
-# Traffic between two hosts takes the link that both have and that costs the two least together. Streams
-# between the same two hosts share their frames: as many frames pass as the busiest of them needs. However
-# many frames there are, a radio draws no more than one that is always on.
+# Traffic between two hosts takes the link that both have and that costs the two least together. Two that have
+# none in common, like a board without a network and one without Bluetooth, speak through the gateway, which
+# passes on what it does not read. Streams between the same two hosts share their frames: as many frames pass
+# as the busiest of them needs. However many frames there are, a radio draws no more than one that is always
+# on.
 #
 # Units: mc, nc, pc: millicoulombs, nanocoulombs, picocoulombs; na: nanoamperes; mhz: thousandths of one a
 # second (of an element, a byte, a frame or a unit of work).
@@ -100,7 +102,17 @@ class Draws:
         self.vertices = vertices
         self.edges = edges
 
-    # The link that two hosts use for so many bytes and frames, or None if they have none in common.
+    # The links by which host a sends so many bytes and frames, and host b receives them; None where not even
+    # the gateway can pass them on.
+    def links(self, a: int, b: int, bytes_mhz: int, frames_mhz: int) -> "tuple[str, str] | None":
+        both = self.link(a, b, bytes_mhz, frames_mhz)
+        if both:
+            return both, both
+        first = self.link(a, 0, bytes_mhz, frames_mhz)
+        second = self.link(0, b, bytes_mhz, frames_mhz)
+        return (first, second) if a and b and first and second else None
+
+    # The link that two hosts have in common and use for so many bytes and frames, or None.
     def link(self, a: int, b: int, bytes_mhz: int, frames_mhz: int) -> "str | None":
         best = None
         least = 0
@@ -132,7 +144,7 @@ class Draws:
             pair[0] += pair[1] * FRAME_BYTES
         return found
 
-    # What each host draws, in na; None where two hosts that must speak have no link in common.
+    # What each host draws, in na; None where two hosts that must speak cannot.
     def draws(self, places: "Places") -> "list[int] | None":
         hosts = self.hosts
         out = [h.base_na for h in hosts]
@@ -146,11 +158,11 @@ class Draws:
             a = pair // len(hosts)
             b = pair % len(hosts)
             bytes_mhz, frames_mhz = crossing[pair]
-            name = self.link(a, b, bytes_mhz, frames_mhz)
-            if name is None:
+            names = self.links(a, b, bytes_mhz, frames_mhz)
+            if names is None:
                 return None
             for h, way in ((a, 0), (b, 1)):
-                link = hosts[h].links[name]
+                link = hosts[h].links[names[way]]
                 out[h] += bytes_mhz * link[way] // 1000000
                 frames[h] += frames_mhz * link[2] // 1000
         for h in range(len(hosts)):

@@ -34,7 +34,7 @@ class Case(Draws):
 
     # -- time left -----------------------------------------------------------------------------------
 
-    # Seconds until each host's battery is empty; FOREVER on mains. [] where hosts lack a link.
+    # Seconds until each host's battery is empty; FOREVER on mains. [] where hosts cannot speak.
     def lives(self, places: "Places") -> list[int]:
         draws = self.draws(places)
         if draws is None:
@@ -72,7 +72,7 @@ class Case(Draws):
         crossing = self.traffic(places)
         for pair in sorted(crossing):
             a = pair // len(hosts)
-            if self.link(a, pair % len(hosts), 0, 0) is None:
+            if self.links(a, pair % len(hosts), 0, 0) is None:
                 out.append((LINK, a, _MUCH))
         return out
 
@@ -105,11 +105,11 @@ class Case(Draws):
     # Charge in nc that handing operator v over from host a to host b costs the two.
     def handover_nc(self, v: int, a: int, b: int) -> "tuple[int, int]":
         size = self.vertices[v].moved_bytes
-        name = self.link(a, b, size, 1)
-        if name is None:
+        names = self.links(a, b, size, 1)
+        if names is None:
             return 0, 0
-        sent = self.hosts[a].links[name]
-        taken = self.hosts[b].links[name]
+        sent = self.hosts[a].links[names[0]]
+        taken = self.hosts[b].links[names[1]]
         return size * sent[0] // 1000 + sent[2], size * taken[1] // 1000 + taken[2]
 
     # Times left of giver and taker, (giver now, taker now, giver then, taker then), if operator v moves to

@@ -5,13 +5,14 @@
 # these are.
 
 from ..data import msgpack
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .draws import Link
 
+_FRAME_BYTES = const(256)
 WHOLE = 10000  # of a battery that is full: hundredths of a percent
 
 
@@ -27,6 +28,9 @@ class Profile:
         self.flash_byte_pc: int = numbers[5]
         self.radio_na: int = numbers[6] * 1000
         self.links: "dict[str, Link]" = {link[0]: tuple(link[1:]) for link in links}
+        # What carries, as long as it is in reach: the cheapest, as protocol/carriers.py chooses.
+        found = [(_FRAME_BYTES * link[1] + 1000 * link[3], link[0]) for link in links]
+        self.costs: "Link" = self.links[min(found)[1]]
 
 
 # What a battery of this voltage has left, in hundredths of a percent.

@@ -2,9 +2,10 @@
 # wrong with it. A board loads this module when it starts.
 
 from ..data import msgpack
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 # Numbers of a profile, beside the curve and the links; what they mean is in firmware/profiles.
@@ -17,6 +18,8 @@ KEYS = (
     "flash_byte_pc",
     "radio_ua",
 )
+_AWAKE = const(1)
+WITHOUT_WIFI = "awake_ble_ua"  # instead of awake_ua, on a board with Bluetooth alone
 _MOST = 1 << 40
 
 
@@ -24,9 +27,13 @@ class ProfileError(ValueError):
     pass
 
 
-# The object in the configuration, as profile.Profile takes it.
-def read(given: "dict[str, Any]") -> bytes:
+# The object in the configuration, as profile.Profile takes it. has: the links of this board, of those that
+# its kind may have; empty: all of them.
+def read(given: "dict[str, Any]", has: "Sequence[str]" = ()) -> bytes:
     numbers = [_number(given, key, given.get(key)) for key in KEYS]
+    without_wifi = _number(given, WITHOUT_WIFI, given.get(WITHOUT_WIFI, numbers[_AWAKE]))
+    if has and "wifi" not in has:
+        numbers[_AWAKE] = without_wifi
     if not given["capacity_mc"] or not given["copy_ns"]:
         raise ProfileError("energy: capacity_mc and copy_ns must be above 0")
     points = curve(given.get("discharge"))
@@ -36,12 +43,13 @@ def read(given: "dict[str, Any]") -> bytes:
             'energy: links is missing: give {"wifi": [send_byte_pc, receive_byte_pc, frame_nc]}'
         )
     costs: "list[list[Any]]" = []
-    for name in sorted(links):
+    names = [name for name in sorted(links) if name in has] or sorted(links)
+    for name in names:
         if not isinstance(links[name], list) or len(links[name]) != 3:
             raise ProfileError("energy: links, %s: give three numbers" % name)
         costs.append([name] + [_number(given, name, cost) for cost in links[name]])
     for key in given:
-        if key not in KEYS and key not in ("discharge", "links"):
+        if key not in KEYS and key not in ("discharge", "links", WITHOUT_WIFI):
             raise ProfileError("energy: unknown key '%s': there are %s" % (key, ", ".join(KEYS)))
     found: bytes = msgpack.dumps([numbers, [list(point) for point in points], costs])
     return found

@@ -93,6 +93,13 @@ def reach(edges: list[Edge], start: int) -> list[int]:
     return seen
 
 
+# Fields of a row, in their order. One text each: a word that is a text of its own takes RAM as long as a
+# board runs, and so does an attribute of that name (tools/headwater_tools/image/names.py).
+_VERTEX = "name kind version params ins outs rate_mhz log_bytes state_bytes changed_bytes give_up_s"
+_EDGE = "src sport dst dport delay_us cap policy lake durable within_ms absent_ms local"
+_PLAN = "name strategy every level batch batch_ms hosts"
+
+
 def _fail(what: str, where: str, value: object) -> "NoReturn":
     raise PlanError("plan: %s of %s is %r" % (what, where, value))
 
@@ -136,15 +143,16 @@ def _tree(where: str, flat: "list[Any]", pos: int, n: int, depth: int) -> "tuple
 
 def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...]) -> Vertex:
     where = "vertex %d" % i
+    names = _VERTEX.split(" ")
     row = list(_list("fields", where, row, 10, 11))
     if len(row) == 10:
         row.append(0)
     else:
-        _int("give_up_s", where, row[10], 1, GIVE_UP_S_MAX if row[1] else 0)
+        _int(names[10], where, row[10], 1, GIVE_UP_S_MAX if row[1] else 0)
     name, kind, version, params, ins, outs, rate_mhz, log_bytes, state_bytes, changed_bytes, give_up_s = row
-    _text("name", where, name)
-    _text("kind", where, kind, True)
-    _int("version", where, version, 0, 65535)
+    _text(names[0], where, name)
+    _text(names[1], where, kind, True)
+    _int(names[2], where, version, 0, 65535)
     if type(params) is not dict or len(params) > 64:
         _fail("parameters", where, type(params))
     for key in params:
@@ -159,16 +167,17 @@ def _vertex(i: int, row: "Any", alphabets: list[Alphabet], hosts: tuple[int, ...
     _list("output ports", where, outs, 1, OUT_PORTS_MAX if kind else 1)
     ins = tuple([None if _int("input", where, a, -1, top) < 0 else alphabets[a] for a in ins])
     outs = tuple([alphabets[_int("output", where, a, 0, top)] for a in outs])
-    _int("rate_mhz", where, rate_mhz, 0, 0 if kind else RATE_MHZ_MAX)
-    _int("log_bytes", where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
-    _int("state_bytes", where, state_bytes, 0, STATE_BYTES_MAX if kind else 0)
-    _int("changed_bytes", where, changed_bytes, 0, STATE_BYTES_MAX if kind else 0)
+    _int(names[6], where, rate_mhz, 0, 0 if kind else RATE_MHZ_MAX)
+    _int(names[7], where, log_bytes, 0, 0 if kind else LOG_BYTES_MAX)
+    _int(names[8], where, state_bytes, 0, STATE_BYTES_MAX if kind else 0)
+    _int(names[9], where, changed_bytes, 0, STATE_BYTES_MAX if kind else 0)
     row = (rate_mhz, hosts, log_bytes, state_bytes, changed_bytes, give_up_s)
     return Vertex(i, name, kind, version, params, ins, outs, *row)
 
 
 def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int]], lakes: list[str]) -> Edge:
     where = "edge %d" % i
+    names = _EDGE.split(" ")
     row = list(_list("fields", where, row, 10, 12))
     absent = len(row) > 10
     if absent:
@@ -177,25 +186,25 @@ def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int
         row += [0, 0]
     src, sport, dst, dport, delay_us, cap, policy, lake, durable, within_ms, absent_ms, local = row
     top = len(vertices) - 1
-    _int("src", where, src, 0, top)
-    _int("sport", where, sport, 0, len(vertices[src].outs) - 1)
-    _int("dst", where, dst, OUTSIDE, top)
-    _int("cap", where, cap, 1, CAP_MAX)
+    _int(names[0], where, src, 0, top)
+    _int(names[1], where, sport, 0, len(vertices[src].outs) - 1)
+    _int(names[2], where, dst, OUTSIDE, top)
+    _int(names[5], where, cap, 1, CAP_MAX)
     if dst == OUTSIDE:
-        _int("dport", where, dport, 0, 0)
-        _int("delay_us", where, delay_us, 0, 0)
-        _int("policy", where, policy, 0, len(POLICIES) - 1)
+        _int(names[3], where, dport, 0, 0)
+        _int(names[4], where, delay_us, 0, 0)
+        _int(names[6], where, policy, 0, len(POLICIES) - 1)
         if type(lake) is not str or not is_lake_name(lake) or lake in lakes:
-            _fail("lake", where, lake)
+            _fail(names[7], where, lake)
         lakes.append(lake)
-        _int("durable", where, durable, 0, len(DURABLE) - 1)
-        _int("within_ms", where, within_ms, 0, WITHIN_MS_MAX)
+        _int(names[8], where, durable, 0, len(DURABLE) - 1)
+        _int(names[9], where, within_ms, 0, WITHIN_MS_MAX)
     else:
-        _int("dport", where, dport, 0, len(vertices[dst].ins) - 1)
-        _int("delay_us", where, delay_us, 0, DELAY_US_MAX)
-        _int("policy", where, policy, 0, SPILL)
+        _int(names[3], where, dport, 0, len(vertices[dst].ins) - 1)
+        _int(names[4], where, delay_us, 0, DELAY_US_MAX)
+        _int(names[6], where, policy, 0, SPILL)
         if lake != "" or durable != 0 or within_ms != 0:
-            _fail("lake", where, lake)
+            _fail(names[7], where, lake)
         if src >= dst and not delay_us:
             _fail("order", where, (src, dst))
         port = (dst, dport)
@@ -205,8 +214,8 @@ def _edge(i: int, row: "Any", vertices: list[Vertex], taken: list[tuple[int, int
         if vertices[src].outs[sport] != vertices[dst].ins[dport]:
             _fail("alphabet", where, vertices[src].outs[sport])
     if absent:
-        _int("absent_ms", where, absent_ms, 1, WITHIN_MS_MAX if dst != OUTSIDE and not delay_us else 0)
-        _int("local", where, local, 0, 1)
+        _int(names[10], where, absent_ms, 1, WITHIN_MS_MAX if dst != OUTSIDE and not delay_us else 0)
+        _int(names[11], where, local, 0, 1)
     rest = (cap, policy, lake, durable, within_ms, False, absent_ms, local == 1)
     return Edge(i, src, sport, dst, dport, delay_us, *rest)
 
@@ -247,13 +256,14 @@ def plan(data: "Readable") -> Plan:
         signals = found[10] if len(found) > 10 else ()
     except msgpack.PackError as e:
         raise PlanError("plan: " + str(e))
-    _text("name", "process", name)
-    _int("strategy", "process", strategy, 0, len(STRATEGIES) - 1)
-    _int("every", "process", every, 1, EVERY_MAX)
-    _int("level", "process", level, 0, len(LEVELS) - 1)
-    _int("batch", "process", batch, 1, BATCH_MAX)
-    _int("batch_ms", "process", batch_ms, 1, BATCH_MS_MAX)
-    _list("hosts", "process", hosts, 1, HOSTS_MAX)
+    names = _PLAN.split(" ")
+    _text(names[0], "process", name)
+    _int(names[1], "process", strategy, 0, len(STRATEGIES) - 1)
+    _int(names[2], "process", every, 1, EVERY_MAX)
+    _int(names[3], "process", level, 0, len(LEVELS) - 1)
+    _int(names[4], "process", batch, 1, BATCH_MAX)
+    _int(names[5], "process", batch_ms, 1, BATCH_MS_MAX)
+    _list(names[6], "process", hosts, 1, HOSTS_MAX)
     for i in range(len(hosts)):
         _text("host", "process", hosts[i])
         if hosts[i] in hosts[:i]:
@@ -290,7 +300,7 @@ def plan(data: "Readable") -> Plan:
         edges.append(_edge(i, links[i], vertices, taken, lakes))
     if signals != ():
         _list("alarms", "process", signals, 1, ALARMS_MAX)
-    names: list[str] = []
+    names = []
     alarms = [_alarm(i, signals[i], vertices, len(hosts), names) for i in range(len(signals))]
     for v in vertices:
         for p in range(len(v.ins)):

@@ -29,6 +29,8 @@ from ..plan import model, reader
 from ..runtime.operator import Operator, OperatorError
 
 GATEWAY = "gateway"
+# What a host's `bluetooth` means: its links, as energy profiles name them.
+LINKS = {"off": ("wifi",), "on": ("ble", "wifi"), "only": ("ble",)}
 FLASH_KB = 512
 HEAP_KB = 96  # an ESP32 begins with 64 and grows while its C heap has room
 BATCH = 60
@@ -58,8 +60,8 @@ def near(word: object, words: Iterable[object]) -> str:
 
 
 class Host:
-    """A host as declared: what it has. `board`, `battery_mah` and `awake_percent` say how long its battery
-    lasts; they are no part of the plan."""
+    """A host as declared: what it has. `board`, `battery_mah`, `awake_percent` and `bluetooth` say how long
+    its battery lasts and by which links it speaks; they are no part of the plan."""
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class Host:
         board: str | None = None,
         battery_mah: int | None = None,
         awake_percent: int = 100,
+        bluetooth: str = "off",
     ) -> None:
         self.name = name
         self.flash_kb = flash_kb
@@ -80,7 +83,13 @@ class Host:
         self.board = board
         self.battery_mah = battery_mah  # None: as this kind of board has; 0: on mains
         self.awake_percent = awake_percent
+        self.bluetooth = bluetooth
         self.sound = True  # until the check finds that one of these is not
+
+    @property
+    def links(self) -> tuple[str, ...]:
+        """By which it speaks, as energy profiles name them."""
+        return LINKS.get(self.bluetooth, LINKS["off"])
 
 
 class Wire:
@@ -359,12 +368,17 @@ class Process:
         board: str | None = None,
         battery_mah: int | None = None,
         awake_percent: int = 100,
+        bluetooth: str = "off",
     ) -> str:
         """Declare a host: its log partition, its heap, and the width of its floats. The gateway
         needs no declaration. `board` is its kind (`hw image` lists them), `battery_mah` its battery (0: on
-        mains), `awake_percent` the share of the time in which it does not sleep: `hw check --explain`
-        tells from these how long it lasts."""
-        self.hosts.append(Host(name, flash_kb, heap_kb, floats, _here(), board, battery_mah, awake_percent))
+        mains), `awake_percent` the share of the time in which it does not sleep, `bluetooth` what
+        `hw provision --bluetooth` gave it ("on", "only" or "off"): `hw check --explain` tells from these
+        how long it lasts."""
+        host = Host(
+            name, flash_kb, heap_kb, floats, _here(), board, battery_mah, awake_percent, bluetooth
+        )  # fmt: skip
+        self.hosts.append(host)
         return name
 
     def _mention(self, name: str) -> None:
@@ -543,13 +557,13 @@ def dumps(p: model.Plan) -> bytes:
 
 def library() -> list[str]:
     """The names of the library's operator types."""
-    return sorted(operators._MODULES)
+    return sorted(operators.kinds())
 
 
 def operator(of: str | type[Operator]) -> Type:
     """The builder's form of an operator class of your own, or of the library's type of that name."""
     if isinstance(of, str):
-        return Type(of, operators.find(of) if of in operators._MODULES else None)
+        return Type(of, operators.find(of) if of in operators.kinds() else None)
     if not (isinstance(of, type) and issubclass(of, Operator)):
         raise ProcessError(
             "operator(%r): give a class derived from headwater.runtime.operator.Operator" % (of,)
@@ -575,7 +589,7 @@ def __getattr__(name: str) -> Type:
     # check can name it together with everything else.
     if not name[:1].isupper():
         raise AttributeError("module 'headwater.process' has no attribute '%s'" % name)
-    if name not in operators._MODULES and difflib.get_close_matches(name, _OWN, 1, 0.6):
+    if name not in operators.kinds() and difflib.get_close_matches(name, _OWN, 1, 0.6):
         raise ImportError("headwater.process has no '%s'%s" % (name, near(name, _OWN)))
     made = globals()[name] = operator(name)
     return made

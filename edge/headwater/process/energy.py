@@ -32,13 +32,20 @@ class Board:
     name: str
     battery_mah: int
     discharge: tuple[tuple[int, int], ...]  # (millivolts, percent that is left), rising
-    awake_ua: int  # waiting, with its link
+    awake_ua: int  # waiting, with Wi-Fi
     asleep_ua: int
     compute_ua: int  # more than that while it computes
     copy_ns: int  # the time of a unit of work: one element copied in a bare loop
     flash_byte_pc: int  # to write a byte, its share of an erase included
     radio_ua: int  # more than awake_ua while its radio is on all the time
     links: dict[str, placement.Link]
+    awake_ble_ua: int | None = None  # waiting, with Bluetooth alone; None: as with Wi-Fi
+
+    def waits_ua(self, links: tuple[str, ...]) -> int:
+        """What it draws while it waits, with these links."""
+        if "wifi" in links or self.awake_ble_ua is None:
+            return self.awake_ua
+        return self.awake_ble_ua
 
     def percent(self, mv: int) -> int:
         """What a battery of this voltage has left."""
@@ -74,17 +81,20 @@ def energy(
         board = kinds[h]
         heap = (host.heap_kb - sizing.runtime_kb(h)) * 1024 if h else placement.FOREVER
         if board is None:
-            links = {name: (0, 0, 0) for b in kinds if b for name in b.links} or {"wifi": (0, 0, 0)}
+            # The gateway has whatever boards have.
+            links = {
+                name: (0, 0, 0) for other in sizing.hosts if not h or other is host for name in other.links
+            }
             hosts.append(placement.Host(placement.MAINS, 0, 0, links, 0, heap, floats=host.floats))
             continue
         left = capacity[h] * MC_PER_MAH * percent.get(host.name, 100) // 100
-        base = board.awake_ua * host.awake_percent + board.asleep_ua * (100 - host.awake_percent)
+        base = board.waits_ua(host.links) * host.awake_percent + board.asleep_ua * (100 - host.awake_percent)
         hosts.append(
             placement.Host(
                 left,
                 base * 10 + _logged_na(sizing, h, board),
                 board.compute_ua * board.copy_ns // 1000,
-                board.links,
+                {name: board.links[name] for name in host.links if name in board.links},
                 board.radio_ua * 1000,
                 heap,
                 floats=host.floats,

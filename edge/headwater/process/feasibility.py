@@ -120,6 +120,13 @@ class Feasibility(Rules):
             if host.name == GATEWAY and host.battery_mah:
                 self.error(host, "battery_mah=%r at the gateway" % (host.battery_mah,), "Leave it out")
         self.number_in(host, "awake_percent", host.awake_percent, 1, 100)
+        self.choice(host, "bluetooth", host.bluetooth, tuple(builder.LINKS))
+        if host.name == GATEWAY and host.bluetooth != "off":
+            self.error(
+                host,
+                "bluetooth=%r at the gateway" % (host.bluetooth,),
+                "Leave it out: it is set in gateway.toml, and the gateway speaks over both links",
+            )
 
     def find_host(self, v: Vertex, name: str) -> int | None:
         names = [host.name for host in self.hosts]
@@ -503,6 +510,7 @@ class Feasibility(Rules):
             self.sense()
             self.outlived()
             self.spare()
+            self.apart()
 
     def outlived(self) -> None:
         """Delays that are asked for and cannot be kept when a host dies: it takes longer to notice that."""
@@ -520,6 +528,24 @@ class Feasibility(Rules):
                     "Give more than %d, or take it for the delay while all hosts live" % least,
                 )
 
+    def apart(self) -> None:
+        """Hosts that have to speak to each other and have no link in common: the gateway passes on what they
+        say, while it runs."""
+        told = set()
+        for wire in self.inner():
+            ends = (self.producer(wire).hosts, self.consumer(wire).hosts)
+            for a, b in [(a, b) for a in ends[0] for b in ends[1] if a and b]:
+                one, other = sorted((a, b))
+                if set(self.hosts[a].links) & set(self.hosts[b].links) or (one, other) in told:
+                    continue
+                told.add((one, other))
+                self.warn(
+                    self.hosts[one],
+                    "it has no link in common with '%s', so they speak to each other only while the gateway "
+                    "runs" % self.hosts[other].name,
+                    'Give one of them both links, with bluetooth="on", or take it for that',
+                )
+
     def spare(self) -> None:
         """Whether one host more can keep each operator's checkpoints than the level needs."""
         written = self.written()
@@ -533,7 +559,10 @@ class Feasibility(Rules):
             'level="%s" has no spare host for the checkpoints of %s: it needs %d, and there are %s. While '
             "one of them is away nothing is acknowledged for these operators: logs fill, and they stop"
         ) % (self.process.level, _words([v.name for v in few]), self.level + 1, _words(hosts))
-        cure = "Declare another host, or lower the level; if a board dies for good, `hw board lost` says so"
+        cure = (
+            "Declare another host, or lower the level; if a board is permanently lost, declare that with "
+            "`hw board lost`"
+        )
         if self.process.strict:
             self.error(self.process, what, cure)
         else:

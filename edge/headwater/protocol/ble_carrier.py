@@ -20,6 +20,7 @@
 #     others wait.
 #   - The gateway passes on nothing for other boards before the connection has brought it a genuine frame:
 #     otherwise a stranger could have boards woken that it does not reach itself.
+#   - The gateway connects to a board whose battery runs low before others.
 #   - A host that is connected to the gateway gives it 3 s to pass on, before it connects to another board
 #     itself.
 #   - Who connected leaves: after 2 s in which nothing moved. If another host waits for its slot, it leaves
@@ -290,6 +291,8 @@ class BleCarrier:
         self.near[name] = self.now
         if self.gateway and found[1] & WANTS:
             self.wanted(name, self.now)
+            if found[1] & LOW:
+                self.wants[name][0] = 0  # as if it waited longest
         if not self._wants(name):
             return
         if self._left() <= (1 if self._calls() else 0) or found[1] & LAST and not self.gateway:

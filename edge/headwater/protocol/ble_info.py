@@ -21,6 +21,9 @@ DATA_BYTES = 5
 WANTS = 1  # something waits here for the gateway
 LOW = 2  # the battery runs low
 LAST = 4  # only the gateway may connect now
+# Flags of INFO.
+PAIRS = 1  # a central may ask this host for LE Secure Connections
+_FLAGS = const(16)  # where they are
 _TAG = const(4)
 _SITE = const(8)
 
@@ -48,8 +51,18 @@ def info(key: "Readable", name: str, window: int, longest: int) -> bytes:
     return bytes((VERSION, window, longest & 255, longest >> 8)) + tag(key, name) + site_tag(key) + bytes(4)
 
 
+# INFO of a host that may be asked for LE Secure Connections.
+def with_pairing(data: "Readable") -> bytes:
+    return bytes(data[:_FLAGS]) + bytes((data[_FLAGS] | PAIRS,)) + bytes(data[_FLAGS + 1 :])
+
+
+# Whether a host with this INFO may be asked for that.
+def pairs(data: "Readable") -> bool:
+    return len(data) >= INFO_BYTES and bool(data[_FLAGS] & PAIRS)
+
+
 # (window, longest, tag) of a host of the site with this tag; None: another site, another version, or
-# malformed. Bytes of later versions follow: the last four are not looked at.
+# malformed. Of the last four bytes the first has flags; the others are of later versions, and not looked at.
 def read_info(data: "Readable", site: bytes) -> "tuple[int, int, bytes] | None":
     if len(data) < INFO_BYTES or data[0] != VERSION or bytes(data[8:16]) != site:
         return None

@@ -65,9 +65,12 @@ class Carriers:
         self.now = 0
         self.refused = 0  # frames that no carrier took
 
+    # Of equal cost, the one that is added first comes first: `sort` of MicroPython does not keep their order.
     def add(self, carrier: "Carrier") -> None:
-        self.all.append(carrier)
-        self.all.sort(key=_cost)
+        at = 0
+        while at < len(self.all) and _cost(self.all[at]) <= _cost(carrier):
+            at += 1
+        self.all.insert(at, carrier)
         self.ways.clear()
 
     # Both names of the gateway are one host.

@@ -228,12 +228,8 @@ class Energy:
         sent_bytes, got_bytes, frames = self.meter.counted()
         if profile:
             written = self._flash()
-            frames_nc = profile.radio_na * ms // 1000
-            send = receive = 0
-            for link in profile.links.values():
-                send, receive, frame = link
-                frames_nc = min(frames_nc, frames * frame)
-                break
+            send, receive, frame = profile.costs
+            frames_nc = min(profile.radio_na * ms // 1000, frames * frame)
             parts = (
                 profile.awake_na * ms // 1000 + profile.asleep_na * (self.slept_ms // 1000),
                 taken * (profile.compute_na // 1000) // 1000000,

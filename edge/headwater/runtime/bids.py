@@ -103,9 +103,7 @@ class Round:
         self._say(energy)
         self.bid_nc = 0
         if energy.profile:
-            for link in energy.profile.links.values():
-                self.bid_nc = _FRAMES * len(hosts) * link[2]
-                break
+            self.bid_nc = _FRAMES * len(hosts) * energy.profile.costs[2]
 
     # Ask those that have not answered.
     def _say(self, energy: "Energy") -> None:

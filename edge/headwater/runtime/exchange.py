@@ -77,6 +77,7 @@ class Exchange:
         self.arriving: "dict[int, Any]" = {}
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
+        self._left = False  # ... and something for it found no room
         self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
         self.counts: "Meter | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
@@ -455,16 +456,24 @@ class Exchange:
         for number in self.links:
             self._flush(self.links[number])
 
+    # What finds no room waits until on_room of a carrier, which only calls where somebody has asked in vain:
+    # so it is asked for again when the last frame has gone, and with room for one more it goes on.
     def _flush(self, link: Link) -> None:
+        while self._fill(link) and not self._full(link):
+            pass
+
+    # Fill frames, as many as there is room for. Whether something is left that would go on with more room.
+    def _fill(self, link: Link) -> bool:
         self._open = False
+        self._left = False
         gone = self.host.lost.get(link.number) if self.host.lost else None
         if gone and self.host.me and (not link.peer.live or gone[0] == link.peer.log):
             link.order.clear()  # no host hears it
             link.wants.clear()
-            return
+            return False
         if link.order:
             if self._full(link):
-                return
+                return False
             for key in link.order:
                 self._put(link, key[0], *link.wants[key])
             link.order.clear()
@@ -475,10 +484,15 @@ class Exchange:
                 if r.local or not r.live or r.host != link.number:
                     continue
                 if r.cur.xi < p.ring.last or r.edge.dst != OUTSIDE:
-                    if not (self.room and r.waits(p) and self._full(link)):
+                    if self.room and r.waits(p) and self._full(link):
+                        self._left = True
+                    else:
                         self._flush_reader(link, p, r)
-        if self._open and self.writer.count:
-            self._seal(link)
+        if not self._open or not self.writer.count:
+            return False
+        self._seal(link)
+        self._open = False
+        return self._left
 
     # There is no room for another frame to this neighbour, beside the one that is open.
     def _full(self, link: Link) -> bool:
@@ -489,6 +503,13 @@ class Exchange:
         if not self._open:
             link.peer.begin(self.writer)
             self._open = True
+
+    # Whether there is room for a frame after the one that is full now.
+    def _may_turn(self, link: Link) -> bool:
+        if self._full(link):
+            self._left = True
+            return False
+        return True
 
     # The frame is full: send it, and begin the next one.
     def _turn(self, link: Link) -> None:
@@ -531,7 +552,7 @@ class Exchange:
                 r.seek(gap[1])
                 continue
             n = p.due(r)
-            if n and self._full(link):
+            if n and not self._open and self._full(link):
                 return
             n = n and self._put_entries(link, p, r, n)
             if not n:
@@ -555,6 +576,8 @@ class Exchange:
                     return packed[0]
                 if not w.count:
                     break  # too long for any frame: fewer entries go into this one
+                if not self._may_turn(link):
+                    return 0
                 self._turn(link)
         batch = self.host.batch(p.alphabet)
         n = p.read(r.cur, batch, min(n, batch.size))
@@ -568,10 +591,12 @@ class Exchange:
             at = w.open_data(index, p.inc, epoch)
             if at and w.close_data(block.encode(batch, 0, n, at[0], at[1])):
                 return n
-            if w.count:
+            if not w.count:
+                n //= 2
+            elif self._may_turn(link):
                 self._turn(link)
             else:
-                n //= 2
+                return 0
 
     # ---- who may say a message, and what hears it
 

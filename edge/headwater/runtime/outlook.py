@@ -109,7 +109,7 @@ class View:
 
     def _draws(self, places: list[int]) -> list[int]:
         draws = self.case.draws(places)
-        assert draws is not None, "hosts have no link in common"
+        assert draws is not None, "hosts have no way to each other"
         return [na * self.energy.factor // _ONE for na in draws]
 
     # Nanoamperes that each host would draw more if the operators `without` ran at `to`, and those of `with_`
@@ -156,10 +156,8 @@ def handover_nc(host: "hosts.Host", energy: "Energy", size: int) -> int:
     pieces = 1 + size // max(64, host.exchange.writer.mtu - _PIECE_BYTES)
     frames = 2 * pieces + 8
     ms = _STEPS * host.pace[2] // 1000 + pieces * _PIECE_MS
-    nc = 0
-    for send, _, frame in profile.links.values():
-        nc = (size + frames * FRAME_BYTES) * send // 1000 + min(frames * frame, profile.radio_na * ms // 1000)
-        break
+    send, _, frame = profile.costs
+    nc = (size + frames * FRAME_BYTES) * send // 1000 + min(frames * frame, profile.radio_na * ms // 1000)
     return nc + size * profile.flash_byte_pc // 1000 + energy.drawn_na() * ms // 1000
 
 
@@ -182,8 +180,7 @@ def reserve_mc(host: "hosts.Host", energy: "Energy") -> int:
     if host.sources:
         waiting = max(0, host.store.usable_bytes() - host.store.free_bytes())
         frames = -(-waiting // max(64, host.exchange.writer.mtu - _PIECE_BYTES))
-        for send, _, frame in profile.links.values():
-            nc = (waiting + frames * FRAME_BYTES) * send // 1000 + frames * frame
-            mc += nc * energy.factor // _ONE // 1000000
-            break
+        send, _, frame = profile.costs
+        nc = (waiting + frames * FRAME_BYTES) * send // 1000 + frames * frame
+        mc += nc * energy.factor // _ONE // 1000000
     return mc

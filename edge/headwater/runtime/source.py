@@ -5,19 +5,24 @@
 #   - ts never falls, across power cuts too; every boundary given out lies at or below a floor that
 #     the flash remembers, and a later boot begins above it. ts is never ahead of the clock, except as far
 #     as that floor demands: once the clock has come there, samples have the time they were taken at.
+#   - A source whose stream goes round a loop never gives more entries in a time, by their ts, than it samples
+#     in that time: while its clock stands still it takes nothing. The buffers of a loop are made for that
+#     many, and a full one would wait for itself.
 #   - What could not be sampled or accepted is one hole: an entry of the stream, with from, to and why.
 #   - An incarnation ends only when the numbering was truly lost.
 
 from ..data.batch import LOG_FULL, RESTART, Batch
 from ..data.block import bound
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..plan.model import Vertex
+    from ..plan.model import Plan, Vertex
     from .host import Host
     from .outputs import OutPort
+
+_STILL_US = const(100000)  # a clock that is so far behind the last entry stands still; less is a batch late
 
 
 class Source:
@@ -28,6 +33,7 @@ class Source:
         self.last_ts = max(last_ts, host.floor.flash_us)  # nothing at or below this may follow
         self.sampled_to = last_ts  # ts up to which the stream is complete
         self.why = RESTART if port.ring.last else 0  # reason of the hole that the next sample closes
+        self.loops = _loops(host.plan, vertex.index)
         self.hole = Batch(vertex.outs[0], 1)
         self.accepted = 0
         self.refused = 0
@@ -40,6 +46,11 @@ class Source:
         ts = clock.at(mono)
         unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
+            behind = self.last_ts - clock.at(mono + batch.span())
+            if self.loops and behind > max(_STILL_US, batch.dt):
+                self.refused += n
+                self.fault(RESTART)
+                return 0
             ts = self.last_ts + 1
             self._squeeze(batch, clock.at, mono, ts)
         port = self.port
@@ -123,3 +134,15 @@ class Source:
             self.port.raise_bound(ts)
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1
+
+
+# Whether what source v gives comes into a feedback edge.
+def _loops(plan: "Plan", v: int) -> bool:
+    after = [v]
+    for u in after:
+        for e in plan.edges:
+            if e.src == u and e.dst >= 0 and e.dst not in after:
+                after.append(e.dst)
+            if e.src == u and e.delay_us:
+                return True
+    return False

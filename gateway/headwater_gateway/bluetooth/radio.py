@@ -11,6 +11,8 @@ Promises.
   - A value goes out in the order in which it was put. BlueZ takes writes without back pressure, so a
     connection holds as many values as the window has; more are refused, and offered again.
   - The event loop is that of the gateway, for its life. Nothing here blocks it.
+  - A board that allows it is asked for LE Secure Connections before its connection carries anything. Where
+    that fails it goes on without: frames are encrypted in any case.
 Bonds are not made, and values of no bytes are never sent: BlueZ has trouble with both.
 """
 
@@ -30,6 +32,7 @@ from bleak.backends.scanner import AdvertisementData, BaseBleakScanner
 from bleak.exc import BleakError
 from headwater.offboard.interfaces import Readable
 from headwater.protocol.ble_info import DOWN, INFO, INFO_BYTES, SERVICE, UP
+from headwater.protocol.ble_info import pairs as may_pair
 from headwater.protocol.ble_link import VALUE_MAX, WINDOW_MAX
 
 from ..site_clock import mono_us
@@ -38,6 +41,8 @@ from .errors import PAUSES_S, REST_S, Hung, Kind, kind
 _log = logging.getLogger("headwater.bluetooth")
 
 CONNECT_S = 20.0  # to connect, with the discovery of services
+PAIR_S = 4.0  # to agree on keys: a board leaves a connection that carries nothing for 5 s
+PAIR_AGAIN_S = 600.0  # a board with which that failed is not asked for so long
 LEAVE_S = 5.0  # to disconnect, before the client is given up
 SCAN_S = 20.0  # for a scanner to start, or to stop
 RENEW_S = 60.0  # a scanner that has heard nothing for as long starts again
@@ -119,6 +124,9 @@ class BleakRadio:
         scanner: type[BaseBleakScanner] | None = None,
         client: type[BaseBleakClient] | None = None,
     ) -> None:
+        self._pairs = True
+        self.paired = self.unpaired = 0  # connections for which LE Secure Connections were asked, and failed
+        self._alone: dict[str, float] = {}  # address -> until when it is not asked
         self.problem = ""  # why there is no scanner, for people
         self.failures = dict.fromkeys(Kind, 0)
         self.heard = 0  # advertisements
@@ -149,6 +157,10 @@ class BleakRadio:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def pairs(self, on: bool) -> None:
+        """Whether boards that allow it are asked for LE Secure Connections."""
+        self._pairs = on
 
     @property
     def connections(self) -> int:
@@ -299,6 +311,8 @@ class BleakRadio:
                 await client.connect()
                 await client.start_notify(UP, lambda _, value: self._arrived(handle, value))
                 info = await client.read_gatt_char(INFO)
+            if may_pair(info):
+                await self._pair(client, device.address)
             connection.ready(bytes(info[:INFO_BYTES]))
             if connection.gone or not client.is_connected:
                 raise BleakError("disconnected")
@@ -306,6 +320,23 @@ class BleakRadio:
         except BaseException:
             await self._leave(client)
             raise
+
+    async def _pair(self, client: BleakClient, address: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._pairs or self._alone.get(address, now) > now:
+            return
+        try:
+            async with asyncio.timeout(PAIR_S):
+                await client.pair()
+            self.paired += 1
+        except ERRORS as error:
+            self.unpaired += 1
+            if len(self._alone) >= DEVICES_MAX:
+                self._alone.clear()
+            self._alone[address] = now + PAIR_AGAIN_S
+            _log.info(
+                "%s: no LE Secure Connections (%s); its frames are encrypted all the same", address, error
+            )
 
     async def _serve(self, connection: _Connection, address: str) -> None:
         """Write what is put, from `connected` to `over`."""

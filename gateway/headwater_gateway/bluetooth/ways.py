@@ -37,6 +37,10 @@ FRAME_MAX = 512
 QUEUE = 32  # frames for one board that wait for room in its connection
 QUEUE_MAX = 128  # ... with those that a commit releases at once
 AWAY_US = 120_000_000  # a board that was not heard over the broker for this long is not there
+NEAR_US = 10_000_000  # a board is in reach for so long after its advertisement
+# Links, for people and machines.
+BROKER = "broker"
+BLUETOOTH = "bluetooth"
 
 
 def radio(adapter: str) -> BleakRadio:
@@ -111,11 +115,14 @@ class Ways:
         self._take_host, self._idle, self._room_again = take_host, idle, room_again
         self._to = GATEWAY  # the name that the frame in hand is for
         self._known: frozenset[str] = frozenset()
+        self._via: dict[str, str] = {}  # board -> the link by which its newest genuine frame came
         self._queues: dict[str, deque[tuple[bytes, str]]] = {}
         self.carriers = Carriers(self._take)
         self.carriers.add(self.broker)
+        self.adapter: str = config.adapter
         if config.enabled:
             self.radio = radio(config.adapter)
+            self.radio.pairs(config.pairing)
             self.bluetooth = BleCarrier(
                 GATEWAY, keys.bluetooth(), self.radio, self._came, self._relay, FRAME_MAX, config.slots,
                 WINDOW_MAX, WINDOW_MAX,
@@ -183,6 +190,7 @@ class Ways:
         self._to = to
         if self.radio:
             if self.carriers.came(self.broker, board, frame):
+                self._via[board] = BROKER
                 self._heard[board] = mono_us()
         else:
             self._take(board, frame, False)
@@ -204,6 +212,7 @@ class Ways:
         self._to = to
         genuine = self.carriers.came(carrier, board, bytes(frame))
         if genuine:
+            self._via[board] = BLUETOOTH
             self._near.add(board)
         asyncio.get_running_loop().call_soon(self._idle)
         return genuine
@@ -225,19 +234,42 @@ class Ways:
 
     # ---- for people and machines
 
+    def via(self, board: str) -> str | None:
+        """The link by which this board was heard last; None: not known since the gateway started."""
+        return self._via.get(board) if self.radio else BROKER
+
+    @property
+    def problem(self) -> str:
+        """Why the adapter cannot be used, for people."""
+        return self.radio.problem if self.radio else ""
+
+    def listens(self, board: str) -> bool:
+        """Whether the gateway would hear this board now, over the link that the board used last."""
+        if self.radio and self._via.get(board) == BLUETOOTH:
+            return not self.radio.problem
+        return self.broker.up
+
     def view(self) -> dict[str, Any] | None:
         """None: Bluetooth is not enabled."""
         if not self.radio:
             return None
         carrier = self.bluetooth
-        ended = {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text and n}
+        connected = sorted(slot.name for slot in carrier.slots if slot.ready)
+        waiting = sorted(name for name in carrier.wants if name not in connected)
+        near = mono_us() - NEAR_US
+        away = [name for name in waiting if carrier.near.get(name, near) <= near]
         return {
+            "adapter": self.adapter,
             "problem": self.radio.problem,
-            "connected": sorted(slot.name for slot in carrier.slots if slot.ready),
-            "slots": len(carrier.slots),
+            "connected": connected,
+            "waiting": [name for name in waiting if name not in away],
+            "away": away,  # something waits for them, and they are not heard
+            "slots": carrier.slots_max,
             "connects": carrier.connects,
-            "ended": ended,
-            "failures": {found.value: n for found, n in self.radio.failures.items() if n},
+            "ended": {text: n for text, n in zip(OF_CONNECTIONS, carrier.ended) if text},
+            "failures": {found.value: n for found, n in self.radio.failures.items()},
+            "paired": self.radio.paired,
+            "unpaired": self.radio.unpaired,
             "heard": self.radio.heard,
             "relayed": self.relayed,
             "dropped": self.dropped,

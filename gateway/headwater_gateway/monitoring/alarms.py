@@ -29,6 +29,7 @@ KINDS = (
     "board.link",
     "board.plan",
     "board.samples",
+    "bluetooth",
     "broker",
     "clock.ahead",
     "clock.network",
@@ -185,6 +186,7 @@ class Facts:
     up_s: float = 1e9
     broker_up: bool = True
     broker_problem: str = ""
+    bluetooth_problem: str = ""  # why the adapter cannot be used; "" where none is to be
     database_failed: str = ""
     database_full: bool = False
     database_share: float = 0.0
@@ -259,6 +261,16 @@ def _gateway(facts: Facts, limits: Limits, verdict: Verdict) -> None:
             "The broker does not answer: %s. Boards keep their entries, and how many is unknown."
             % facts.broker_problem,
             "Check whether Mosquitto runs, and [mqtt] in gateway.toml; the gateway keeps trying.",
+        )
+    if facts.bluetooth_problem:
+        verdict.add(
+            "bluetooth",
+            CRITICAL,
+            "The Bluetooth adapter cannot be used: %s. Boards without a network are not reached."
+            % facts.bluetooth_problem,
+            "Check with `bluetoothctl show` whether it is there and powered, whether this user is in the "
+            "group bluetooth, and [bluetooth] in gateway.toml; the gateway keeps trying.",
+            GRACE_S,
         )
     if facts.database_failed:
         verdict.add(
@@ -595,7 +607,7 @@ def _receiver(receiver: ReceiverFacts, facts: Facts, verdict: Verdict) -> None:
             CRITICAL,
             "The receiver %s of alarms does not answer for %s: %s. %s there."
             % (receiver.name, span(receiver.failing_s), receiver.why, _notices(receiver.waiting)),
-            "Nobody is told of alarms in this way. `hw gateway alarms %s` shows the attempts; they go on."
+            "It gets no alarms until it answers. `hw gateway alarms %s` shows the attempts, which go on."
             % facts.folder,
         )
     if receiver.refused:

@@ -143,8 +143,9 @@ class Moves:
         key = (plan.name, plan.deployment, v.name)
         known = self.last.get(key)
         number, _, place = host.where[v.index]
-        if number <= (known.epoch if known else 1):
-            return
+        last = (known.epoch, known.host) if known else (1, plan.hosts[v.hosts[0]])
+        if number < last[0] or (number, plan.hosts[place]) == last:
+            return  # under equal numbers the epoch of the higher host is newer: `where` has the newest
         why, since_s = host.moves.get(v.index, (None, 0))
         first = self._since.setdefault((key, number), self.monotonic())
         if why is None and self.monotonic() - first < WHY_S:

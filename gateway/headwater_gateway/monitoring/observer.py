@@ -18,6 +18,7 @@ from headwater.runtime.instance import RUNNING
 from headwater.storage.keyspace import stream_key, stream_of
 
 from .. import UserError
+from ..bluetooth.ways import BLUETOOTH, BROKER
 from ..boards import Board
 from ..segments.planner import beyond
 from ..site_clock import mono_us
@@ -101,7 +102,7 @@ class Observer:
         self.silence = Silence()
         self.moves = Moves(service.db, service.event)
         self._recent: dict[str, Recent] = {}
-        self._broker_since: float | None = None  # the broker has been connected since then
+        self._since: dict[str, float] = {}  # link -> it has worked since then
         self._due = 0.0
 
     @property
@@ -130,11 +131,13 @@ class Observer:
             self.look()
 
     def look(self) -> None:
-        link = self.service.link
-        if link is None or not link.up:
-            self._broker_since = None
-        elif self._broker_since is None:
-            self._broker_since = time.monotonic()
+        link, ways = self.service.link, self.service.ways
+        works = {
+            BROKER: link is not None and link.up,
+            BLUETOOTH: ways is not None and ways.radio is not None and not ways.problem,
+        }
+        now = time.monotonic()
+        self._since = {name: self._since.get(name, now) for name, up in works.items() if up}
         now_us = self.service.site_us()
         for change in self.watch.update(now_us, alarms.judge(self.facts(), self.limits)):
             self._tell(change)
@@ -200,6 +203,7 @@ class Observer:
             up_s=up_s,
             broker_up=link is None or link.up,
             broker_problem=link.problem if link else "",
+            bluetooth_problem=service.ways.problem if service.ways else "",
             database_failed=db.failed,
             database_full=db.full,
             database_share=db.size_bytes / maximum if maximum else 0.0,
@@ -214,7 +218,7 @@ class Observer:
             streams=tuple(self.streams()),
             sink=self.sink(),
             sounds=tuple(stranded.sounds(service)),
-            nowhere=tuple(stranded.nowhere(service, self._deaf(now))),
+            nowhere=tuple(stranded.nowhere(service, lambda board: self._deaf(now, board))),
             receivers=service.notifier.facts(),
             on={ident: o.alarm.severity for ident, o in self.watch.open.items()},
         )
@@ -242,7 +246,7 @@ class Observer:
             crash=crash[1] if crash else "",
             crashes=recent.crashes_since(now - WINDOW_S),
             window_s=WINDOW_S,
-            young=self._deaf(now) or bool(board.seen_us) and not spoke and up_s < silent_s,
+            young=self._deaf(now, board.name) or bool(board.seen_us) and not spoke and up_s < silent_s,
             told=bool(status),
             left_out=status.get("state") == LEFT_OUT,
             battery_mv=status.get("battery"),
@@ -253,11 +257,14 @@ class Observer:
             refused_s=REFUSED_S,
         )
 
-    def _deaf(self, now: float) -> bool:
-        """Whether the silence of boards means nothing: the broker is away, or has just returned."""
+    def _deaf(self, now: float, board: str) -> bool:
+        """Whether the silence of this board means nothing: the link by which it was heard last is away at
+        this end, or has just returned."""
         if self.service.link is None:
             return False
-        return self._broker_since is None or now - self._broker_since < self.service.config.boards.silent_s
+        ways = self.service.ways
+        since = self._since.get((ways.via(board) if ways else None) or BROKER)
+        return since is None or now - since < self.service.config.boards.silent_s
 
     def producers(self) -> dict[str, Producer]:
         """Stream in the lake -> where it comes from."""
@@ -352,9 +359,14 @@ class Observer:
             ports = [p for p in hosted.host.ports.values() if p.stream == producer.number]
             return (max(0, ports[0].ring.last - durable) if ports else 0), None
         board = self.service.boards.all[producer.host]
-        link = self.service.link
+        ways = self.service.ways
         backlog = board.status.get("backlog")
-        if link is None or not link.up or self.service.link_of(board) != "up" or backlog is None:
+        if (
+            ways is None
+            or not ways.listens(board.name)
+            or self.service.link_of(board) != "up"
+            or backlog is None
+        ):
             return None, None
         last = next((row[1] for row in backlog if row[0] == producer.number), 0)
         age = self.lags.on_board_us(producer.process, producer.number, durable, now_us)

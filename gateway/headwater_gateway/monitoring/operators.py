@@ -116,11 +116,11 @@ def words(service: Service, process: Process, what: int, position: list[int], ho
     if what == standing.PRODUCERS:
         return "began while its producers were out of reach, and asks them first: %s" % whom
     if what == standing.RESTART:
-        return "waits whether its last checkpoint is acknowledged, after a restart of its host"
+        return "waits to learn whether its last checkpoint was acknowledged, since its host restarted"
     if what == standing.PLACE:
         return "has given up, and %s" % ("waits to hear from %s" % whom if whom else "looks for a place")
     if what == standing.ENTRIES:
-        return "waits for entries that are lost, or on a silent board: others have what it made of them"
+        return "waits for entries that are lost or on a silent board; its consumers have what it made of them"
     return "waits"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headwater.plan.model import OUTSIDE, Plan
@@ -117,8 +117,9 @@ def quieten(service: Service) -> None:
                 hosted.host.signals.mute(alarm.index, left_s)
 
 
-def nowhere(service: Service, deaf: bool) -> Iterator[OperatorFacts]:
-    """Operators of which every candidate is away. The gateway itself is never away."""
+def nowhere(service: Service, deaf: Callable[[str], bool]) -> Iterator[OperatorFacts]:
+    """Operators of which every candidate is away. The gateway itself is never away. `deaf(board)`: its
+    silence means nothing now."""
     for process in service.processes.values():
         plan = process.hosted.plan if process.hosted else None
         for v in plan.vertices if plan else ():
@@ -138,7 +139,9 @@ def nowhere(service: Service, deaf: bool) -> Iterator[OperatorFacts]:
                     for board, link, silent_s in zip(boards, links, silent, strict=True)
                 ),
                 since_s=min(silent),
-                known=not deaf and process.coming is None and not process.step,
+                known=not any(deaf(board.name) for board in boards)
+                and process.coming is None
+                and not process.step,
             )
 
 

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from .. import refused
+from ..bluetooth.ways import BLUETOOTH
 from ..monitoring import moves, operators
 from ..site_clock import mono_us
 
@@ -77,7 +78,10 @@ class Metrics:
             return
         yield _gauge("bluetooth_scanner_up", "1 while the adapter can be used", int(not view["problem"]))
         yield _gauge("bluetooth_boards", "Boards connected over Bluetooth now", len(view["connected"]))
+        yield _gauge("bluetooth_waiting", "Boards in reach that wait for a connection", len(view["waiting"]))
         yield _counter("bluetooth_connects", "Bluetooth connections made", view["connects"])
+        yield _counter("bluetooth_paired", "... with LE Secure Connections", view["paired"])
+        yield _counter("bluetooth_unpaired", "... for which these were asked and failed", view["unpaired"])
         yield _counter("bluetooth_relayed", "Frames passed on between boards", view["relayed"])
         yield _counter("bluetooth_dropped", "Frames for a board that its full queue refused", view["dropped"])
         for name, text, counts in (
@@ -177,13 +181,19 @@ class Metrics:
             "headwater_board_clock_error_seconds", "Largest error that its stamps may have", labels=labels
         )
         starts = GaugeMetricFamily("headwater_board_starts", "Times that it has started", labels=labels)
+        over = GaugeMetricFamily(
+            "headwater_board_over_bluetooth", "1 if it was heard over Bluetooth last", labels=labels
+        )
+        ways = self.service.ways
         for name, board in self.service.boards.all.items():
             up.add_metric([name], int(self.service.link_of(board) == "up"))
+            if ways and ways.radio:
+                over.add_metric([name], int(ways.via(name) == BLUETOOTH))
             for family, key, unit in ((battery, "battery", 1e3), (clock, "sync", 1e6), (starts, "boot", 1)):
                 value = board.status.get(key)
                 if value is not None:
                     family.add_metric([name], value / unit)
-        yield from (up, battery, clock, starts)
+        yield from (up, over, battery, clock, starts)
 
     def _batteries(self) -> Iterator[Any]:
         """Of boards that know how long their battery lasts: those on mains have no value."""

@@ -203,12 +203,23 @@ def make_view(snapshot: Mapping[str, Any], own: Mapping[tuple[str, int], tuple[i
         "gateway": {name: snapshot[name] for name in ("broker", "clock", "database", "segments", "dropped")},
         **{name: snapshot[name] for name in ("headline", "alarms", "mutes", "receivers", "sink", "limits")},
         **{name: snapshot[name] for name in ("waiting", "moves")},
+        "bluetooth": _bluetooth(snapshot["bluetooth"]),
         "hosts": [_host(name, board, snapshot["now_us"]) for name, board in snapshot["boards"].items()],
         "processes": [_process(name, process) for name, process in processes.items()],
         "positions": {name: _positions(name, process, ports) for name, process in processes.items()},
         "streams": _streams(snapshot),
         "events": snapshot["events"][::-1],
     }
+
+
+def _bluetooth(view: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Of the gateway's adapter, what changes when something happens: advertisements come all the time."""
+    if view is None:
+        return None
+    now = ("adapter", "problem", "connected", "waiting", "away", "slots")
+    keys = (*now, "connects", "paired", "unpaired", "relayed", "dropped")
+    counts = {key: {why: n for why, n in view[key].items() if n} for key in ("ended", "failures")}
+    return {**{key: view[key] for key in keys}, **counts}
 
 
 def _host(name: str, board: Mapping[str, Any], now_us: int) -> dict[str, Any]:
@@ -219,6 +230,7 @@ def _host(name: str, board: Mapping[str, Any], now_us: int) -> dict[str, Any]:
     return {
         "name": name,
         "link": "asleep" if asleep else board["link"],
+        "via": board["via"],
         "seen_us": board["seen_us"] // 1_000_000 * 1_000_000,
         "process": board["process"],
         "plan": board["plan"],

@@ -237,6 +237,7 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
     ("slots have an end", BleCarrier, "seen", "self._left() <= (1 if self._calls() else 0)", "False"),
     ("the last slot is for the gateway", BleCarrier, "seen", "1 if self._calls() else 0", "0"),
     ("... at the others too", BleCarrier, "seen", "found[1] & LAST and not self.gateway", "False"),
+    ("a low battery comes first", BleCarrier, "seen", "if found[1] & LOW:", "if 0:"),
     ("others get their turn", BleCarrier, "_look", "elif turn and", "elif 0 and"),
     (
         "a frame for another host needs the gateway",
@@ -273,7 +274,8 @@ DEFECTS: list[tuple[str, Any, str, str, str]] = [
         "break",
     ),
     ("an end proves nothing", Carriers, "gone", "way.over()", "pass"),
-    ("the cheapest comes first", Carriers, "add", "self.all.sort(key=_cost)", "pass"),
+    ("the cheapest comes first", Carriers, "add", "_cost(self.all[at]) <= _cost(carrier)", "True"),
+    ("of equals the first one", Carriers, "add", "<= _cost(carrier)", "< _cost(carrier)"),
     ("the gateway has two names", Carriers, "_of", 'if name == "s":', "if 0:"),
 ]
 

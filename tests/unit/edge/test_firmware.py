@@ -68,6 +68,10 @@ def test_typo_in_a_configuration_is_named_with_what_there_is(tmp_path: Path) -> 
         ('{"name": "a", "bluetooth": {"enabled": true}}', "'broker' is missing"),
         ('{"name": "a", "broker": {"host": "h"}, "bluetooth": {"on": 1}}', "bluetooth: unknown key 'on'"),
         ('{"name": "a", "broker": {}, "bluetooth": {"enabled": 1}}', "'enabled' is 1: give a bool"),
+        (
+            '{"name": "a", "broker": {}, "bluetooth": {"enabled": true, "encryption": "none"}}',
+            "bluetooth: encryption is 'none': it can only be required",
+        ),
         ("[]", "give an object with keys"),
         ("{", "cannot be read as JSON"),
     ):
@@ -81,7 +85,9 @@ def test_a_board_without_a_broker_has_bluetooth(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text('{"name": "a", "broker": {}, "bluetooth": {"enabled": true}}')
     found = settings.load(str(path))
-    assert found["broker"] == {} and found["bluetooth"] == {"enabled": True, "key": "bluetooth.key"}
+    assert found["broker"] == {} and found["bluetooth"] == {
+        "enabled": True, "key": "bluetooth.key", "encryption": "required", "pairing": False,
+    }  # fmt: skip
     path.write_text('{"name": "a", "broker": {"host": "h"}}')
     assert not settings.load(str(path))["bluetooth"]["enabled"]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpio_chip import ACTIVE_LOW, OUTPUT, PULL_UP, GpioChip
 from headwater.data.alphabet import Alphabet
 from headwater.data.batch import Batch
 from headwater.linux import drivers, serving
@@ -147,6 +148,83 @@ def test_lines_at_a_rate_are_given_in_whole_batches(make: Make, tmp_path: Path) 
     assert taken(driver, "a:u8", N) == [(5,), (6,), (7,), (8,)]
 
 
+@pytest.fixture
+def chip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpioChip]:
+    made = GpioChip(tmp_path / "gpiochip0", monkeypatch)
+    yield made
+    made.release()
+
+
+def until(what: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
+def test_each_change_of_a_pin_is_a_sample_with_the_time_of_the_kernel(chip: GpioChip, make: Make) -> None:
+    settings = {"chip": str(chip.path), "line": 17, "pull": "up", "active_low": True, "debounce_ms": 5}
+    driver = make("gpio", "pressed:u8", 0, **settings)
+    until(lambda: bool(chip.held))
+    assert chip.held[0].flags & PULL_UP and chip.held[0].flags & ACTIVE_LOW and chip.debounce_us == 5000
+    times = [chip.put(17, high) for high in (False, True, False)]  # pressed pulls it down
+    until(lambda: len(driver.waiting) == 3)
+    batch = Batch(Alphabet("pressed:u8"), 8)
+    now = drivers.now_us()
+    first = driver.take(batch, now)
+    assert list(batch.cols[0][:3]) == [1, 0, 1] and not driver.lost
+    assert list(batch.at[:3]) == [at - times[0] for at in times]
+    assert first is not None and abs(first - times[0]) < 1_000_000
+
+
+def test_changes_that_the_kernel_lost_are_a_hole(chip: GpioChip, make: Make) -> None:
+    driver = make("gpio", "level:u8", 0, chip=str(chip.path), line=4)
+    until(lambda: bool(chip.held))
+    chip.put(4, True)
+    chip.put(4, True, lost=2)
+    assert taken(driver, "level:u8", 2) == [(1,), None, (1,)]
+
+
+def test_levels_of_pins_are_read_at_the_rate_of_the_source(chip: GpioChip, make: Make) -> None:
+    chip.high = {22: True}
+    driver = make("gpio", "door:u8 window:u8", chip=str(chip.path), lines=[22, 23])
+    rows = taken(driver, "door:u8 window:u8", N)
+    assert {row for row in rows if row} == {(1, 0)}
+    chip.high = {23: True}
+    until(lambda: (0, 1) in taken(driver, "door:u8 window:u8", N))
+
+
+def test_a_pin_that_another_program_holds_is_tried_again_and_told_once(
+    chip: GpioChip, make: Make, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drivers, "_AGAIN_S", 0.02)
+    chip.taken = {5}
+    driver = make("gpio", "level:u8", 0, chip=str(chip.path), line=5)
+    time.sleep(0.2)
+    chip.taken = set()
+    until(lambda: bool(chip.held))
+    chip.put(5, True)
+    assert taken(driver, "level:u8", 1) == [None, (1,)]
+    told = capfd.readouterr().err.splitlines()
+    assert [line.partition(": ")[2] for line in told] == [
+        "[Errno 16] Device or resource busy",
+        "it can be read again",
+    ]
+    assert told[0].startswith("pin 5 of %s: " % chip.path)
+
+
+def test_an_alarm_switches_a_pin_and_leaves_it_off(chip: GpioChip) -> None:
+    buzzer = drivers.ACTUATORS["buzzer"]({"chip": str(chip.path), "line": 6, "active_low": True})
+    buzzer.set(False)
+    assert chip.held[0].flags & OUTPUT and chip.high[6]
+    buzzer.set(True)
+    assert not chip.high[6]
+    buzzer.close()
+    assert chip.high[6] and not chip.held[0].open()
+    with pytest.raises(OSError):
+        drivers.ACTUATORS["led"]({"chip": str(chip.path.parent / "none"), "line": 6}).set(True)
+
+
 def test_settings_that_are_wrong_are_named(make: Make) -> None:
     for name, settings, rate_mhz, says in (
         ("value", {}, RATE_MHZ, "its settings name no path"),
@@ -154,6 +232,13 @@ def test_settings_that_are_wrong_are_named(make: Make) -> None:
         ("value", {"path": "x", "scale": 0}, RATE_MHZ, "scale 0: give a number that is not 0"),
         ("iio", {"channels": "voltage0"}, RATE_MHZ, "give a list"),
         ("lines", {}, 0, "its settings name no path"),
+        ("gpio", {}, 0, "line None: give the number of a pin"),
+        ("gpio", {"lines": [1, 1]}, RATE_MHZ, "give each pin once"),
+        ("gpio", {"lines": [1, 2]}, RATE_MHZ, "2 pins for 1 fields"),
+        ("gpio", {"lines": [1, 2]}, 0, "without a rate it is one pin and one field"),
+        ("gpio", {"line": 1, "pull": "left"}, 0, 'give "up", "down" or "none"'),
+        ("gpio", {"line": 1, "debounce_ms": -1}, 0, "debounce_ms -1: 0 to 10000"),
+        ("gpio", {"line": 1, "chip": 0}, 0, "chip 0: give a name"),
     ):
         with pytest.raises(ValueError, match=says):
             make(name, "a:u8", rate_mhz, **settings)

@@ -481,6 +481,12 @@ DEFECTS = [
         ["restarts"],
     ),
     Defect(
+        "a source in a loop goes on while its clock stands still",
+        "a loop with more entries of one time than its buffers hold, which waits for itself",
+        [(Source, "take", "self.loops and behind", "False and behind")],
+        ["still in a loop"],
+    ),
+    Defect(
         "a floor is logged a step ahead of a clock that is ahead already",
         "a hundred brownouts that push ts a thousand seconds ahead",
         [(Clock, "ahead_us", "- max(0, self.site(mono_us) - self.true_us(mono_us))", "")],

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from headwater.data.alphabet import TYPES, Alphabet
-from headwater.operators import _MODULES, find
+from headwater.operators import find, kinds
 from headwater.process.arguments import arguments
 from headwater.process.coefficients import BANDPASS, LOWPASS
 from headwater.testing import trial
@@ -68,7 +68,7 @@ Entry = tuple[int, int, tuple[int, ...] | None]
 
 
 def test_every_kind_of_the_library_has_a_case() -> None:
-    assert {case[0] for case in CASES} == set(_MODULES)
+    assert {case[0] for case in CASES} == set(kinds())
 
 
 def made(case: tuple[str, tuple[Any, ...], dict[str, Any], tuple[str, ...]]) -> Any:

@@ -275,9 +275,10 @@ DEFECTS: dict[str, Change] = {
     "no heap for what it may take over": (Case, "heaps", "a + b for", "a for"),
     "queues of remote inputs need no heap": (Case, "heaps", "need += e.queue_bytes", "pass"),
     "the log is not asked": (Case, "breaks", "logs[h] > hosts[h].log_bytes", "False"),
-    "hosts without a common link speak": (
-        Case, "breaks", "self.link(a, pair % len(hosts), 0, 0) is None", "False",
+    "hosts without a way to each other speak": (
+        Case, "breaks", "self.links(a, pair % len(hosts), 0, 0) is None", "False",
     ),
+    "the gateway passes nothing on": (Draws, "links", "if a and b and first", "if False and first"),
     "the dearest link": (Draws, "link", "cost < least", "cost > least"),
     "the receiver pays nothing": (Draws, "draws", "((a, 0), (b, 1))", "((a, 0),)"),
     "the radio is on more than always": (Draws, "draws", "min(frames[h], hosts[h].radio_na)", "frames[h]"),

@@ -161,6 +161,7 @@ def test_every_example_opens_with_a_sentence():
         "body",
         "cardio",
         "diamond",
+        "outdoors",
         "own_operator",
         "sp1",
         "sp2",

@@ -69,6 +69,12 @@ def test_a_site_without_trouble_has_no_alarm() -> None:
     assert headline(Watch()) == {"state": "good", "text": "All is well"}
 
 
+def test_an_adapter_that_cannot_be_used_is_told_in_words() -> None:
+    alarm = only(replace(WELL, bluetooth_problem="the adapter is missing, off or not permitted (NotReady)"))
+    assert (alarm.id, alarm.severity) == ("bluetooth", CRITICAL)
+    assert "missing, off or not permitted" in alarm.text and "bluetoothctl" in alarm.do
+
+
 def test_a_sink_that_never_ran_is_told_once_and_not_for_every_stream() -> None:
     alarm = only(replace(WELL, streams=late(), sink=SinkFacts(ever=False, acks="/lake/acks")))
     assert (alarm.id, alarm.severity) == ("sink.idle", CRITICAL)

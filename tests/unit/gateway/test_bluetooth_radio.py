@@ -12,6 +12,7 @@ from ble_board import PATIENCE_S, BleBoard, run, until
 from bleak.backends.device import BLEDevice
 from bleak.backends.scanner import AdvertisementData
 from bleak.exc import BleakDBusError, BleakDeviceNotFoundError, BleakError
+from bumble.device import Connection
 from headwater.offboard.interfaces import Readable
 from headwater.protocol import ble_carrier, ble_info
 from headwater.protocol.ble_carrier import BleCarrier
@@ -63,14 +64,19 @@ class Gateway:
 
 @asynccontextmanager
 async def site(
-    *names: str, slots: int = 4, loss: float = 0.0, scanner: type[Scanner] = Scanner
+    *names: str,
+    slots: int = 4,
+    loss: float = 0.0,
+    scanner: type[Scanner] = Scanner,
+    client: type[Client] = Client,
+    pairing: bool = False,
 ) -> AsyncIterator[tuple[Radio, Gateway, list[BleBoard]]]:
     air = Radio(loss=loss)
     device, _ = await adapter(air, "F0:00:00:00:00:FE")
-    radio = BleakRadio("", scanner.of(device), Client.of(device))
+    radio = BleakRadio("", scanner.of(device), client.of(device))
     gateway = Gateway(radio, slots)
     gateway.carrier.knows(names)
-    boards = [await BleBoard.make(air, name, KEY) for name in names]
+    boards = [await BleBoard.make(air, name, KEY, pairing) for name in names]
     tasks = [asyncio.create_task(gateway.tick()), asyncio.create_task(radio.run(gateway.carrier))]
     try:
         yield air, gateway, boards
@@ -290,3 +296,76 @@ def test_a_board_that_many_strangers_shout_down_is_connected_to() -> None:
 )
 def test_the_kind_of_an_error_decides_how_it_goes_on(error: BaseException, expected: Kind) -> None:
     assert kind(error) is expected
+
+
+def test_no_scanner_runs_while_it_connects_and_one_connect_at_a_time() -> None:
+    scans, connects = [0], [0]
+    seen: list[tuple[int, int]] = []
+
+    class Counted(Scanner):
+        async def start(self) -> None:
+            scans[0] += 1
+            await super().start()
+
+        async def stop(self) -> None:
+            await super().stop()
+            scans[0] -= 1
+
+    class Slow(Client):
+        async def connect(self, pair: bool, **more: Any) -> None:
+            connects[0] += 1
+            try:
+                seen.append((scans[0], connects[0]))
+                await super().connect(pair, **more)
+                await asyncio.sleep(0.2)
+                seen.append((scans[0], connects[0]))
+            finally:
+                connects[0] -= 1
+
+    async def test() -> None:
+        names = ["b%d" % i for i in range(3)]
+        async with site(*names, scanner=Counted, client=Slow) as (_, _, boards):
+            for board in boards:
+                board.say(b"x")
+            await until(lambda: all(board.got for board in boards))
+            assert len(seen) >= 6 and set(seen) == {(0, 1)}
+
+    run(test)
+
+
+def test_a_board_that_allows_it_is_asked_for_le_secure_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bluetooth, "PAIR_S", 60.0)
+
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            encrypted: list[bool] = []
+
+            def connected(link: Connection) -> None:
+                link.on("connection_encryption_change", lambda: encrypted.append(bool(link.is_encrypted)))
+
+            chest.device.on("connection", connected)
+            chest.say(b"x")
+            await until(lambda: chest.got)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (1, 0) and encrypted == [True]
+            gateway.radio.pairs(False)
+            await until(lambda: not gateway.radio.connections)
+            chest.say(b"y")
+            await until(lambda: len(chest.got) == 2)
+            assert (gateway.radio.paired, encrypted) == (1, [True])
+
+    run(test)
+
+
+def test_where_that_fails_it_goes_on_without_and_does_not_ask_again_soon() -> None:
+    async def test() -> None:
+        async with site("chest", pairing=True) as (_, gateway, (chest,)):
+            chest.device.pairing_config_factory = lambda _connection: None  # type: ignore[assignment,return-value]
+            for count in (1, 2):
+                chest.say(b"%d" % count)
+                await until(lambda: len(chest.got) == count)  # noqa: B023
+                await until(lambda: not gateway.radio.connections)
+            assert (gateway.radio.paired, gateway.radio.unpaired) == (0, 1)
+
+    run(test)

@@ -13,6 +13,7 @@ import paho.mqtt.client as mqtt
 import pytest
 from ble_board import BleBoard, run, until
 from headwater.data import msgpack
+from headwater.offboard.reasons import OF_CONNECTIONS
 from headwater.plan import model as plans
 from headwater.protocol import ble_carrier, frames
 from headwater.protocol.sessions import Peer
@@ -127,6 +128,18 @@ def test_entries_of_boards_without_a_network_reach_the_database_and_are_acknowle
             told = {family.name: family for family in Metrics(service).collect()}
             assert told["headwater_bluetooth_connects"].samples[0].value >= 2
             assert told["headwater_bluetooth_scanner_up"].samples[0].value == 1
+            over = {
+                each.labels["board"]: each.value for each in told["headwater_board_over_bluetooth"].samples
+            }
+            assert over == dict.fromkeys(NAMES, 1)
+            # What the labels say is known before anything ends or fails.
+            reasons = {each.labels["reason"] for each in told["headwater_bluetooth_ended"].samples}
+            assert reasons == {text for text in OF_CONNECTIONS if text}
+            # The broker is away; a board that is heard over Bluetooth counts all the same.
+            assert service.ways.via("a") == "bluetooth" and service.ways.listens("a")
+            service.ways.radio.problem = "the adapter is missing"  # type: ignore[union-attr]
+            assert not service.ways.listens("a")
+            assert service.observer.facts().bluetooth_problem == "the adapter is missing"
 
     run(test)
 

@@ -115,6 +115,14 @@ def test_the_reason_of_a_move_is_waited_for_but_not_for_long(site: Site) -> None
     assert site.moves.counts == {("gait", "takeover"): 1, ("gait", "unknown"): 1}
 
 
+def test_of_two_hosts_that_took_over_under_one_number_both_are_told(site: Site) -> None:
+    site.runs(2, HIP, why.TAKEOVER)
+    assert site.look() == ["operator fir of gait began again on hip, under a newer epoch"]
+    site.runs(2, WRIST, why.TAKEOVER)  # the higher host of equal numbers: a newer epoch
+    assert site.look() == ["operator fir of gait was taken over by wrist: hip was silent"]
+    assert site.look() == []
+
+
 def test_a_newer_epoch_on_the_same_host_is_no_move_elsewhere(site: Site) -> None:
     site.runs(3, HIP, why.TAKEOVER)
     assert site.look() == ["operator fir of gait began again on hip, under a newer epoch"]
@@ -195,7 +203,8 @@ WAITS = [
     ([standing.PLACE, [], [1]], "waits", "has given up, and waits to hear from ankle"),
     (
         [standing.ENTRIES, [], []],
-        "waits", "waits for entries that are lost, or on a silent board: others have what it made of them",
+        "waits",
+        "waits for entries that are lost or on a silent board; its consumers have what it made of them",
     ),
     ([99, [], []], "waits", "waits"),
 ]  # fmt: skip

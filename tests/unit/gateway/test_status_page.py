@@ -11,6 +11,7 @@ import pytest
 from headwater_tools import environment
 
 environment.ensure("gateway")
+from headwater_gateway import command  # noqa: E402
 from headwater_gateway.monitoring import operators  # noqa: E402
 from headwater_gateway.web import page  # noqa: E402
 
@@ -22,14 +23,14 @@ def snapshot(**more: Any) -> dict[str, Any]:
         "now_us": 5_000_000, "up_s": 3.0, "alarms": [], "boards": {}, "processes": {}, "streams": [],
         "broker": {}, "clock": {}, "database": {}, "segments": {}, "dropped": {}, "events": [], "mutes": {},
         "headline": {"state": "good", "text": "All is well"}, "sink": {}, "limits": {},
-        "receivers": [], "waiting": [], "moves": [],
+        "receivers": [], "waiting": [], "moves": [], "bluetooth": None,
     }  # fmt: skip
     return {**found, **more}
 
 
 def board(backlog: list[list[int]]) -> dict[str, Any]:
     return {
-        "link": "up", "seen_us": 4_700_000, "process": "p", "plan": "runs", "why": "",
+        "link": "up", "via": "broker", "seen_us": 4_700_000, "process": "p", "plan": "runs", "why": "",
         "energy": None,
         "status": {"backlog": backlog, "battery": 3700, "log": [10, 20], "crash": [3, "out of memory"]},
     }  # fmt: skip
@@ -128,6 +129,33 @@ def test_what_is_unknown_is_not_shown_as_nothing() -> None:
     assert (row["board"], row["board_s"], row["lag_s"], row["last"], row["clock_set"]) == (
         None, None, None, {}, False,
     )  # fmt: skip
+
+
+def test_the_adapter_is_shown_without_what_changes_all_the_time() -> None:
+    assert page.make_view(snapshot(), {})["bluetooth"] is None
+    found = {
+        "adapter": "hci1", "problem": "", "connected": ["chest"], "waiting": ["wrist"], "away": [],
+        "slots": 4, "connects": 7, "ended": {"nothing to send": 6, "stranger": 0},
+        "failures": {"another error": 0}, "heard": 12_345, "relayed": 3, "dropped": 0,
+        "paired": 0, "unpaired": 0,
+    }  # fmt: skip
+    shown = page.make_view(snapshot(bluetooth=found), {})["bluetooth"]
+    assert shown["ended"] == {"nothing to send": 6} and shown["failures"] == {} and "heard" not in shown
+    lines = command._bluetooth(found)
+    assert (
+        lines == ["bluetooth: the adapter works; 1 of 4 connections: chest; in the queue: wrist"]
+        and command._bluetooth(None) == []
+    )
+    gone = {**found, "problem": "the adapter is missing", "connected": [], "waiting": [], "away": ["wrist"]}
+    assert command._bluetooth(gone) == [
+        "bluetooth: the adapter cannot be used: the adapter is missing; 0 of 4 connections; not heard: wrist"
+    ]
+
+
+def test_the_page_has_a_word_for_every_state_of_a_link() -> None:
+    words = ("up", "asleep", "silent", "lost", "gone", "never seen", "declared lost")
+    (links,) = re.findall(r"const LINKS = \{(.*?)\n\};", (page.FILES / "page.js").read_text(), re.S)
+    assert tuple(re.findall(r'^  "?([a-z ]+)"?:', links, re.M)) == words
 
 
 def test_a_board_that_never_spoke_has_a_place_on_the_page() -> None:

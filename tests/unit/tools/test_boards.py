@@ -358,6 +358,32 @@ def test_a_configuration_is_completed_and_the_wifi_is_asked_for(
         provisioning.complete(home(tmp_path), "virtual")
 
 
+def test_a_chip_is_paired_with_where_its_profile_allows_it(tmp_path: Path) -> None:
+    for kind, pairing in (("esp32", True), ("esp32s3", False)):
+        provisioning.complete(home(tmp_path, broker={}, bluetooth={"enabled": True}), kind)
+        found = json.loads((tmp_path / "config.json").read_text())
+        assert found["bluetooth"] == {"enabled": True, "pairing": pairing}
+    provisioning.complete(home(tmp_path, broker={}, bluetooth={"enabled": True, "pairing": True}), "esp32s3")
+    assert json.loads((tmp_path / "config.json").read_text())["bluetooth"]["pairing"] is True
+
+
+def test_a_chip_with_memory_for_one_radio_is_given_one() -> None:
+    both: dict[str, Any] = {"broker": {"host": "h"}, "bluetooth": {"enabled": True}}
+    machine = "ESP32C3 module with ESP32C3"
+    with pytest.raises(
+        UserError, match="is an ESP32-C3, which has memory for one radio, .* --bluetooth only"
+    ):
+        provisioning.check_radios(both, machine, "/dev/ttyUSB0")
+    for config in ({**both, "broker": {}}, {"broker": {"host": "h"}}):
+        provisioning.check_radios(config, machine, "/dev/ttyUSB0")
+    provisioning.check_radios(both, "Generic ESP32S3 module with ESP32S3", "/dev/ttyUSB0")
+    # A board refuses such a configuration when it starts.
+    program = (FIRMWARE / "board.py").read_text()
+    for name in REAL:
+        board = profiles.profile(name)
+        assert ('"%s" in chip' % board.chip.replace("-", "") in program) == (board.both_radios == "no")
+
+
 # ---- mip
 
 

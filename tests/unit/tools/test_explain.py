@@ -170,7 +170,8 @@ def test_every_kind_of_board_with_a_battery_has_an_energy_profile() -> None:
     for found in known.values():
         if found is not None:
             assert found.asleep_ua < found.awake_ua < found.awake_ua + found.radio_ua < 200_000
-            assert list(found.links) == ["wifi"]
+            assert sorted(found.links) == ["ble", "wifi"]
+            assert found.awake_ble_ua is not None and found.asleep_ua < found.awake_ble_ua < found.awake_ua
 
 
 def test_every_number_of_a_profile_names_its_source_or_is_assumed() -> None:
@@ -202,7 +203,11 @@ def test_every_operator_type_has_its_work() -> None:
         ("awake_ua = 31120", "", "awake_ua is None"),
         ("asleep_ua = 5", "asleep_ua = -5", "asleep_ua is -5"),
         ("asleep_ua = 5", "asleep_ua = 5\nsnores_ua = 1", "unknown key 'snores_ua'"),
-        ("[links.wifi]", "[links.wfii]", "give [links.wifi] with send_byte_pc, receive_byte_pc, frame_nc"),
+        (
+            "[links.wifi]",
+            "[links.wfii]",
+            "give [links.wifi] and [links.ble], each with send_byte_pc, receive_byte_pc, frame_nc",
+        ),
         ("frame_nc = 3444000", "frame_nc = 3444000\nx = 1", "unknown key 'x'"),
         ("[3600, 5]", "[3600, 0]", "discharge needs pairs of millivolts and percent, both rising"),
         ("[4200, 100]", "[4200, 99]", "up to 100 percent"),
@@ -220,3 +225,64 @@ def test_a_profile_that_is_wrong_is_refused(
     monkeypatch.setattr(profiles, "FOLDER", tmp_path)
     with pytest.raises(UserError, match=re.escape(says)):
         energy.board("esp32")
+
+
+# ---- Bluetooth
+
+LINKED = """\
+from headwater.process import Fir, Process
+
+p = Process("belt", checkpoints="ecoc", every=360, batch=90)
+p.host("chest", board="%s", bluetooth="%s")
+p.host("hip", board="esp32s3", bluetooth="%s")
+ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
+clean = ecg >> Fir([1, 2, 1]).named("clean").on("hip")
+p.lake("belt/clean", clean)
+"""
+
+
+def linked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *hosts: str
+) -> tuple[dict[tuple[str, str], tuple[str, str]], list[str], dict[str, int]]:
+    """By which links hosts speak to each other, what is printed, and how long they last."""
+    code, lines = told(tmp_path, capsys, "--json", text=LINKED % hosts)
+    assert code == 0, lines
+    found = json.loads(lines[-1])["placement"]["declared"]
+    ways = {(each["from"], each["to"]): (each["sends"], each["receives"]) for each in found["links"]}
+    return ways, lines, found["lives_s"]
+
+
+def test_boards_take_the_cheapest_link_that_they_have_in_common(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    over = {}
+    for chest, hip in (("off", "on"), ("on", "on"), ("only", "on"), ("only", "only")):
+        ways, lines, over[chest, hip] = linked(tmp_path, capsys, "esp32", chest, hip)
+        link = "wifi" if chest == "off" else "ble"
+        assert ways["chest", "hip"] == (link, link)
+    assert row(lines, "chest", "esp32, Bluetooth alone")
+    # Without Wi-Fi it waits with less; and four batches a second cost less over Bluetooth.
+    assert over["off", "on"]["chest"] < over["on", "on"]["chest"] < over["only", "on"]["chest"]
+
+
+def test_hosts_without_a_common_link_speak_through_the_gateway(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ways, lines, _ = linked(tmp_path, capsys, "esp32", "only", "off")
+    assert ways == {("chest", "hip"): ("ble", "wifi"), ("hip", "gateway"): ("wifi", "wifi")}
+    (warning,) = [line for line in lines[:-1] if "warning" in line and "no link in common" in line]
+    assert "host 'chest': it has no link in common with 'hip'" in warning
+
+
+def test_a_kind_whose_memory_does_not_hold_both_radios_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, lines = told(tmp_path, capsys, text=LINKED % ("esp32c3", "on", "off"))
+    assert code == 1 and lines[-1] == "1 error"
+    (error,) = [line for line in lines if "memory for one radio" in line]
+    assert error.endswith('Give bluetooth="only" or "off", as `hw provision --bluetooth` has it.')
+    _, lines, _ = linked(tmp_path, capsys, "esp32", "on", "off")
+    assert any("warning: host 'chest'" in line and "at once without TLS" in line for line in lines)
+    linked(tmp_path, capsys, "esp32c3", "only", "on")
+    code, lines = told(tmp_path, capsys, text=LINKED % ("esp32", "perhaps", "off"))
+    assert code == 1 and "unknown bluetooth 'perhaps'" in lines[0]

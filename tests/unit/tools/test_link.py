@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headwater.operators import fir
 from headwater_tools import environment
 from headwater_tools.boards import micropython
 from headwater_tools.errors import UserError
@@ -280,6 +281,14 @@ def test_the_interpreter_has_every_short_name_already() -> None:
     done = micropython.run(script)
     counts = re.findall(r"n_qstr=(\d+)", done.stdout)
     assert len(counts) == 3 and len(set(counts)) == 1, done.stdout + done.stderr
+
+
+def test_the_longest_delay_line_of_a_filter_has_names_of_the_interpreter() -> None:
+    words = fir._LOCALS.split(" ")
+    text = fir.source([1, -1], 6, -128, 127, -128, 127, native=True)
+    assert len(words) == len(set(words)) >= 63
+    assert set(words) <= names.ROM
+    assert set(words[1:]).isdisjoint(names.WORD.findall(text))
 
 
 def test_a_traceback_is_told_with_the_names_of_the_sources() -> None:

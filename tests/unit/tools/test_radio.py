@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -220,7 +221,24 @@ def test_a_lost_event_is_repeated_and_nothing_is_lost_inside_a_connection() -> N
         await until(lambda: len(pair.peripheral.received()) == len(pair.central.received()) == 40)
         for host in (pair.central, pair.peripheral):
             assert [data for _, data in host.received()] == sent and host.completed() == 40
-        assert pair.radio.lost > 0
+        air = pair.radio.between(pair.central.antenna, pair.peripheral.antenna)
+        assert air and pair.radio.lost == air.lost > 0
+
+    run(test)
+
+
+def test_events_that_a_busy_machine_misses_are_counted() -> None:
+    async def test() -> None:
+        pair = Pair()
+        here, _ = await pair.join()
+        air = pair.radio.between(pair.central.antenna, pair.peripheral.antenna)
+        assert air
+        before = air.late
+        pair.central.send(here, b"waits")
+        await asyncio.sleep(0)  # the event is planned,
+        time.sleep(5 * air.interval)  # and nothing runs when it is due
+        await until(pair.peripheral.received)
+        assert air.late - before >= 3
 
     run(test)
 

@@ -162,14 +162,14 @@ def _placement(kind: str, cases: int, say: Callable[[str], None]) -> list[Measur
     return [
         at_least("%s: cases within a tenth of the longest life" % kind, round(near, 2), "%", NEAR_BAR),
         Measure("%s: life found of the longest, worst" % kind, round(min(ratios), 4)),
-        Measure("%s: ... median" % kind, round(statistics.median(ratios), 4)),
+        Measure("%s: life found of the longest, median" % kind, round(statistics.median(ratios), 4)),
         Measure(
             "%s: longest life of that where it was, median" % kind,
             round(statistics.median(gains), 3),
             "times",
         ),
         Measure("%s: time of the search, median" % kind, round(statistics.median(times), 1), "ms"),
-        Measure("%s: ... worst" % kind, round(max(times), 1), "ms"),
+        Measure("%s: time of the search, worst" % kind, round(max(times), 1), "ms"),
         Measure("%s: time of looking at all, median" % kind, round(statistics.median(all_times), 1), "ms"),
     ]
 
@@ -236,26 +236,26 @@ def _moves(kind: str, cases: int, say: Callable[[str], None]) -> list[Measure]:
         assert best is not None
         near.append(Lives(case, best, LEFT_MC).run() / longest(case))
     median = round(statistics.median(from_best), 3)
-    what = "%s: life with moves of the best that stays, median" % kind
-    bar = at_least(what, median, "times", LONGER_BAR)
+    what = "%s: life with moves of the best that stays" % kind
+    bar = at_least(what + ", median", median, "times", LONGER_BAR)
     within = 100 * sum(share >= NEAR for share in near) / len(near)
     return [
-        bar if kind == "computation" else Measure(what, median, "times"),
-        Measure("%s: ... worst" % kind, round(min(from_best), 3), "times"),
+        bar if kind == "computation" else Measure(what + ", median", median, "times"),
+        Measure(what + ", worst", round(min(from_best), 3), "times"),
         Measure(
-            "%s: ... begun as declared at random, median" % kind,
+            what + ", begun as declared at random, median",
             round(statistics.median(from_first), 3),
             "times",
         ),
-        Measure("%s: ... worst of these" % kind, round(min(from_first), 3), "times"),
+        Measure(what + ", begun as declared at random, worst", round(min(from_first), 3), "times"),
         at_least(
             "%s: small cases, life of what hindsight finds, median" % kind,
             round(statistics.median(near), 3),
             "",
             NEAR,
         ),
-        Measure("%s: ... worst" % kind, round(min(near), 3)),
-        at_least("%s: ... within a tenth" % kind, round(within, 1), "%", 100),
+        Measure("%s: small cases, life of what hindsight finds, worst" % kind, round(min(near), 3)),
+        at_least("%s: small cases within a tenth of that" % kind, round(within, 1), "%", 100),
         Measure("%s: moves in a life, median" % kind, statistics.median(moves)),
         at_most("%s: charge that bids cost, worst" % kind, round(100 * max(bid_shares), 3), "%", BIDS_BAR),
     ]

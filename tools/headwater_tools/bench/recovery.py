@@ -150,7 +150,7 @@ def _simulated(quick: bool, seeds: int, figure: Path, say: Callable[[str], None]
     say("figure: %s" % figure)
     out = [
         Measure("death to takeover, median", _s(statistics.median(detections)), "s"),
-        Measure("... worst", _s(max(detections)), "s"),
+        Measure("death to takeover, worst", _s(max(detections)), "s"),
         at_most(
             "elements replayed beyond an interval and what was in flight, most",
             max(loss.beyond() for loss in losses.values()),

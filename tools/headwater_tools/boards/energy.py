@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from headwater.plan.profile_reader import KEYS
+from headwater.plan.profile_reader import KEYS, WITHOUT_WIFI
 from headwater.process.energy import MC_PER_MAH, OTHER, Board
 
 from ..errors import UserError
@@ -19,8 +19,8 @@ WORK = "work.toml"
 ASSUMED = "esp32"  # the kind of a host that declares none
 
 _LINK = ("send_byte_pc", "receive_byte_pc", "frame_nc")
-# Links that the program of a board has. A profile may know more.
-SPOKEN = ("wifi",)
+# Links that the program of a board has; which of them a board uses is in its configuration.
+SPOKEN = ("wifi", "ble")
 
 
 def board(name: str) -> Board | None:
@@ -38,11 +38,11 @@ def board(name: str) -> Board | None:
     for link, table in given.pop("links", {}).items():
         first, second, frame = [_number(path, table, key) for key in _LINK]
         _nothing_left(path, table)
-        if link in SPOKEN:
-            links[link] = (first, second, frame)
+        links[link] = (first, second, frame)
     _nothing_left(path, given)
-    if not links:
-        raise UserError("%s: give [links.%s] with %s" % (path, SPOKEN[0], ", ".join(_LINK)))
+    if sorted(links) != sorted(SPOKEN):
+        tables = " and ".join("[links.%s]" % link for link in SPOKEN)
+        raise UserError("%s: give %s, each with %s" % (path, tables, ", ".join(_LINK)))
     return Board(name=name, discharge=_discharge(path, curve), links=links, **numbers)
 
 
@@ -53,6 +53,8 @@ def given(board: Board, capacity_mc: int | None = None) -> dict[str, Any]:
         "discharge": [list(point) for point in board.discharge],
         "links": {name: list(costs) for name, costs in board.links.items()},
     }
+    if board.awake_ble_ua is not None:
+        found[WITHOUT_WIFI] = board.awake_ble_ua
     for key in KEYS[1:]:
         found[key] = getattr(board, key)
     return found

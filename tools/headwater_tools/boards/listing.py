@@ -15,7 +15,7 @@ from ..errors import UserError
 from ..explain import life
 from ..site.place import NotRunning, Place
 
-HEAD = ("board", "link", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
+HEAD = ("board", "link", "over", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
 NONE = "-"
 
 
@@ -47,6 +47,7 @@ def _row(place: Place, name: str, board: dict[str, Any], state: dict[str, Any]) 
         "name": name,
         "number": board["number"],
         "link": board["link"],
+        "via": board["via"],
         "heard_s": round((state["now_us"] - board["seen_us"]) / 1e6, 1) if board["seen_us"] else None,
         "process": board["process"],
         "leaving": board["leaving"],
@@ -71,6 +72,7 @@ def _texts(row: dict[str, Any]) -> tuple[str, ...]:
     return (
         row["name"],
         row["link"],
+        row["via"] or NONE,
         NONE if row["heard_s"] is None else ago(row["heard_s"]),
         process,
         row["plan"] or NONE,
@@ -149,6 +151,8 @@ def _reported(name: str, board: dict[str, Any], now_us: int) -> list[str]:
     if not board["seen_us"]:
         return ["board %s has never reported" % name]
     heard = ago((now_us - board["seen_us"]) / 1e6)
+    if board["via"]:
+        heard += " over " + board["via"]
     lines = ["board %s, number %d: %s, last heard %s" % (name, board["number"], board["link"], heard)]
     known = [
         (key, status.get(key))

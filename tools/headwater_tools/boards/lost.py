@@ -22,15 +22,15 @@ def declare(place: Place, name: str, sure: bool, quiet: bool) -> tuple[int, dict
         told = broker.reload(place.folder)
     except GatewayTrouble as trouble:
         raise UserError(str(trouble))
-    print("board %s is declared lost: what it says is refused, by the gateway and by the other boards" % name)
+    print("board %s is declared lost: the gateway and the other boards refuse its frames from now on" % name)
     for line in consequences(answer):
         print(line)
     print(
-        "to have a board %s again: erase the flash of the board, and `hw provision %s %s --renew`"
+        "to use a board %s again: erase its flash, then `hw provision %s %s --renew`"
         % (name, name, place.shown)
     )
     if place.running(name):
-        print("it runs here, as process %d: end that" % place.running(name))
+        print("its virtual board runs here, as process %d: end that process" % place.running(name))
     if not told:
         print("the broker does not run here: tell it to read its passwords again")
     return 0, {**answer, "broker_told": bool(told)}
@@ -45,7 +45,7 @@ def _ask(answer: dict[str, Any], quiet: bool) -> None:
     for line in consequences(answer):
         print("  " + line, file=out)
     if not sys.stdin.isatty():
-        raise UserError("nobody can be asked here: give --yes; nothing was changed")
+        raise UserError("there is no terminal to ask for confirmation: add --yes; nothing was changed")
     print("type the name of the board to declare it lost: ", end="", file=out, flush=True)
     if sys.stdin.readline().strip() != name:
         raise UserError("board %s is not declared lost; nothing was changed" % name)

@@ -41,6 +41,9 @@ def complete(home: Path, board: str | None) -> None:
         for key in ("sensors", "battery", "actuators"):
             if not config.get(key):
                 config[key] = json.loads(example.read_text())[key]
+        bluetooth = config.get("bluetooth", {})
+        if bluetooth.get("enabled"):
+            bluetooth.setdefault("pairing", profiles.profile(board).pairing)
         draws = energy.board(board)
         if draws is not None and config["battery"] and not config.get("energy"):
             config["energy"] = energy.given(draws)
@@ -95,10 +98,28 @@ def onto(home: Path, port: str, any_version: bool = False) -> dict[str, Any]:
     board = SerialBoard(port)
     about = board.about()
     check(about, port, any_version)
+    check_radios(json.loads((home / CONFIG).read_text()), about["machine"], port)
     found |= {name: FIRMWARE / name for name in START}
     board.put(found)
     board.reset()
     return {"port": port, "files": sorted(found), "machine": about["machine"], "code": about["code"]}
+
+
+def check_radios(config: dict[str, Any], machine: str, port: str) -> None:
+    """Refuse both links on a chip whose memory holds one radio."""
+    both = config.get("bluetooth", {}).get("enabled") and config.get("broker") != {}
+    for name in profiles.names():
+        board = profiles.profile(name)
+        # firmware/board.py asks the same when it starts.
+        if both and board.both_radios == "no" and _plain(board.chip) in _plain(machine):
+            raise UserError(
+                "the board at %s is an %s, which has memory for one radio, Wi-Fi or Bluetooth: provision it "
+                "with --bluetooth only, or --bluetooth off" % (port, board.chip)
+            )
+
+
+def _plain(chip: str) -> str:
+    return chip.replace("-", "").upper()
 
 
 def check(about: dict[str, Any], port: str, any_version: bool = False) -> None:

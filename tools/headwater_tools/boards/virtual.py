@@ -189,6 +189,11 @@ class VirtualBoard:
         configuration."""
         (self.folder / "charge").write_text(str(left_mc))
 
+    def left_mc(self) -> int | None:
+        """What that battery has left."""
+        path = self.folder / "charge"
+        return int(path.read_text()) if path.exists() else None
+
     def stop_sensors(self) -> None:
         """Its sensors give nothing from now on. Where it has no power: not when that returns either."""
         new = self.folder / "until.new"

@@ -56,13 +56,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     found.append(_verb(which, "remove", about))
     found[-1].add_argument("name", metavar="NAME", help="its name")
     about = (
-        "a board is lost for good, with all that its flash holds: what it says is refused, other hosts store "
-        "what it kept, its operators start elsewhere at once, its streams end. It comes back only with an "
-        "erased flash, provisioned again"
+        "declare a board permanently lost, with everything in its flash: all hosts refuse its frames, others "
+        "store the checkpoints that it held, its operators start elsewhere at once, and its streams end. "
+        "To use it again, erase its flash and provision it again"
     )
     found.append(_verb(which, "lost", about))
     found[-1].add_argument("name", metavar="NAME", help="its name")
-    found[-1].add_argument("--yes", action="store_true", help="do not ask")
+    found[-1].add_argument("--yes", action="store_true", help="do not ask for confirmation")
     found.append(
         _verb(which, "logs", "what a board reported: crash, state, events, and a virtual board's console")
     )

@@ -16,7 +16,7 @@ from headwater.process.problems import ERROR, Problem
 
 from .. import environment
 from ..errors import UserError
-from ..explain import Explanation, unknown_boards
+from ..explain import Explanation, board_problems
 from ..process_file import ProcessFileError, load
 
 SUMMARY = "validate a process file: reports all problems at once, with line numbers and suggested fixes"
@@ -52,15 +52,17 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
         print(error.problem)
         return 1, {**answer, "problems": [_plain(error.problem)]}
     report = check(process)
-    unknown = unknown_boards(process.hosts) if environment.REPOSITORY else []
-    problems = sorted(report.problems + unknown, key=lambda p: (p.file, p.line, p.severity != ERROR))
+    boards = board_problems(process.hosts) if environment.REPOSITORY else []
+    problems = sorted(report.problems + boards, key=lambda p: (p.file, p.line, p.severity != ERROR))
     for problem in problems:
         print(problem)
     answer["process"] = report.name if isinstance(report.name, str) else repr(report.name)
     answer["problems"] = [_plain(problem) for problem in problems]
-    if report.decoded is None or unknown:
-        print(_count(len(report.errors() + unknown), "error"), end="")
-        print(", " + _count(len(report.warnings()), "warning") if report.warnings() else "")
+    errors = [p for p in problems if p.severity == ERROR]
+    if report.decoded is None or errors:
+        warnings = len(problems) - len(errors)
+        print(_count(len(errors), "error"), end="")
+        print(", " + _count(warnings, "warning") if warnings else "")
         return 1, answer
     explanation = Explanation(report, args.battery) if args.explain else None
     _describe(report)

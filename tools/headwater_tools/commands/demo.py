@@ -6,7 +6,7 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from .. import environment
 from ..errors import UserError
 
 if TYPE_CHECKING:
-    from ..demo.story import Ending
+    from ..demo.play import Ending, Play
 
 SUMMARY = "boards, broker, gateway, Spark and Delta at work while parts of them die; ends with the audit"
 
@@ -25,6 +25,11 @@ MARK = ".headwater-demo"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--ble",
+        action="store_true",
+        help="two boards with Bluetooth: the broker goes away, and operators move from board to board",
+    )
     parser.add_argument(
         "--seconds",
         type=float,
@@ -57,23 +62,33 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     environment.mosquitto()
     import headwater_gateway
 
-    from ..demo.story import Story
-
-    story = None
+    play = None
     try:
-        story = Story(folder, args.seconds, args.seed, say)
-        story.begin()
-        ending = story.run()
+        play = _play(folder, args, say)
+        play.begin()
+        ending = play.run()
     except headwater_gateway.UserError as trouble:
         raise UserError(str(trouble))
     finally:
-        if story is not None:
-            story.site.close()
+        if play is not None:
+            play.close()
     answer = _answer(ending, args.seed)
-    ok = _ok(answer)
+    ok = _ok(answer) and ending.kept
     for line in _page(ending, answer, ok, time.monotonic() - began):
         say(line)
     return (0 if ok else 1), answer
+
+
+def _play(folder: Path, args: argparse.Namespace, say: Callable[[str], None]) -> Play:
+    if not args.ble:
+        from ..demo.story import Story
+
+        return Story(folder, args.seconds, args.seed, say)
+    environment.ensure("bluetooth")
+    environment.bluetooth_micropython()
+    from ..demo.bluetooth_story import BluetoothStory
+
+    return BluetoothStory(folder, args.seconds, args.seed, say)
 
 
 def _fresh(folder: Path) -> Path:
@@ -121,6 +136,7 @@ def _answer(ending: Ending, seed: int) -> dict[str, Any]:
         "conservation": audit["conservation"]["holds"],
         "picture": str(ending.picture),
         "lake": audit["lake"],
+        **ending.more,
     }
 
 
@@ -156,7 +172,7 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
     )
     yield (
         "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a "
-        "death, %d of them without the gateway"
+        "death; %d of these moves without the gateway"
         % (
             answer["migrations_planned"],
             answer["replayed"],
@@ -164,6 +180,7 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
             answer["migrations_without_gateway"],
         )
     )
+    yield from ending.lines
     if not answer["drained"]:
         yield "not everything that was accepted had arrived when the waiting ended"
     yield "%d faults; the timeline: %s" % (len(answer["faults"]), answer["picture"])

@@ -35,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reopen", metavar="OPERATOR.INPUT", help="take an input again that was closed")
     parser.add_argument(
-        "--process", metavar="NAME", help="--set, --close, --reopen: of this process, where there are several"
+        "--process",
+        metavar="NAME",
+        help="--set, --close, --reopen: name of the process; needed where several run",
     )
     parser.add_argument(
         "--cancel", metavar="PROCESS", help="cancel a change of this process that is still draining"

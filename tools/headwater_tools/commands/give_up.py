@@ -12,7 +12,8 @@ from ..errors import UserError
 from .deploy import ask
 
 SUMMARY = (
-    "let an operator go on that waits for a checkpoint which only lost boards have; its outputs begin anew"
+    "have an operator continue without a checkpoint that only lost boards had; its outputs start again at "
+    "entry 1"
 )
 
 
@@ -20,9 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "operator", metavar="OPERATOR", help="name of the operator, as the process file has it"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask: it is meant so")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--gateway", metavar="FOLDER", default=".", help="folder of the gateway (here)")
-    parser.add_argument("--process", metavar="NAME", help="of this process, where there are several")
+    parser.add_argument("--process", metavar="NAME", help="name of the process; needed where several run")
 
 
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -54,7 +55,7 @@ def _ask(answer: dict[str, Any], quiet: bool) -> None:
     for line in consequences(answer):
         print("  " + line, file=out)
     if not sys.stdin.isatty():
-        raise UserError("nobody can be asked here: give --yes; nothing was changed")
+        raise UserError("there is no terminal to ask for confirmation: add --yes; nothing was changed")
     print("type the name of the operator to let it give up: ", end="", file=out, flush=True)
     if sys.stdin.readline().strip() != answer["operator"]:
         raise UserError("operator %s goes on waiting; nothing was changed" % answer["operator"])
@@ -64,7 +65,8 @@ def consequences(answer: dict[str, Any]) -> list[str]:
     """What follows, a sentence a line."""
     lines = ["it %s" % answer["waits"]] if answer["waits"] else []
     lines.append(
-        "its state is lost, unless a host that is left has a checkpoint from which everything can be had"
+        "its state is lost, unless a remaining host has a checkpoint after which the producers still have "
+        "every entry"
     )
     for row in answer["streams"]:
         if row["xi"] is not None:
@@ -80,11 +82,10 @@ def consequences(answer: dict[str, Any]) -> list[str]:
         else:
             lines.append("%s begins at xi 1" % row["stream"])
     for name in answer["consumers"]:
-        lines.append(
-            "operator %s goes on with the new incarnation; what lies between is a hole for it" % name
-        )
+        lines.append("operator %s continues with the new incarnation, after a hole" % name)
     if answer["missing"]:
         lines.append(
-            "if one of these comes back with its flash, waiting is better: %s" % ", ".join(answer["missing"])
+            "if one of these boards may come back with its flash, wait instead: %s"
+            % ", ".join(answer["missing"])
         )
     return lines

@@ -23,9 +23,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "host", metavar="HOST", help="a board, or gateway: one of those that `on` and `backup` name"
     )
     parser.add_argument("--gateway", metavar="FOLDER", default=".", help="folder of the gateway (here)")
-    parser.add_argument("--process", metavar="NAME", help="of this process, where there are several")
+    parser.add_argument("--process", metavar="NAME", help="name of the process; needed where several run")
     parser.add_argument(
-        "--wait", type=float, default=90, metavar="S", help="wait up to S seconds for what comes of it (90)"
+        "--wait", type=float, default=90, metavar="S", help="wait at most S seconds for the outcome (90)"
     )
 
 

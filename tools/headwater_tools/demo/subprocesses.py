@@ -108,6 +108,7 @@ class Cord:
         self.target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
+        self.carried = 0  # bytes, in both directions
         self._in = True
         self._open = True
         self._other: dict[socket.socket, socket.socket] = {}
@@ -158,6 +159,7 @@ class Cord:
             data = end.recv(65536)
             if data:
                 self._other[end].sendall(data)
+                self.carried += len(data)
                 return
         except OSError:
             pass  # one of the two has ended: so does the other

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..simulator import timeline
-from ..simulator.lanes import ALONE, CUT, DEAD, DOWN, RUNS, SECOND, UP, Lanes, Move, Span, Waiting
+from ..simulator.lanes import ALONE, CUT, DEAD, DOWN, RUNS, SECOND, UP, Lanes, Link, Move, Span, Waiting
+from .links import Links
 from .observer import Seen
 from .operators import Moved
 
-TITLE = "hw demo: %s samples accepted, %d lost; %d operators moved ahead of a death, %d after one"
+WORST = (DEAD, DOWN, CUT, UP)  # what a link is follows from its two ends
 
 
 class Timeline:
@@ -37,6 +38,16 @@ class Timeline:
         everywhere = max(on_boards, seen.accepted - seen.landed)
         lanes.waiting.append(Waiting(lanes.end_us, on_boards, everywhere))
 
+    def look_at_links(
+        self, links: Links, carried: dict[str, int], at_s: float, parts: dict[str, str]
+    ) -> None:
+        """`carried`: bytes by link since the last look."""
+        for name, count in carried.items():
+            link = self.lanes.links.setdefault(name, Link(name, links.kinds[name]))
+            states = {parts[end] for end in links.ends[name]}
+            self.lanes.last(link.states, next(what for what in WORST if what in states))
+            link.carried.append((_us(at_s), count))
+
     def happened(self, text: str, at_s: float) -> None:
         self.lanes.fault(text, text, _us(at_s))
 
@@ -50,8 +61,9 @@ class Timeline:
         spans = self.lanes.lane(move.taker).operators.setdefault(move.operator, [])
         spans.append(Span(RUNS, at_us, self.lanes.end_us))
 
-    def sensors_stop(self, at_s: float) -> None:
-        self.lanes.switches.append((_us(at_s), "sensors stop"))
+    def turn(self, at_s: float, words: str) -> None:
+        """A line across all lanes."""
+        self.lanes.switches.append((_us(at_s), words))
 
     def draw(self, path: Path, title: str) -> None:
         path.write_text(timeline.draw(self.lanes, title))
@@ -61,4 +73,4 @@ def _us(seconds: float) -> int:
     return int(seconds * SECOND)
 
 
-__all__ = ["CUT", "DEAD", "DOWN", "TITLE", "UP", "Timeline"]
+__all__ = ["CUT", "DEAD", "DOWN", "UP", "Timeline"]

@@ -14,6 +14,7 @@ from .partitions import BLOCK, Table, read_csv
 
 __all__ = ["BLOCK", "Profile", "names", "profile"]
 FOLDER = environment.ROOT / "firmware" / "profiles"
+BOTH_RADIOS = ("yes", "with PSRAM", "without TLS", "no")
 ARCHITECTURES = ("x86", "xtensawin", "rv32imc")  # what mpy-cross calls them
 
 
@@ -28,6 +29,8 @@ class Profile:
     heap_grows: bool  # whether it takes more memory when that is full
     firmware: tuple[str, ...]  # files of firmware/ that lie beside the package as .mpy
     start: tuple[str, ...]  # files of firmware/ that MicroPython starts, in the root of its file system
+    pairing: bool  # whether its Bluetooth is good enough for LE Secure Connections
+    both_radios: str  # whether its memory holds Wi-Fi and Bluetooth at once: one of BOTH_RADIOS
     table: Table
     partitions: dict[str, int]  # label -> bytes
 
@@ -55,6 +58,8 @@ def profile(name: str) -> Profile:
             heap_grows=given.pop("heap_grows"),
             firmware=tuple(given.pop("firmware")),
             start=tuple(given.pop("start")),
+            pairing=given.pop("pairing"),
+            both_radios=given.pop("both_radios"),
             table=table,
             partitions={p.label: p.size for p in table},
         )
@@ -62,6 +67,11 @@ def profile(name: str) -> Profile:
         raise UserError("%s/profile.toml has no %s" % (folder, missing))
     if given:
         raise UserError("%s/profile.toml: unknown key '%s'" % (folder, min(given)))
+    if found.both_radios not in BOTH_RADIOS:
+        known = ", ".join(BOTH_RADIOS)
+        raise UserError(
+            "%s/profile.toml: both_radios '%s', use one of %s" % (folder, found.both_radios, known)
+        )
     if found.arch not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise UserError("%s/profile.toml: arch '%s', use one of %s" % (folder, found.arch, known))

@@ -29,7 +29,7 @@ BOARD_TESTS = environment.ROOT / "tests" / "board"
 
 HOST = "host"  # the module whose imports, with those of what it loads on demand, make the core
 PROGRAM = "program"  # the program of a board: outside the core, but it imports from it
-LIBRARY = "operators/__init__"  # its table _MODULES names the modules of the operator types
+LIBRARY = "operators/__init__"  # its text _LIBRARY names the modules of the operator types
 UNLOAD = "unload"  # the function that unloads modules, by their names
 
 # Folders of modules that need CPython. The builder refuses to build an image that imports one of them.
@@ -176,12 +176,13 @@ def closure(roots: Collection[str], modules: Mapping[str, str]) -> set[str]:
 
 
 def library(modules: Mapping[str, str]) -> set[str]:
-    """The modules of the operator types, as the library's table names them."""
+    """The modules of the operator types, as the library names them."""
     for node in ast.parse(modules[LIBRARY]).body:
-        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["_MODULES"]:
+        if isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == ["_LIBRARY"]:
             folder = LIBRARY.rpartition("/")[0]
-            return {LIBRARY, *(joined(folder, each) for each in ast.literal_eval(node.value).values())}
-    raise UserError("%s.py has no table _MODULES: the image builder finds the operator types there" % LIBRARY)
+            families = ast.literal_eval(node.value).split("; ")
+            return {LIBRARY, *(joined(folder, each.split()[0]) for each in families)}
+    raise UserError("%s.py has no _LIBRARY: the image builder finds the operator types there" % LIBRARY)
 
 
 def of_board(modules: Mapping[str, str]) -> set[str]:

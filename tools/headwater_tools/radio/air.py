@@ -46,6 +46,9 @@ class Air:
         self.start = asyncio.get_running_loop().time()
         self.silent_since = self.start
         self.over = False
+        self.lost = 0  # connection events that failed
+        self.late = 0  # ... that passed because this machine was busy, while something waited
+        self._due = 0.0
         self._waiting: tuple[deque[hci.HCI_AclDataPacket], ...] = (deque(), deque())
         self._timer: asyncio.TimerHandle | None = None
         self.set_parameters(interval, timeout)
@@ -86,14 +89,16 @@ class Air:
         if not self._timer and not self.over:
             loop = asyncio.get_running_loop()
             past = loop.time() - self.start
-            after = self.start + (past // self.interval + 1) * self.interval
-            self._timer = loop.call_at(after, self._event)
+            self._due = self.start + (past // self.interval + 1) * self.interval
+            self._timer = loop.call_at(self._due, self._event)
 
     def _event(self) -> None:
         """A connection event: some fragments in each direction, unless the air swallows it."""
         self._timer = None
         now = asyncio.get_running_loop().time()
+        self.late += int((now - self._due) / self.interval)
         if self.radio.fails(*self.ends):
+            self.lost += 1
             if now - self.silent_since > self.timeout:
                 self.end()
             else:
@@ -108,7 +113,7 @@ class Air:
             self._plan()
 
     def _carry(self, sender: Antenna, receiver: Antenna, packet: hci.HCI_AclDataPacket) -> None:
-        self.radio.carried += 1
+        self.radio.carries(sender, receiver, len(packet.data))
         verdict = self.radio.judge(sender, receiver, packet.data) if self.radio.judge else Verdict.PASS
         there, here = receiver.link_to(sender), sender.link_to(receiver)
         if verdict is Verdict.CUT or not there or not here:
@@ -138,6 +143,7 @@ class Radio(LocalLink):
         self.connections: dict[frozenset[Antenna], Air] = {}
         self.joined = 0  # connections made
         self.carried = 0  # fragments
+        self.carried_bytes: dict[frozenset[str], int] = {}  # by the names of both antennas
         self.lost = 0  # connection events
         self._random = random.Random(seed)
         self._silenced: set[Controller] = set()
@@ -173,6 +179,12 @@ class Radio(LocalLink):
     def vanish(self, antenna: Antenna) -> None:
         for air in self._of(antenna):
             air.leave(antenna)
+
+    def carries(self, sender: Antenna, receiver: Antenna, count: int) -> None:
+        """A fragment of so many bytes goes through the air."""
+        both = frozenset((sender.name, receiver.name))
+        self.carried += 1
+        self.carried_bytes[both] = self.carried_bytes.get(both, 0) + count
 
     def fails(self, *ends: Controller) -> bool:
         """Whether this connection event fails."""

@@ -173,3 +173,7 @@ class Station:
     def cut(self, name: str) -> int:
         """End all connections of a board at once; how many there were."""
         return self.do(lambda: self.radio.cut(self.antennas[name]) if name in self.antennas else 0)
+
+    def carried(self, one: str, other: str) -> int:
+        """Bytes that went through the air between these two, in both directions."""
+        return self.do(lambda: self.radio.carried_bytes.get(frozenset((one, other)), 0))

@@ -787,9 +787,10 @@ def positions(world: World, place: dict[int, int], run: Ideal) -> None:
 
 
 def behind(world: World, place: dict[int, int], run: Ideal) -> list[str]:
-    """Operators that are not at the ideal run's position, or that lack a decision, in
-    words."""
-    found = []
+    """Operators that are not at the ideal run's position, that lack a decision, or that wait for
+    themselves, in words."""
+    names = [world.plan.vertices[v].name for v in sorted(run.full_loops())]
+    found = ["%s: the buffers of its loop are full, and so they stay" % name for name in names]
     decided = world.decisions()
     _, full = waiting(world, place)
     for v, machine in run.machines.items():

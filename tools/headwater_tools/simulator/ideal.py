@@ -153,6 +153,15 @@ class Machine:
                 return True
         return False
 
+    def waits_for(self) -> set[int]:
+        """Operators that do not take what fills an output."""
+        return {
+            m.vertex.index
+            for cap, entries, consumers in self.full
+            for m, p in consumers
+            if len(entries) - m.taken[p] >= cap
+        }
+
     def step(self) -> bool:
         """Take one entry or fire one timer, if allowed."""
         for pos, content in self.course[self.decided : self.decided + 1]:
@@ -345,6 +354,18 @@ class Ideal:
                 while machine and machine.step():
                     self.known.clear()
                     busy = True
+
+    def full_loops(self) -> set[int]:
+        """Operators that wait for themselves: each output on the way round a loop is full."""
+        waits = {v: machine.waits_for() for v, machine in self.machines.items()}
+        found = set()
+        for v in waits:
+            after = list(waits[v])
+            for u in after:
+                after += [w for w in waits[u] if w not in after]
+            if v in after:
+                found.add(v)
+        return found
 
     def leave(self, v: Vertex, number: int, inc: int) -> None:
         """By its decision of this number an operator begins another incarnation of its outputs."""

@@ -37,6 +37,7 @@ from .random_process import random_process
 from .scenario import Scenario, hardware
 from .scenario_file import Scripted
 from .storm import GAP_OPEN, SOURCE_LOST
+from .world import STANDS_STILL
 
 SECONDS = 0  # of a history, until its faults stop: 0 lets its seed decide
 # A history may take this much CPU time, or two seconds a simulated second if that is more: dozens of times
@@ -78,6 +79,7 @@ CAME_OF_IT = (
     "input reopened",
     "logs that filled up",
     "operator that waits for samples that are lost",
+    STANDS_STILL,
     "source that waits for samples that are lost",
 )
 

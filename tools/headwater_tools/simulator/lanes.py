@@ -58,6 +58,16 @@ class Lane:
 
 
 @dataclass
+class Link:
+    """What lies between two: what it is, and what it carried."""
+
+    name: str
+    kind: str
+    states: list[Span] = field(default_factory=list)
+    carried: list[tuple[int, int]] = field(default_factory=list)  # time, bytes since the look before
+
+
+@dataclass
 class Waiting:
     """Samples that were accepted and wait, at one moment."""
 
@@ -76,6 +86,7 @@ class Lanes:
         self.marks: list[Mark] = []
         self.switches: list[tuple[int, str]] = []  # when another plan came into force, and which
         self.waiting: list[Waiting] = []
+        self.links: dict[str, Link] = {}  # by name, in the order in which they are drawn
         self.calm_us = 0  # when faults stopped
         self.end_us = 0  # of the last look
         self.before_us = 0  # ... and of the one before

@@ -24,6 +24,9 @@ BATTERY_H = 26
 PAD = 5
 LANE_GAP = 8
 WAITING_H = 70  # samples that wait, below the lanes
+LINK_H = 25  # a link, below these
+LINK_GAP = 4
+LITTLE = 100  # bytes: below, a link's height is their number, above its logarithm
 MARK_H = 15
 AFTER_US = 3 * SECOND  # shown after the last thing that happened
 LETTER_W = 6.2  # of a small letter, about
@@ -44,6 +47,7 @@ LOW = 20  # percent: below, a battery's line is red
 LOW_LINE = "#b3261e"
 ON_BOARDS = "#6f95c9"
 EVERYWHERE = "#cfdcec"
+LINK_COLOURS = ("#1a5fb4", "#6b3fa0", "#8a4b08")  # by kind, in the order of the first link of each
 PLANNED = "#1a5fb4"
 UNPLANNED = "#222222"
 
@@ -84,7 +88,10 @@ class _Drawing:
             self.tops[lane.name] = y
             y += self.height(lane) + LANE_GAP
         self.panel = y
-        self.bottom = y + (WAITING_H + LANE_GAP if shown.waiting else 0)
+        self.links_top = y + (WAITING_H + LANE_GAP if shown.waiting else 0)
+        self.bottom = self.links_top + (LINK_H + LINK_GAP) * len(shown.links)
+        kinds = dict.fromkeys(link.kind for link in shown.links.values())
+        self.kinds = {kind: LINK_COLOURS[k % len(LINK_COLOURS)] for k, kind in enumerate(kinds)}
 
     def svg(self) -> str:
         out = [DEFINITIONS, text(LEFT, 24, self.title, "start", 15)]
@@ -92,6 +99,7 @@ class _Drawing:
         for lane in self.lanes:
             out += self.ground(lane)
         out += self.waiting()
+        out += self.links()
         out += self.switches()
         for lane in self.lanes:
             out += self.bars(lane)
@@ -225,6 +233,38 @@ class _Drawing:
             out.append('<polygon points="%s" fill="%s"/>' % (line, colour))
         return out
 
+    # ---- links
+
+    def links(self) -> list[str]:
+        """What each carried between two looks; the height is a logarithm, so that little is seen too."""
+        shown = self.shown.links.values()
+        most = max((n for link in shown for _, n in link.carried), default=0) or 1
+        unit = (LINK_H - 4) / math.log1p(most / LITTLE)
+        out = []
+        for k, link in enumerate(shown):
+            top = self.links_top + k * (LINK_H + LINK_GAP)
+            base = top + LINK_H - 2
+            for span in link.states:
+                x, end = self.x(span.start_us), self.x(self.until(link.states, span))
+                told = "%s: %s" % (link.name, span.what)
+                out.append(box(x, top, end - x, LINK_H, 'fill="%s"' % GROUND[span.what], told))
+            path = ""
+            before = LEFT + 0.0
+            for at, n in link.carried:
+                x = self.x(at)
+                if n:
+                    high = base - max(1.0, unit * math.log1p(n / LITTLE))
+                    path += "M%.1f %.1fV%.1fH%.1fV%.1fz" % (before, base, high, x, base)
+                before = x
+            colour = self.kinds[link.kind]
+            total = sum(n for _, n in link.carried)
+            out += [
+                '<path d="%s" fill="%s"/>' % (path, colour),
+                text(LEFT - 10, top + 11, link.name, "end", 11, ' fill="%s"' % colour),
+                text(LEFT - 10, top + 22, amount(total), "end", 9, ' fill="#555"'),
+            ]
+        return out
+
     def slot_y(self, host: str, operator: str) -> float:
         lane = self.shown.lanes[host]
         below = BATTERY_H if lane.battery else 0
@@ -340,6 +380,8 @@ class _Drawing:
         if self.shown.waiting:
             for name, colour in (("samples only on boards", ON_BOARDS), ("not in the lake yet", EVERYWHERE)):
                 items.append((name, [box(0, 2, 26, BAR_H - 4, 'fill="%s"' % colour)]))
+        for kind, colour in self.kinds.items():
+            items.append(("carried over " + kind, [box(0, 2, 26, BAR_H - 4, 'fill="%s"' % colour)]))
         for name, dashes, colour, is_planned in (
             ("planned move", "", PLANNED, True),
             ("unplanned", ' stroke-dasharray="4 2"', UNPLANNED, False),
@@ -384,6 +426,11 @@ def rows(xs: list[float], width: float) -> list[int]:
         ends[row] = x + width
         found.append(row)
     return found
+
+
+def amount(count: int) -> str:
+    """Bytes, for people."""
+    return "%.1f kB" % (count / 1000) if count < 100_000 else "%d kB" % (count // 1000)
 
 
 def words(mark: Mark) -> str:

@@ -60,6 +60,7 @@ MASTER = b"\x5a" * 32
 TAKEN_OVER = "taken over"
 TAKEN_BLIND = "taken over, no producer answered"
 MISTAKEN = "started elsewhere by mistake"
+STANDS_STILL = "source in a loop whose clock stands still"  # it takes no samples
 
 Place = tuple[tuple[int, int], list[int]]  # epoch that keeps a checkpoint, and its position
 Entry = tuple[Any, ...]  # ts, unsync, then the payload; of a hole (ts, unsync, "hole", reason, back)
@@ -593,7 +594,12 @@ class World:
             self.refusing.pop(v.index, None)
         elif took == 0 and v.index not in self.refusing:
             self.refusing[v.index] = self.now
-            self.draw("logs that filled up", "%s: the log takes nothing more" % v.name)
+            host = self.nodes[v.hosts[0]].host
+            source = host.sources.get(v.index) if host else None
+            if source and source.loops and source.last_ts > source.host.clock.at(source.host.now):
+                self.draw(STANDS_STILL, "%s: the clock stands still" % v.name)
+            else:
+                self.draw("logs that filled up", "%s: the log takes nothing more" % v.name)
 
     def fill(self, v: Vertex, batch: Batch, taken: int) -> None:
         pattern = self.patterns.get(v.index)

@@ -209,6 +209,7 @@ function show(changed) {
     if (undecided && view.streams.length) first_plots();
     show_streams();
   }
+  if (changed.bluetooth !== undefined) show_bluetooth();
   if (changed.waiting) show_waiting();
   if (changed.moves) show_moves();
   if (changed.checkpoints) show_checkpoints();
@@ -256,7 +257,7 @@ function show_summary() {
   const { broker, clock, database } = view.gateway;
   const [sink, ago] = sink_words(view.sink);
   const figures = [
-    ["Boards up", broker.up ? `${up}` : "unknown", ` of ${boards.length}`],
+    ["Boards up", broker.up || view.bluetooth ? `${up}` : "unknown", ` of ${boards.length}`],
     ["Waits for the lake", number(here), here ? `, oldest ${span(Math.max(0, ...lags))}` : " elements"],
     ["On boards", known ? number(held) : "unknown", known ? (held === 1 ? " element" : " elements") : ""],
     ["In the lake", number(rows.reduce((sum, row) => sum + row.acked, 0)), " elements"],
@@ -302,6 +303,7 @@ const LINKS = {
   lost: ["bad", "▲ lost"],
   gone: ["bad", "✕ gone"],
   "never seen": ["", "○ never seen"],
+  "declared lost": ["bad", "✕ declared lost"],
 };
 
 // Time left: the larger of two units is enough.
@@ -327,7 +329,7 @@ function show_hosts() {
     const [kind, word] = LINKS[host.link];
     const facts = [
       ["process", host.process ? `${host.process}, ${host.plan || "waits for it"}` : "none"],
-      ["last seen", aged(host.seen_us)],
+      ["last seen", [aged(host.seen_us), host.via === "bluetooth" ? ", over Bluetooth" : ""]],
       ["not yet safe", plural(host.unsafe, "element")],
       ["flash log free", host.log_size ? `${size(host.log_free)} of ${size(host.log_size)}` : "–"],
       ["heap free", size(host.heap_free)],
@@ -345,6 +347,30 @@ function show_hosts() {
       notes.map((text) => h("p", { class: "note" }, text)));
   });
   $("hosts").replaceChildren(...(items.length ? items : [h("li", { class: "quiet" }, "No board is registered.")]));
+}
+
+// The adapter of the gateway. A board is connected only while something waits.
+function show_bluetooth() {
+  const found = view.bluetooth;
+  $("bluetooth-section").hidden = !found;
+  if (!found) return;
+  const names = (list) => (list.length ? list.join(", ") : "none");
+  const counts = (of) => Object.entries(of).map(([why, n]) => `${number(n)} ${why}`).join(", ") || "none";
+  const facts = [
+    ["connected now", names(found.connected)],
+    ["in the queue", names(found.waiting)],
+    ["wanted, not heard", names(found.away)],
+    ["connections", `${number(found.connects)}, at most ${found.slots} at once`],
+    ["ended", counts(found.ended)],
+    ["failures of the adapter", counts(found.failures)],
+    ["frames passed on", number(found.relayed)],
+  ];
+  if (found.paired || found.unpaired) facts.push(["LE Secure Connections", `${number(found.paired)} made, ${number(found.unpaired)} failed`]);
+  if (found.dropped) facts.push(["frames dropped", number(found.dropped)]);
+  $("bluetooth").replaceChildren(h("li", { class: found.problem ? "bad" : "" },
+    h("h3", null, found.adapter || "first adapter", h("span", { class: "chip " + (found.problem ? "bad" : "good") }, found.problem ? "✕ cannot be used" : "● works")),
+    h("dl", null, facts.map(([name, text]) => [h("dt", null, name), h("dd", null, text)])),
+    found.problem ? h("p", { class: "note" }, found.problem) : null));
 }
 
 // ---- streams

@@ -3,7 +3,8 @@
 #     micropython boards/on_board/board_start.py IMAGES board_bench_node:run SECTORS
 # Settings of the sensor beside those of a "file":
 #   speed      how many times the rate of its source it has
-#   elements   the number it gives; then the board reports, and continues without samples
+#   elements   the number it gives; then the board reports, and continues without samples. 0: the board is at
+#              rest from the start, and tells what it holds, and which links it has
 
 import gc
 import sys
@@ -12,6 +13,8 @@ import board_node
 import board_sensors
 from board_bench_free import largest
 
+REST_US = 300000  # between two looks at rest
+WAYS = "headwater.ways"  # loaded where there is Bluetooth
 LOOKS = 40  # how often the heap is measured during the run
 
 
@@ -22,6 +25,8 @@ class Fast(board_sensors.File):
         self.accepted = self.missed = self.holes = self.live = self.looks = 0
         self.block = 1 << 30
         self.begun = False
+        self.rest_us = 0
+        self.links = ""
         board_sensors.File.__init__(self, settings, alphabet, rate_mhz * self.speed, n)
 
     def take(self, batch, now):
@@ -30,11 +35,33 @@ class Fast(board_sensors.File):
             for sensor in self.node.sensors:
                 sensor.every_us //= self.speed
             sys.stdout.write("bench begins\n")
+        self.look_at_links()
         if self.accepted >= self.elements:
+            if not self.elements and now >= self.rest_us:
+                self.rest_us = now + REST_US
+                self.look_at_rest()
             return None
         mono = board_sensors.File.take(self, batch, now)
         self.holes += self.lost
         return mono
+
+    def look_at_rest(self):
+        gc.collect()
+        live = gc.mem_alloc()
+        loaded = [name[10:] for name in sys.modules if name.startswith("headwater.")]
+        sys.stdout.write("bench rest links %s live %d modules %s\n" % (self.links, live, " ".join(loaded)))
+
+    # Which links there are: B for Bluetooth, M for the broker.
+    def look_at_links(self):
+        client = self.node.client
+        ble = False
+        if WAYS in sys.modules:
+            ble = client.ble.up
+            client = client.client
+        links = ("B" if ble else "-") + ("M" if client.up else "-")
+        if links != self.links:
+            self.links = links
+            sys.stdout.write("bench links %s\n" % links)
 
     def taken(self, batch, n):
         self.accepted += n

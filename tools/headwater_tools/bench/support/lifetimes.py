@@ -42,7 +42,7 @@ class Lives:
 
     def _draws(self, places: Sequence[int]) -> list[int]:
         draws = self.case.draws(places)
-        assert draws is not None, "two hosts have no link in common"
+        assert draws is not None, "two hosts have no way to each other"
         return draws
 
     def run(self) -> int:

@@ -30,6 +30,7 @@ def load(path: Path = FILE) -> dict[str, dict[str, dict[str, Any]]]:
 
 def add(bench: str, measures: Sequence[Measure], path: Path = FILE) -> None:
     """Replace the records of these measures."""
+    assert len({m.name for m in measures}) == len(measures), "two measures have one name"
     known = load(path)
     at = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit()}
     known.setdefault(bench, {}).update(

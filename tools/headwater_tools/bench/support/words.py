@@ -97,6 +97,6 @@ def measures(boards: dict[str, placement.Host], say: Callable[[str], None]) -> l
         what = "words, %s: of the charge of a board that sends once a minute" % name
         out.append(at_most(what, round(share(without), 3), "%", BAR))
         out.append(
-            Measure("words, %s: ... with the reports that carry them" % name, round(share(silent), 2), "%")
+            Measure("words, %s: with the reports that carry them" % name, round(share(silent), 2), "%")
         )
     return out

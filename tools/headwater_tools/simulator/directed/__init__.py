@@ -21,7 +21,7 @@ from .checkpoints import (
     StalePending,
     Unreadable,
 )
-from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts
+from .clocks import AnswersNothing, LateTime, NoNetwork, Restarts, StillInLoop
 from .decisions import (
     Changes,
     DecidedAlone,
@@ -141,6 +141,7 @@ from .takeovers import (
 
 SCHEDULES: dict[str, type[Directed]] = {
     "restarts": Restarts,
+    "still in a loop": StillInLoop,
     "late time": LateTime,
     "answers nothing": AnswersNothing,
     "no network": NoNetwork,

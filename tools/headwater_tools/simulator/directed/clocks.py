@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headwater.process import Process
+from headwater.process import Attenuate, Process, Union
 from headwater.protocol import frames
 
 from ..world import SECOND
@@ -43,6 +43,29 @@ class Restarts(Directed):
             found += [(second, partial(self.crash, LEFT)), (second + 0.1, partial(self.boot, LEFT))]
             found += [(second + 1, partial(self.crash, GATEWAY)), (second + 1.1, partial(self.boot, GATEWAY))]
         return found
+
+
+class StillInLoop(Directed):
+    """A board restarts before the time that was logged ahead has come, and what it samples goes round a
+    loop: what it would take while its clock stands still has one ts, and no buffer of the loop holds that
+    many entries."""
+
+    SECONDS = 30
+
+    def process(self) -> Process:
+        p = boards("still", "left", checkpoints="uncoordinated", every=20, batch_ms=100)
+        air = p.source("air", "v:i16", rate_hz=40, on="left")
+        door = p.source("door", "v:i16", most_hz=10, on="left")
+        calm = Attenuate(threshold=100).named("calm").on("gateway")(air)
+        both = Union().named("both").on("gateway")(calm, door)
+        p.feedback(both, calm, port=1, delay_ms=1400)
+        p.lake("still/both", both)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(t, partial(self.crash, LEFT)) for t in (9, 15)] + [
+            (t, partial(self.boot, LEFT)) for t in (9.1, 15.1)
+        ]
 
 
 class LateTime(Restarts):
