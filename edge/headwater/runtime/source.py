@@ -18,7 +18,7 @@ from ..offboard.compat import TYPE_CHECKING, const
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..plan.model import Plan, Vertex
+    from ..plan.model import Vertex
     from .host import Host
     from .outputs import OutPort
 
@@ -26,14 +26,14 @@ _STILL_US = const(100000)  # a clock that is so far behind the last entry stands
 
 
 class Source:
-    def __init__(self, host: "Host", vertex: "Vertex", port: "OutPort", last_ts: int) -> None:
+    def __init__(self, host: "Host", vertex: "Vertex", port: "OutPort", last_ts: int, loops: bool) -> None:
         self.host = host
         self.vertex = vertex
         self.port = port
         self.last_ts = max(last_ts, host.floor.flash_us)  # nothing at or below this may follow
         self.sampled_to = last_ts  # ts up to which the stream is complete
         self.why = RESTART if port.ring.last else 0  # reason of the hole that the next sample closes
-        self.loops = _loops(host.plan, vertex.index)
+        self.loops = loops  # whether what it gives comes into a feedback edge
         self.hole = Batch(vertex.outs[0], 1)
         self.accepted = 0
         self.refused = 0
@@ -134,15 +134,3 @@ class Source:
             self.port.raise_bound(ts)
             if ts - 1 > self.last_ts:
                 self.last_ts = ts - 1
-
-
-# Whether what source v gives comes into a feedback edge.
-def _loops(plan: "Plan", v: int) -> bool:
-    after = [v]
-    for u in after:
-        for e in plan.edges:
-            if e.src == u and e.dst >= 0 and e.dst not in after:
-                after.append(e.dst)
-            if e.src == u and e.delay_us:
-                return True
-    return False
