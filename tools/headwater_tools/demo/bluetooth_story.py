@@ -39,7 +39,7 @@ AFTER_S = 4.0  # the sensors go on for this long after the return
 # long at what the board draws at most, and not full.
 KIND = "esp32s3"
 BATTERY_S = 100
-CHARGED = 0.6
+CHARGED = 0.42
 
 
 class BluetoothStory(Play):
