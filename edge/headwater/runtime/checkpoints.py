@@ -107,9 +107,11 @@ class Checkpoints:
                 self.request(e, cid, e.cur.xi)
         return did
 
-    # Whether the permanent checkpoint is on its way to its holders.
+    # Whether the permanent checkpoint is on its way to its holders, or ahead of a move. A newer one would
+    # begin that way again, and where it takes longer than the interval, none would ever arrive.
     def _under_way(self) -> bool:
-        return self.inst.vertex.index in self.host.pushes
+        giving = self.host.giving
+        return self.inst.vertex.index in self.host.pushes or giving is not None and giving.ahead(self.inst)
 
     # Input e asks for a checkpoint at xi: take one, or answer by an extension.
     def request(self, e: "InEdge", cid: bytes, xi: int) -> None:

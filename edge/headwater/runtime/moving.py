@@ -1,7 +1,8 @@
 # Moving: an operator of this host is handed over to another one. The other side: taking.py.
 #
 #   asking    BID: which host could take it? The answers (ROOM) cost nothing, and no input waits for them
-#   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it
+#   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it. Meanwhile no
+#             newer one becomes permanent
 #   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends,
 #             until the rest fits
 #   offering  OFFER, until ACCEPT or REFUSE
@@ -139,6 +140,10 @@ class Move:
             self.bids[sender] = m
             if len(self.bids) == len(self.hosts):
                 self._chosen()
+
+    # The checkpoint of this operator is on its way ahead.
+    def ahead(self, inst: "Instance") -> bool:
+        return inst is self.inst and self.step == _AHEAD
 
     def _chosen(self) -> None:
         self.to, refused = choose(self.host, self.v, self.why, self.bids)

@@ -26,13 +26,14 @@ _STILL_US = const(100000)  # a clock that is so far behind the last entry stands
 
 
 class Source:
-    def __init__(self, host: "Host", vertex: "Vertex", port: "OutPort", last_ts: int) -> None:
+    def __init__(self, host: "Host", vertex: "Vertex", port: "OutPort", last_ts: int, loops: bool) -> None:
         self.host = host
         self.vertex = vertex
         self.port = port
         self.last_ts = max(last_ts, host.floor.flash_us)  # nothing at or below this may follow
         self.sampled_to = last_ts  # ts up to which the stream is complete
         self.why = RESTART if port.ring.last else 0  # reason of the hole that the next sample closes
+        self.loops = loops  # whether what it gives comes into a feedback edge
         self.hole = Batch(vertex.outs[0], 1)
         self.accepted = 0
         self.refused = 0
@@ -46,7 +47,7 @@ class Source:
         unsync = 0 if clock.sure else 1
         if ts <= self.last_ts:
             behind = self.last_ts - clock.at(mono + batch.span())
-            if behind > max(_STILL_US, batch.dt) and self._loops():
+            if self.loops and behind > max(_STILL_US, batch.dt):
                 self.refused += n
                 self.fault(RESTART)
                 return 0
@@ -65,17 +66,6 @@ class Source:
             return self._refuse(n)
         self.accepted += n
         return n
-
-    # Whether what it gives comes into a feedback edge.
-    def _loops(self) -> bool:
-        after = [self.vertex.index]
-        for u in after:
-            for e in self.host.plan.edges:
-                if e.src == u and e.dst >= 0 and e.dst not in after:
-                    after.append(e.dst)
-                if e.src == u and e.delay_us:
-                    return True
-        return False
 
     # The batch begins later than its first sample was taken: after a restart, where the last entry or the
     # floor lies ahead of the clock. It still ends when its last sample was taken. Otherwise a source that

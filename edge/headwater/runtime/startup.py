@@ -31,7 +31,7 @@ from .outputs import OutPort
 from .source import Source
 
 if TYPE_CHECKING:
-    from ..plan.model import Edge, Vertex
+    from ..plan.model import Edge, Plan, Vertex
     from .host import Host
     from .operator import Operator
 
@@ -201,7 +201,19 @@ def _source(host: "Host", v: "Vertex") -> None:
     host.ports[(v.index, 0)] = port
     port.spare()
     port.trim()
-    host.sources[v.index] = Source(host, v, port, ts)
+    host.sources[v.index] = Source(host, v, port, ts, _loops(host.plan, v.index))
+
+
+# Whether what source v gives comes into a feedback edge.
+def _loops(plan: "Plan", v: int) -> bool:
+    after = [v]
+    for u in after:
+        for e in plan.edges:
+            if e.src == u and e.dst >= 0 and e.dst not in after:
+                after.append(e.dst)
+            if e.src == u and e.delay_us:
+                return True
+    return False
 
 
 # The gateway's end of an edge to the lake.

@@ -483,7 +483,7 @@ DEFECTS = [
     Defect(
         "a source in a loop goes on while its clock stands still",
         "a loop with more entries of one time than its buffers hold, which waits for itself",
-        [(Source, "take", "if behind >", "if False and behind >")],
+        [(Source, "take", "self.loops and behind", "False and behind")],
         ["still in a loop"],
     ),
     Defect(

@@ -61,8 +61,14 @@ def test_a_seed_gives_one_story_with_everything_in_it() -> None:
     ("words", "why"),
     [
         (["gateway", "--kills", "0"], "--kills 0: give at least 1"),
-        (["gateway", "--point", "received"], "--point belongs to `hw crash sink`: leave it out"),
-        (["gateway", "--report", "F"], "--report belongs to `hw crash sink`: leave it out"),
+        (
+            ["gateway", "--point", "received"],
+            "--point belongs to `hw crash sink` and `hw crash moves`: leave it out",
+        ),
+        (
+            ["gateway", "--report", "F"],
+            "--report belongs to `hw crash sink` and `hw crash moves`: leave it out",
+        ),
         (["gatewey"], "did you mean 'gateway'?"),
     ],
 )

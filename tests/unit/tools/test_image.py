@@ -135,7 +135,7 @@ def test_the_folder_has_all_files_and_its_package_names_every_module(tmp_path: P
         assert found == builder.files(board)
     assert package["version"] == "1.2.3"
     assert {target: source for target, source in package["urls"]} == {
-        name.removeprefix("lib/"): name for name in builder.file_system(board) if name.startswith("lib/")
+        name.removeprefix("lib/"): name for name in builder.files(board) if name.startswith("lib/")
     }
     (tmp_path / "mine").write_text("")
     with pytest.raises(UserError, match="has other files"):

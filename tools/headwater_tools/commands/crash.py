@@ -1,5 +1,5 @@
-"""`hw crash`: kill -9 of the sink at each of its steps, or of the gateway at any moment, and what is in the
-lake afterwards."""
+"""`hw crash`: kill -9 of the sink at each of its steps, of the gateway at any moment, of boards and gateway
+on a radio at its worst, or a cut at each fragment of a move; and what arrived afterwards."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import logging
 import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,14 +22,17 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from ..proof.sink_kills import Row
 
-SUMMARY = "kill the sink at every step, or the gateway at any moment, with boards sending, and judge the lake"
+SUMMARY = "kill sink, gateway or boards while boards send, cut their radio, and judge what arrived"
 
-SINK, GATEWAY = "sink", "gateway"
+SINK, GATEWAY, BLUETOOTH, MOVES = "sink", "gateway", "bluetooth", "moves"
 LOCAL, S3 = "local", "s3"
 SINK_KILLS = 3
 RANDOM_KILLS = 100
 RANDOM_MINUTES = 60.0
 GATEWAY_KILLS = 100
+BLUETOOTH_MINUTES = 10.0
+MOVES_MINUTES = 90.0
+DIRECT, RELAYED = "direct", "relayed"  # as proof/move_cuts.py has them
 
 COLUMNS = (
     ("crash point", lambda r: r.point),
@@ -49,10 +54,19 @@ COLUMNS = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", nargs="?", choices=(SINK, GATEWAY), default=SINK, metavar="sink|gateway", help="(sink)"
+        "what",
+        nargs="?",
+        choices=(SINK, GATEWAY, BLUETOOTH, MOVES),
+        default=SINK,
+        metavar="sink|gateway|bluetooth|moves",
+        help="(sink); bluetooth: boards on a virtual radio, with silences, cuts, loss, and kills of boards "
+        "and of the gateway; moves: an operator moves over Bluetooth, cut at each fragment",
     )
     parser.add_argument(
-        "--point", action="append", metavar="P", help="sink: only this one; may be given again"
+        "--point",
+        action="append",
+        metavar="P",
+        help="sink: only this one; moves: only this fragment, a number; may be given again",
     )
     parser.add_argument(
         "--kills",
@@ -68,7 +82,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "fed and judged by a gateway that shares no code with the project",
     )
     parser.add_argument(
-        "--minutes", type=float, metavar="M", help="sink --random: start no further sink after this time (60)"
+        "--minutes",
+        type=float,
+        metavar="M",
+        help="sink --random: start no further sink after this time (%g); bluetooth: for how long faults come "
+        "(%g); moves: begin no further one after this time (%g)"
+        % (RANDOM_MINUTES, BLUETOOTH_MINUTES, MOVES_MINUTES),
+    )
+    parser.add_argument(
+        "--way",
+        choices=(DIRECT, RELAYED),
+        default=DIRECT,
+        help="moves: between boards while the gateway is out of range (direct), or passed on by it (relayed)",
     )
     parser.add_argument(
         "--store",
@@ -81,26 +106,136 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         metavar="FILE",
-        help="sink: a table that grows: points that have their kills in it are left out, results are added",
+        help="sink, moves: what grows: points that are in it are left out, results are added",
     )
 
 
+# Option -> what it belongs to.
+OF = {
+    "point": (SINK, MOVES),
+    "report": (SINK, MOVES),
+    "kills": (SINK, GATEWAY),
+    "minutes": (BLUETOOTH, MOVES),
+    "way": (MOVES,),
+    "store": (SINK,),
+}
+NOT_RANDOM = ("point", "report", "store")  # of the sink, those that do not go with --random
+
+
 def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    _fitting(args)
     if args.kills is None:
         args.kills = RANDOM_KILLS if args.random else GATEWAY_KILLS if args.what == GATEWAY else SINK_KILLS
     if args.kills < 1:
         raise UserError("--kills %d: give at least 1" % args.kills)
-    if args.minutes is not None and not args.random:
-        raise UserError("--minutes belongs to `hw crash sink --random`: leave it out")
-    if args.what == SINK and not args.random:
-        return _sink(args)
-    for name in ("point", "report", "store"):
-        if getattr(args, name) not in (None, LOCAL):
-            where = "does not go with --random" if args.random else "belongs to `hw crash sink`"
-            raise UserError("--%s %s: leave it out" % (name, where))
-    if args.random and args.what == GATEWAY:
+    if args.random:
+        return _random(args)
+    return {SINK: _sink, GATEWAY: _gateway, BLUETOOTH: _bluetooth, MOVES: _moves}[args.what](args)
+
+
+def _fitting(args: argparse.Namespace) -> None:
+    """UserError for options that do not go with what is to be done."""
+    if args.random and args.what != SINK:
         raise UserError("--random belongs to `hw crash sink`: leave it out")
-    return _random(args) if args.random else _gateway(args)
+    for name, whats in OF.items():
+        value = getattr(args, name)
+        if value in (None, LOCAL, DIRECT):
+            continue
+        if args.random and name in NOT_RANDOM:
+            raise UserError("--%s does not go with --random: leave it out" % name)
+        if args.what not in whats and not (args.random and name == "minutes"):
+            belongs = " and ".join("`hw crash %s`" % what for what in whats)
+            if name == "minutes":
+                belongs = "`hw crash sink --random`, " + belongs
+            raise UserError("--%s belongs to %s: leave it out" % (name, belongs))
+    if args.minutes is not None and not args.minutes > 0:
+        raise UserError("--minutes %g: give more than 0" % args.minutes)
+
+
+def _with_bluetooth() -> None:
+    environment.ensure("gateway")
+    environment.ensure("bluetooth")
+    environment.mosquitto()
+    environment.bluetooth_micropython()
+    # bumble reports what is in the air when a connection ends: that is what happens here all the time.
+    logging.getLogger("bumble").setLevel(logging.CRITICAL)
+
+
+def _bluetooth(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    _with_bluetooth()
+    from ..proof.bluetooth_kills import BluetoothCrash, page
+    from ..radio.station import Station
+
+    minutes = BLUETOOTH_MINUTES if args.minutes is None else args.minutes
+    with Station(args.seed) as station, _left() as folder:
+        crash = BluetoothCrash(folder.path, station, args.seed, _say)
+        try:
+            ending = crash.run(minutes)
+        finally:
+            crash.close()
+        wrong = ending.wrong()
+        folder.right = not wrong
+        _told(page(ending), wrong)
+    return (1 if wrong else 0), {**dataclasses.asdict(ending), "wrong": wrong}
+
+
+def _moves(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    fragments = [_fragment(point) for point in args.point or ()]
+    _with_bluetooth()
+    from ..proof import move_cuts
+    from ..radio.station import Station
+
+    sweep = move_cuts.load(Path(args.report), args.way) if args.report else move_cuts.Sweep(args.way)
+
+    def save() -> None:
+        if args.report:
+            _write(args.report, json.dumps(sweep.json()))
+
+    minutes = MOVES_MINUTES if args.minutes is None else args.minutes
+    with Station(args.seed) as station, _left() as folder:
+        cuts = move_cuts.MoveCuts(folder.path, station, args.way, _say)
+        try:
+            move_cuts.run(sweep, cuts, fragments, minutes, save)
+        finally:
+            cuts.close()
+        wrong = sweep.wrong()
+        folder.right = not wrong
+        _told(move_cuts.page(sweep), wrong)
+    return (1 if wrong else 0), sweep.json()
+
+
+def _fragment(point: str) -> int:
+    if not point.isdecimal() or int(point) < 1:
+        raise UserError("--point %s: give the number of a fragment, 1 or more" % point)
+    return int(point)
+
+
+def _told(lines: list[str], wrong: list[str]) -> None:
+    print("\n".join(lines))
+    print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
+
+
+@dataclasses.dataclass
+class _Folder:
+    path: Path
+    right: bool = False
+
+
+@contextlib.contextmanager
+def _left() -> Iterator[_Folder]:
+    """A folder that stays unless all was right."""
+    import headwater_gateway
+
+    folder = _Folder(Path(tempfile.mkdtemp(prefix="hw-crash-")))
+    try:
+        yield folder
+    except headwater_gateway.UserError as trouble:
+        raise UserError(str(trouble))
+    finally:
+        if folder.right:
+            shutil.rmtree(folder.path)
+        else:
+            _say("database, segments, boards and logs are left in %s" % folder.path)
 
 
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -108,28 +243,18 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     environment.ensure("lake")
     environment.jars()
     environment.mosquitto()
-    import headwater_gateway
-
     from ..proof.gateway_kills import GatewayCrash, page
 
-    folder = Path(tempfile.mkdtemp(prefix="hw-crash-"))
-    crash = GatewayCrash(folder, args.seed, _say)
-    right = False
-    try:
-        ending = crash.run(args.kills)
+    with _left() as folder:
+        crash = GatewayCrash(folder.path, args.seed, _say)
+        try:
+            ending = crash.run(args.kills)
+        finally:
+            crash.close()
         wrong = ending.wrong()
-        right = not wrong
-        print("\n".join(page(ending)))
-        print("WRONG: %s" % ", ".join(wrong) if wrong else "nothing is wrong")
-    except headwater_gateway.UserError as trouble:
-        raise UserError(str(trouble))
-    finally:
-        crash.close()
-        if right:
-            shutil.rmtree(folder)
-        else:
-            _say("database, segments, lake and logs are left in %s" % folder)
-    return (0 if right else 1), {**dataclasses.asdict(ending), "wrong": wrong}
+        folder.right = not wrong
+        _told(page(ending), wrong)
+    return (1 if wrong else 0), {**dataclasses.asdict(ending), "wrong": wrong}
 
 
 def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -226,7 +351,10 @@ def _load(report: str | None) -> dict[str, Row]:
 
 
 def _save(report: str, rows: dict[str, Row]) -> None:
-    text = json.dumps({"rows": [dataclasses.asdict(row) for row in rows.values()]}, indent=1)
+    _write(report, json.dumps({"rows": [dataclasses.asdict(row) for row in rows.values()]}, indent=1))
+
+
+def _write(report: str, text: str) -> None:
     part = Path(report + ".part")
     part.write_text(text + "\n")
     part.replace(report)

@@ -44,6 +44,12 @@ LIBRARIES = "usr/lib/i386-linux-gnu"
 LOADER = LIBRARIES + "/ld-linux.so.2"
 BINARY = "usr/bin/micropython"
 COMMAND = ("./" + LOADER, "--library-path", "./" + LIBRARIES, "./" + BINARY)
+# Buffers for events of the controller that are no advertisements. NimBLE does not look whether it got one,
+# and writes to address 0 where there was none: a process that stood still for a moment finds more than the 8
+# that MicroPython sets. ESP-IDF has 30; 12 packets are under way at most here.
+SYSCFG = "extmod/nimble/syscfg/syscfg.h"
+EVENTS = "MYNEWT_VAL_BLE_HCI_EVT_HI_BUF_COUNT (%d)"
+EVENTS_WERE, EVENTS_ARE = 8, 30
 ZIG_CC = Path(__file__).with_name("zig_cc.py")
 SETTINGS = {
     "MICROPY_PY_BLUETOOTH": "1",
@@ -147,6 +153,9 @@ def _sources(work: Path) -> Path:
     nimble = source / "lib" / "mynewt-nimble"
     nimble.rmdir()
     (_crate(work / "crate") / "mynewt-nimble").rename(nimble)
+    text = (source / SYSCFG).read_text()
+    assert EVENTS % EVENTS_WERE in text, "the settings of NimBLE are not those of MicroPython " + VERSION
+    (source / SYSCFG).write_text(text.replace(EVENTS % EVENTS_WERE, EVENTS % EVENTS_ARE))
     return source
 
 

@@ -141,6 +141,7 @@ class Radio(LocalLink):
         self.loss = loss
         self.judge: Callable[[Antenna, Antenna, bytes], Verdict] | None = None
         self.connections: dict[frozenset[Antenna], Air] = {}
+        self.joined = 0  # connections made
         self.carried = 0  # fragments
         self.carried_bytes: dict[frozenset[str], int] = {}  # by the names of both antennas
         self.lost = 0  # connection events
@@ -173,6 +174,7 @@ class Radio(LocalLink):
     def join(self, central: Antenna, peripheral: Antenna, told: ll.ConnectInd) -> None:
         air = Air(self, central, peripheral, told.interval, told.timeout)
         self.connections[frozenset(air.ends)] = air
+        self.joined += 1
 
     def vanish(self, antenna: Antenna) -> None:
         for air in self._of(antenna):

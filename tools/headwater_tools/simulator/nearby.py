@@ -74,19 +74,26 @@ class Nearby(World):
     settle_us = 30 * SECOND  # connections take turns
 
     def __init__(
-        self, plan: Plan, seed: int, sector_size: int = 4096, hardware: Hardware | None = None
+        self,
+        plan: Plan,
+        seed: int,
+        sector_size: int = 4096,
+        hardware: Hardware | None = None,
+        weather: Weather | None = None,
     ) -> None:
+        """With a `weather` nothing is drawn: all boards have Bluetooth alone."""
         self.machines: dict[int, Machine] = {}
         r = random.Random("nearby %d" % seed)
         boards = range(1, len(plan.hosts))
         share = r.choice((0.0, 0.5, 1.0))
-        self.only = {n for n in boards if r.random() < share}  # no network: Bluetooth alone
+        # No network: Bluetooth alone.
+        self.only = set(boards) if weather else {n for n in boards if r.random() < share}
         plain = r.choice((0.0, 0.3))
         self.plain = {n for n in boards if n not in self.only and r.random() < plain}  # no Bluetooth
         self.cheap = r.random() < 0.5  # Bluetooth costs less than the network
         bare = frozenset(range(len(plan.hosts))) - self.plain
         super().__init__(plan, seed, sector_size, replace(hardware or Hardware(), bare=bare))
-        weather = Weather(
+        weather = weather or Weather(
             r.choice((15, 30, 30, 50)) * MS,
             r.choice((2, 4, 6)),
             r.choice((0.0, 0.05, 0.2)),
