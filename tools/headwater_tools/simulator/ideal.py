@@ -117,8 +117,8 @@ class Machine:
             if not e.delay_us and not self.closed[p]:
                 h = self.head(p)
                 low = min(low, h[0] if h else self.produced(p))
-        # A timer fires no more where no input will ever be open. An earlier boot may have had entries, lost with
-        # their source since, that moved it, and so have promised more.
+        # A timer fires no more where no input will ever be open. An earlier boot may have had entries, lost
+        # with their source since, that moved it, and so have promised more.
         later = [content[0] for _, content in self.course[self.decided :]]
         fires = low < FAR or "open" in later or "anew" in later
         if low == FAR:

@@ -344,7 +344,9 @@ class PromisedBefore(Directed):
     never fires any more: but a join after it has gone on by a boundary beyond that."""
 
     def process(self) -> Process:
-        p = boards("promised", "left", "right", "spare", checkpoints="uncoordinated", every=200, level="local")
+        p = boards(
+            "promised", "left", "right", "spare", checkpoints="uncoordinated", every=200, level="local"
+        )
         a = p.source("a", "v:i16", rate_hz=20, on="left")
         b = p.source("b", "v:i16", rate_hz=20, on="right")
         last = a >> Debounce(ms=300).named("last").on("spare")
