@@ -78,7 +78,7 @@ def test_everything_that_boards_accept_is_in_the_lake_once_whatever_dies(tmp_pat
 
 @pytest.mark.bluetooth
 @pytest.mark.sweep
-def test_operators_move_from_board_to_board_over_bluetooth(tmp_path: Path) -> None:
+def test_an_operator_moves_from_board_to_board_over_bluetooth(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     done = subprocess.run(
         [*DEMO, "--ble", "--json", "--folder", str(folder)],
@@ -94,9 +94,9 @@ def test_operators_move_from_board_to_board_over_bluetooth(tmp_path: Path) -> No
         ("gateway", "out of reach"),
         ("hip", "battery empty"),
     ]
-    moves = [(move["operator"], move["from"], move["to"], move["planned"]) for move in answer["moves"]]
-    assert sorted(moves) == [("alarm", "hip", "chest", True), ("rate", "hip", "chest", True)]
-    assert answer["migrations_board_to_board"] == answer["migrations_without_gateway"] == 2
+    (move,) = answer["moves"]
+    assert move == {"operator": "alarm", "from": "hip", "to": "chest", "planned": True}
+    assert answer["migrations_board_to_board"] == answer["migrations_without_gateway"] == 1
     # Each link carried something at some time.
     links = {link["link"]: (link["over"], link["bytes"] > 1000) for link in answer["links"]}
     assert links == {

@@ -32,7 +32,7 @@ GATEWAY = "gateway"
 # What a host's `bluetooth` means: its links, as energy profiles name them.
 LINKS = {"off": ("wifi",), "on": ("ble", "wifi"), "only": ("ble",)}
 FLASH_KB = 512
-HEAP_KB = 96  # an ESP32 begins with 64 and grows while its C heap has room
+HEAP_KB = 128  # an ESP32 begins with 64 and grows while its C heap has room
 BATCH = 60
 BATCH_MS = 1000
 LINK_MS = 250

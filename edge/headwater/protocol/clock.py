@@ -19,7 +19,7 @@
 #     the host is unsynchronised. So a hundred brownouts in a row move ts by one step, not a hundred.
 # It reads no clock: monotone times and answers come in, ts go out.
 
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 from .position import FAR
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ STEP_US = 10000000  # the floor is logged this much ahead; one record in three q
 _PPB = 1000000000
 _SPAN_MIN_US = 10000000  # exchanges closer together say nothing about drift
 _SPAN_MAX_US = 256000000  # a measurement over longer tells of another temperature: begin a new one,
-_SPAN_END_US = 4096000000  # at the latest here, measured well enough or not
+_SPAN_END_S = const(4096)  # at the latest here, measured well enough or not
 UNKNOWN_US = FAR  # an error without a limit: of a host that does not know the true time
 
 
@@ -112,7 +112,7 @@ class Clock:
             drift_ppb = min(max(drift_ppb, -self.drift_ppb_max), self.drift_ppb_max)
             if span > _SPAN_MAX_US:
                 far = None
-        if far is None or span > _SPAN_END_US or 2 * error < far[2]:
+        if far is None or span > _SPAN_END_S * 1000000 or 2 * error < far[2]:
             self.far = (t4, true, error)
         if self.sure:
             # The truth lies in both intervals. Where they do not meet the neighbour's time was

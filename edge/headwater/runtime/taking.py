@@ -71,11 +71,14 @@ class Offer:
         self.end()
 
     def end(self) -> None:
+        self.leave()
+        unload("runtime.taking", "protocol.offers")
+
+    def leave(self) -> None:
         if self.begun and self.why == moves.FLEE:
             # It is about to end: checkpoints go to other hosts first.
             self.host.late[self.giver] = self.host.now + _SETTLES_US
         self.host.takes(None)
-        unload("runtime.taking", "protocol.offers")
 
     # This host failed to store a checkpoint of operator v. reason: see protocol/refusals.py.
     def fails(self, v: int, reason: int) -> None:
@@ -174,6 +177,15 @@ class Offer:
     def continues(self, inst: "Instance") -> bool:
         return self.begun and inst.vertex.index == self.v and inst.position() == list(self.pos or ())
 
+    # Whether another operator may be taken. This one's checkpoint is stored at the level, and the hosts that
+    # are in reach had the time to keep it beside the giver. Those that are not may be dead, while the battery
+    # of the giver ends under its next operator.
+    def settled(self) -> bool:
+        inst = self.host.instances.get(self.v)
+        step_us = self.host.pace[2]
+        safe = inst is None or bool(inst.ck.safe_pos)
+        return self.begun and safe and self.until_us - self.host.now < _SETTLES_US - step_us
+
     # An input has said HELLO. That of the operator says at once how much it has room for, so that entries
     # come with the answer: until then the operator stands.
     def greet(self, e: "InEdge") -> None:
@@ -259,7 +271,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
         return offers.UNKEPT
     if host.quiet:
         return offers.DRAINING
-    if host.taking or v in host.pushes:
+    if (host.taking and not host.taking.settled()) or v in host.pushes:
         return offers.BUSY
     if size > host.largest.get(v, 0):
         return offers.LOG
@@ -317,6 +329,8 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if not host.taking:
             unload("runtime.taking", "protocol.offers")
         return
+    if host.taking:
+        host.taking.leave()
     offer = Offer(host, v, sender, number, tuple(epoch), why, size)
     host.takes(offer)
     from . import watching

@@ -57,6 +57,13 @@ PAUSES_S = {
 REST_S = {Kind.SLOTS: 4.0, Kind.ADAPTER: 4.0}
 
 
+def words(error: BaseException) -> str:
+    """What went wrong, as the machine has it."""
+    if isinstance(error, FileNotFoundError):
+        return "no D-Bus, over which BlueZ is reached"
+    return str(error) or type(error).__name__
+
+
 def kind(error: BaseException) -> Kind:
     if isinstance(error, Hung):
         return Kind.HUNG

@@ -36,7 +36,7 @@ from headwater.protocol.ble_info import pairs as may_pair
 from headwater.protocol.ble_link import VALUE_MAX, WINDOW_MAX
 
 from ..site_clock import mono_us
-from .errors import PAUSES_S, REST_S, Hung, Kind, kind
+from .errors import PAUSES_S, REST_S, Hung, Kind, kind, words
 
 _log = logging.getLogger("headwater.bluetooth")
 
@@ -249,7 +249,7 @@ class BleakRadio:
         """Log each problem once, not once for each attempt."""
         found = kind(error)
         self.failures[found] += 1
-        problem = "%s (%s)" % (found.value, error)
+        problem = "%s (%s)" % (found.value, words(error))
         if problem != self.problem:
             _log.warning("no scanner: %s; trying again", problem)
         self.problem = problem

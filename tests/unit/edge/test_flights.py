@@ -7,6 +7,7 @@ from defects import Change, seeded
 from headwater.plan import placement
 from headwater.runtime import bids, leaving, moving, outlook
 from headwater.runtime.battery import Energy
+from headwater.runtime.taking import Offer
 from headwater_tools.simulator.directed.flights import SCHEDULES
 
 pytestmark = pytest.mark.slow
@@ -48,6 +49,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "a battery that ends under an operator because a keeper is dead",
         [(moving, "_refused", " and not host.taking.begun", "")],
         "battery ends, came lately",
+    ),
+    (
+        "a taker is busy until more hosts have the checkpoint",
+        "a battery that ends under its second operator because keepers of the first are away",
+        [(Offer, "settled", "return self.begun and safe", "return False and safe")],
+        "two operators leave",
     ),
     (
         "any gain is enough",

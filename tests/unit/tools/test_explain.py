@@ -113,7 +113,7 @@ def test_a_limit_that_a_candidate_breaks_is_told(tmp_path: Path, capsys: pytest.
     text = (PROCESS % ("", 0, ')\np.lake("belt/clean", clean')).replace(
         'backup=["hip", "gateway"]', 'backup=["hip"]'
     )
-    for kb in range(50, 96):
+    for kb in range(90, 136):
         small = text.replace("battery_mah=0", "battery_mah=0, heap_kb=%d" % kb)
         code, lines = told(tmp_path, capsys, text=small)
         if code == 0:

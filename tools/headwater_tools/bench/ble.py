@@ -42,7 +42,7 @@ ENCRYPTION = ("cipher", "aes")  # modules that only links like Bluetooth need
 HEAP_BYTES, CODE_BYTES = 8 * 1024, 12 * 1024
 BOTH_HEAP = 92  # KiB in which SP1 is to have both links
 BOTH_LEAST, BOTH_MOST = 88, 128  # KiB: where the smallest heap that works is searched
-ELEMENTS, ELEMENTS_QUICK = 200_000, 10_000
+ELEMENTS, ELEMENTS_QUICK = 50_000, 10_000
 LOOKS, LOOKS_QUICK = (100, 500), (3, 6)  # connections after which the heap is compared
 
 

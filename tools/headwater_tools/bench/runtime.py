@@ -28,7 +28,6 @@ from headwater.data.batch import Batch
 from headwater.operators import fir
 from headwater.operators.qrs import _WINDOW
 from headwater.process import Affine, DeadBand, Difference, Process, Where
-from headwater.process.builder import HEAP_KB
 from headwater.process.coefficients import BANDPASS
 from headwater.runtime.host import Host
 from headwater.storage.log import Log
@@ -59,6 +58,7 @@ BOARD_HEAP_LEAST = 64
 LINK_BYTES = 14 * 1024
 # By batch, the heap in which SP1 runs at speed: what a process file gives a board unless it says
 # otherwise. Batches of 360 beside that link do not fit into 112 KiB.
+HEAP_KB = 96  # of a board without PSRAM, once its heap has grown
 SPEED_HEAPS = {36: HEAP_KB, 90: HEAP_KB, 360: 128}
 PARTS = ("heap", "board", "speed", "chain", "code", "bytewax")
 

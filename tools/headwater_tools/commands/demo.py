@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ble",
         action="store_true",
-        help="two boards with Bluetooth: the broker goes away, and operators move from board to board",
+        help="two boards with Bluetooth: the broker goes away, and an operator moves from board to board",
     )
     parser.add_argument(
         "--seconds",
@@ -171,10 +171,11 @@ def _page(ending: Ending, answer: dict[str, Any], ok: bool, took_s: float) -> It
         )
     )
     yield (
-        "%d operators moved before their board died: %d elements replayed; %d started elsewhere after a "
+        "%d operator%s moved before their board died: %d elements replayed; %d started elsewhere after a "
         "death; %d of these moves without the gateway"
         % (
             answer["migrations_planned"],
+            "s" * (answer["migrations_planned"] != 1),
             answer["replayed"],
             answer["migrations_unplanned"],
             answer["migrations_without_gateway"],

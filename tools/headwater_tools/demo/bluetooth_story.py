@@ -2,7 +2,7 @@
 
 The broker goes away first; both boards go on over Bluetooth, to the gateway and to each other. Then the
 person is out of reach of the gateway too, and the boards have only each other. When the battery of the hip
-runs low its operators move to the belt, from board to board. The hip dies; the person comes back, and so does
+runs low its operator moves to the belt, from board to board. The hip dies; the person comes back, and so does
 the broker; what waited in the belt's flash arrives.
 """
 
@@ -39,13 +39,13 @@ AFTER_S = 4.0  # the sensors go on for this long after the return
 # long at what the board draws at most, and not full.
 KIND = "esp32s3"
 BATTERY_S = 100
-CHARGED = 0.75
+CHARGED = 0.42
 
 
 class BluetoothStory(Play):
     BOARDS = (STAYS, FLEES)
     FLEES = FLEES
-    TITLE = "hw demo --ble: %s samples accepted, %d lost; %d operators moved ahead of a death, %d after one"
+    TITLE = "hw demo --ble: %s samples accepted, %d lost; operators moved: %d ahead of a death, %d after one"
 
     def __init__(self, folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> None:
         self.station = Station(seed)
@@ -176,7 +176,7 @@ class BluetoothStory(Play):
         }
         told = ", ".join("%s %s" % (name, f"{n:,}") for name, n in totals.items())
         ending.lines = [
-            "%d of %d moves went from board to board over Bluetooth, while nothing else carried a byte"
+            "moves from board to board over Bluetooth, while nothing else carried a byte: %d of %d"
             % (len(direct), len(self.moves)),
             "bytes by link: " + told,
         ]

@@ -34,7 +34,7 @@ DIES = "arm"
 class Story(Play):
     BOARDS = BOARDS
     FLEES = "hip"
-    TITLE = "hw demo: %s samples accepted, %d lost; %d operators moved ahead of a death, %d after one"
+    TITLE = "hw demo: %s samples accepted, %d lost; operators moved: %d ahead of a death, %d after one"
 
     def __init__(self, folder: Path, seconds: float, seed: int, say: Callable[[str], None]) -> None:
         super().__init__(Site(folder), seconds, seed, say)

@@ -1,5 +1,5 @@
-"""Two boards on one person: a belt takes the electrocardiogram and the acceleration and finds the beats, and
-a board at the hip knows from both when something is wrong. Both have Wi-Fi and Bluetooth.
+"""Two boards on one person: a belt takes the electrocardiogram and the acceleration and finds the heart rate,
+and a board at the hip knows from both when something is wrong. Both have Wi-Fi and Bluetooth.
 
 This is the process of `hw demo --ble`, in which the person leaves the house: the broker is away, then the
 gateway is out of reach as well, and then the battery at the hip ends. What a process file decides about that:
@@ -23,7 +23,7 @@ p.host("hip", heap_kb=192)
 ecg = p.source("ecg", "mV:i16", rate_hz=360, on="chest")
 accel = p.source("accel", "x:i16 y:i16 z:i16", rate_hz=50, on="chest")
 beats = ecg >> Fir(BANDPASS).on("chest") >> Qrs().on("chest")
-rate = beats >> HeartRate(seconds=10).named("rate").on("hip", backup="chest")
+rate = beats >> HeartRate(seconds=10).named("rate").on("chest")
 effort = accel >> Magnitude().on("chest") >> Average(count=50).named("effort").on("chest")
 alarm = HealthAnalyzer(rate=(40, 90), effort=(0, 700))(rate, effort).named("alarm").on("hip", backup="chest")
 p.lake("cardio/ecg", ecg)

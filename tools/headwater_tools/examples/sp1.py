@@ -16,7 +16,7 @@ def build(
     every: int = 500,
     level: str = "peer",
     hosts: Sequence[str] = ("chest", "chest", "chest"),
-    heap_kb: int = 96,
+    heap_kb: int = 128,
     batch: int = 60,
     raw: bool = True,
     backup: Sequence[str] = (),

@@ -18,7 +18,7 @@ def build(
     level: str = "peer",
     hosts: Sequence[str] = ("left", "right", "left", "right"),
     rate_hz: int = 30,
-    heap_kb: int = 96,
+    heap_kb: int = 128,
     batch: int = 60,
 ) -> Process:
     """`hosts`: where left, right, sum and average run."""

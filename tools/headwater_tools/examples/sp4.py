@@ -19,7 +19,7 @@ def build(
     level: str = "peer",
     hosts: Sequence[str] = ("left", "right", "gateway", "gateway"),
     rate_hz: int = 30,
-    heap_kb: int = 128,
+    heap_kb: int = 160,
     batch: int = 60,
     delay_ms: int = 10_000,
     threshold: int = 10_000,

@@ -50,7 +50,7 @@ from .checkers import at_the_end
 from .disasters import BATTERIES
 from .outbox import Stream
 from .recorder import Recorder
-from .scenario import CALM_US, Result, Scenario
+from .scenario import CALM_US, MOST, Result, Scenario
 from .storm import Storm
 from .world import MASTER, SECOND, SITE_US, TICK_US, Hardware, Node, Wall, World, received
 
@@ -484,6 +484,11 @@ class Changes:
         result = self.act.finish()
         self.add(self.act.world, result.counts)
         result.counts = {**result.counts, **self.counts} if result.counts else {}
+        for version in self.known.values():
+            if version is not self.act.version:
+                for name, count in version.act.stats().items():
+                    both = (result.stats[name], count)
+                    result.stats[name] = max(both) if name in MOST else sum(both)
         result.stats["boots"] = sum(machine.boots for machine in self.machines.values())
         return result
 

@@ -117,13 +117,17 @@ class Machine:
             if not e.delay_us and not self.closed[p]:
                 h = self.head(p)
                 low = min(low, h[0] if h else self.produced(p))
+        # A timer fires no more where no input will ever be open. An earlier boot may have had entries, lost
+        # with their source since, that moved it, and so have promised more.
+        later = [content[0] for _, content in self.course[self.decided :]]
+        fires = low < FAR or "open" in later or "anew" in later
         if low == FAR:
             low = self.run.shut
         # What follows an input that will be taken back, or go on in another incarnation, is still to come.
         for _, content in self.course[self.decided :]:
             if content[0] == "open":
                 low = min(low, content[3])
-        if self.op.timer and self.fires():
+        if fires and self.op.timer and self.fires():
             low = min(low, self.op.timer)
         # What an input brings that is taken back later: the operator has promised nothing above that.
         for _, content in self.course[self.decided :]:

@@ -34,7 +34,7 @@ from .changes import Changes
 from .closings import CLOSED, OPENED
 from .in_the_air import InTheAir
 from .random_process import random_process
-from .scenario import Scenario, hardware
+from .scenario import MOST, Scenario, hardware
 from .scenario_file import Scripted
 from .storm import GAP_OPEN, SOURCE_LOST
 from .world import STANDS_STILL
@@ -65,10 +65,6 @@ COUNTS = (
     "frames",
     "checkpoints",
 )
-# Of a sweep, the most that a history has: how long an operator ran nowhere after faults stopped, and which
-# part that is of what the rules allow.
-MOST = ("nowhere_ms", "nowhere_percent")
-
 # These are not drawn: they are consequences, and counted with the drawn faults.
 CAME_OF_IT = (
     "change refused by the gateway",

@@ -50,6 +50,9 @@ SECTOR_BYTES = 4096
 SMALL_SECTORS = 48  # a log that is declared this small is simulated as declared
 DRIFT_PPM_MAX = 100  # the worst clock that headwater.protocol.clock promises to tolerate
 MTUS = (256, 512, 1400)
+# Of several histories the most counts, not the sum: how long an operator ran nowhere after faults stopped,
+# and which part that is of what the rules allow.
+MOST = ("nowhere_ms", "nowhere_percent")
 
 
 @dataclass

@@ -596,7 +596,7 @@ class World:
             self.refusing[v.index] = self.now
             host = self.nodes[v.hosts[0]].host
             source = host.sources.get(v.index) if host else None
-            if source and source.loops and source.last_ts > source.host.clock.at(source.host.now):
+            if host and source and source.last_ts > host.clock.at(host.now) + SECOND // 10:
                 self.draw(STANDS_STILL, "%s: the clock stands still" % v.name)
             else:
                 self.draw("logs that filled up", "%s: the log takes nothing more" % v.name)

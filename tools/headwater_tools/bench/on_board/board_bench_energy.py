@@ -95,17 +95,32 @@ def run():
         print(decided - before - rest, used() - before - rest)
 
 
-# A round of bids, to its end; the heap while all of it is there.
+# A round of bids, to its end: the most heap, while it asks and while it chooses. What asking has loaded is
+# unloaded meanwhile, as on a board.
 def decide(energy):
+    asking = ask(energy)
+    return max(asking, choose(energy))
+
+
+def ask(energy):
     from headwater.runtime import bids, leaving
 
     view = bids.View(energy)
     asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
-    energy.asks(bids.Round(energy, asked, False))
-    found = energy.meter.round
+    found = bids.Round(energy, asked, False)
+    now = used()
+    energy.asks(found)
     for v, hosts in asked:
         for h in hosts:
             found.heard(h, (0, v, found.number, 100000, 90000, 1000000, 0))
+    return now
+
+
+def choose(energy):
+    from headwater.runtime import bids, leaving
+
+    view = bids.View(energy)
+    found = energy.meter.round
     leaving.choose(view, found.bids, found.rooms)
     return used()
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headwater.data import msgpack
-from headwater.process import Process
+from headwater.process import Affine, Process
 from headwater.protocol.moves import COMMAND
 from headwater.storage.keyspace import B_ENERGY
 
@@ -198,7 +198,28 @@ class CameLately(Powered):
         self.world.call(node, lambda host: host.move(SHIFTED, taker, COMMAND, node.mono()), "move")
 
 
+class TwoLeave(Powered):
+    """Two operators leave a battery for the only host in reach, one after the other: the second one does not
+    wait until the checkpoint of the first has reached hosts that are away."""
+
+    BATTERIES = {HOME: (60, 40)}
+    FLIGHTS = (2,)
+
+    def process(self) -> Process:
+        p = boards("powered", "left", "home", "other")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        backup = ["other", "gateway"]
+        first = values >> Affine().named("shifted").on("home", backup=backup)
+        p.lake("powered/shifted", first, cap=2000)
+        p.lake("powered/second", values >> Affine().named("second").on("home", backup=backup), cap=2000)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(4, partial(self.cut, GATEWAY, n)) for n in (LEFT, HOME, OTHER)]
+
+
 SCHEDULES: dict[str, type[Powered]] = {
+    "two operators leave": TwoLeave,
     "battery ends": Ends,
     "battery ends soon": EndsSoon,
     "two batteries end": BothEnd,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater.process import Process, Stream, SumJoin, Tumbling, Union, operator
+from headwater.process import Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
 from headwater.runtime.host import Host
 from headwater.runtime.operator import Operator
 
@@ -337,3 +337,32 @@ class BeginsHalf(DeadInput):
             (8, lambda: self.crash(GATEWAY)),
             (9, lambda: self.boot(GATEWAY)),
         ]
+
+
+class PromisedBefore(Directed):
+    """An operator with a timer restarts far behind, and its source is lost with what came since. Its timer
+    never fires any more: but a join after it has gone on by a boundary beyond that."""
+
+    def process(self) -> Process:
+        p = boards(
+            "promised", "left", "right", "spare", checkpoints="uncoordinated", every=200, level="local"
+        )
+        a = p.source("a", "v:i16", rate_hz=20, on="left")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        last = a >> Debounce(ms=300).named("last").on("spare")
+        p.lake("promised/both", Union().named("both").on("right")(last, b))
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (9, lambda: self.crash(3)),
+            (9.1, lambda: self.kill(LEFT)),
+            (10, lambda: self.boot(3)),
+            (14, lambda: self.close("last")),
+            (14, lambda: self.close("both")),
+        ]
+
+    def close(self, name: str) -> None:
+        """A person lets an operator go on without its first input."""
+        v = self.vertex(name)
+        self.world.call(self.node(GATEWAY), lambda host: host.close(v, 0), "close")
