@@ -67,6 +67,9 @@ class View:
     def flees(self) -> bool:
         return self.energy.must_flee()
 
+    def stays(self) -> bool:
+        return self.energy.quiet[1] > 0
+
     def crosses(self, v: int, h: int) -> bool:
         where = self.host.where
         for e in self.host.plan.edges:

@@ -5,7 +5,7 @@
 # it asks of a `view` (of a host: bids.View), so benches and simulations decide with the same code.
 #
 #   flee     the time left is below the reserve: every operator that another host may take leaves, the one
-#            that costs most first.
+#            that costs most first. Where no host takes that one, all are asked for: it keeps no other here.
 #   balance  what giver, taker and the hosts beside them draw falls by a sixth in sum, each counted as a part
 #            of what its battery has left (draws.gains). Of moves that are as good, one to the first host
 #            in the order of the process file.
@@ -27,6 +27,7 @@
 #   after(vs, h)     time left of this host if the operators vs ran on host h, what moving them costs being
 #                    gone; and what each host would draw more then, by this host's own numbers
 #   flees()          whether the time left is below the reserve
+#   stays()          whether it fled when it asked last, and no host took what it asked for
 #   crosses(v, h)    whether a stream between v and host h crosses a link
 #   rests(v)         v has moved less than ten minutes ago
 #   trusts(v, h)     whether h did not refuse v lately
@@ -67,7 +68,9 @@ def asks(view: "Any") -> "list[tuple[int, list[int]]]":
         for v in _dearest(view):
             to = [h for h in view.candidates(v) if view.trusts(v, h)]
             if to:
-                return [(v, to)]
+                out.append((v, to))
+                if not view.stays():
+                    break
         return out
     now = view.left_s()
     if _LAST * now < view.whole_s() < FOREVER:

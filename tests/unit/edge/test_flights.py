@@ -57,6 +57,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "two operators leave",
     ),
     (
+        "only the operator that costs most is asked for",
+        "a battery that ends under operators because no host takes another one",
+        [(leaving, "asks", "if not view.stays():", "if 1:")],
+        "battery ends, one stays",
+    ),
+    (
         "any gain is enough",
         "moves that cost more than they bring",
         [

@@ -9,6 +9,7 @@ from typing import Any
 
 from headwater.data import msgpack
 from headwater.process import Affine, Process
+from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND
 from headwater.storage.keyspace import B_ENERGY
 
@@ -178,6 +179,31 @@ class Even(Powered):
     ENDS = (HOME,)
 
 
+class OneStays(Powered):
+    """Two operators are to leave, and the one host that may take the first does not answer: the other leaves
+    all the same."""
+
+    BATTERIES = {HOME: (60, 60)}
+    BACKUP = ("other",)
+    TAKEOVERS = None
+    EMPTY = None
+    ENDS = (HOME, OTHER)
+
+    def process(self) -> Process:
+        p = super().process()
+        slow = p.source("slow", "v:i16", rate_hz=10, on="left")
+        p.lake("powered/light", slow >> Affine().named("light").on("home", backup=["gateway"]), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(1, self.ignore)]
+
+    def ignore(self) -> None:
+        """That host could take it as little as one that sleeps."""
+        self.world.dozing.add(OTHER)
+        self.withhold(self.node(OTHER).host, True, frames.BID)
+
+
 class CameLately(Powered):
     """The operator came a moment ago, no entry has come since, and another keeper is dead: its checkpoint is
     at no host beside the one that gave it. It leaves all the same before the battery ends."""
@@ -227,6 +253,7 @@ SCHEDULES: dict[str, type[Powered]] = {
     "fled and not charged": NotCharged,
     "battery ends, cut off": CutOff,
     "battery ends, came lately": CameLately,
+    "battery ends, one stays": OneStays,
     "batteries unlike": Balanced,
     "batteries alike": Even,
 }
