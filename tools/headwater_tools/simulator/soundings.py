@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.plan.alarms import Alarm
+from headwater.runtime.instance import RUNNING
 from headwater.runtime.signals import BY_SILENCE
 
 from .world import SECOND, Node, World
@@ -22,7 +23,7 @@ CALM_US = 4 * SECOND  # in the calm it arrives within this
 class Soundings:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.signs: dict[tuple[int, int], tuple[int, int, int]] = {}  # (host, alarm) -> of the stream there
+        self.signs: dict[tuple[int, int, int], tuple[int, int, int]] = {}  # by host, boot, alarm
         self.moved: dict[int, int] = {}  # alarm -> when its stream last moved anywhere
         self.again: dict[int, int] = {}  # ... and when it moved first after a silence that sounds
         self.turned: dict[int, tuple[bool, int]] = {}  # alarm -> whether its field is not 0, and since when
@@ -34,16 +35,19 @@ class Soundings:
             return
         for a in self.world.plan.alarms:
             port = host.ports.get((a.src, a.sport))
-            if port:
+            inst = host.instances.get(a.src)
+            if port and (inst is None or inst.status == RUNNING and not inst.blind):
                 sign = (port.inc, port.ring.last, port.bound)
-                if self.signs.get((node.number, a.index)) not in (sign, None):
+                # What a boot begins with is no sign: nobody is told of it.
+                key = (node.number, node.boots, a.index)
+                if self.signs.get(key) not in (sign, None):
                     if self.world.now - self.moved.get(a.index, 0) > 1000 * a.silent_ms:
                         self.again[a.index] = self.world.now
                     self.moved[a.index] = self.world.now
                     level = bool(a.field >= 0 and port.ring.newest(a.field))
                     if self.turned.get(a.index, (not level, 0))[0] != level:
                         self.turned[a.index] = level, self.world.now
-                self.signs[node.number, a.index] = sign
+                self.signs[key] = sign
         if host.signals:
             self.restarted(node, [s.cause for s in host.signals.mine])
             for s in host.signals.mine:
