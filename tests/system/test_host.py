@@ -171,7 +171,7 @@ def test_what_is_wrong_with_a_folder_is_said_before_anything_starts(
     config = json.loads((home / "config.json").read_text())
     says = {
         "key": "board.key: 5 bytes, not the 32 of a key",
-        "driver": "sensor air: no driver adc; there are iio, lines, value, w1",
+        "driver": "sensor air: no driver adc; there are gpio, iio, lines, value, w1",
         "certificate": "ca.der: no certificate that TLS takes",
         "size": "flash.bin has 5 bytes",
         "battery": "/sys/class/power_supply",

@@ -717,7 +717,9 @@ class World:
         if self.plan.vertices[src].kind:
             return False
         incs = self.order.get(src, [])
-        return (src, inc) in self.lost or not incs or incs[-1] != inc
+        # A board that does not know yet that it was declared lost may begin its stream afterwards.
+        revoked = self.nodes[self.plan.vertices[src].hosts[0]].revoked == inc
+        return (src, inc) in self.lost or revoked or not incs or incs[-1] != inc
 
     # ---- end
 
