@@ -94,7 +94,7 @@ def test_a_new_host_takes_the_place_of_the_one_before() -> None:
     with Station() as station:
         path, peer = station.serve(), Peer(station)
         bounded(both())
-        assert len(peer.links) == 2
+        until(lambda: len(peer.links) == 2)
 
 
 def test_silence_belongs_to_the_place_and_outlives_the_host() -> None:
