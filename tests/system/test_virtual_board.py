@@ -326,6 +326,6 @@ def test_configuration_with_a_typo_is_one_line_on_the_console(site: Site) -> Non
     path.write_text(path.read_text().replace('"status_s"', '"statuss"'))
     board.start()
     line = board.wait_for("unknown key")
-    known = "actuators, awake_s, battery, broker, energy, flash, "
+    known = "actuators, awake_s, battery, bluetooth, broker, energy, flash, "
     assert line.startswith("config.json: unknown key 'statuss': there are " + known)
     board.wait_for("(ended with 2)")
