@@ -253,13 +253,20 @@ class Scenario:
 
     # ---- hosts that are lost
 
+    def covered(self) -> int:
+        """How many losses the level covers: fewer once boards have left, because then fewer hosts hold each
+        checkpoint. A board that takes the place of one that has left is no keeper."""
+        plan, left = self.plan, self.world.left
+        movable = [v.index for v in plan.vertices if v.kind and plan.level_of(v.index)]
+        return min([self.kills_max, *(len(set(plan.keepers(v)) - left) - 1 for v in movable)])
+
     def spare(self, node: Node | None = None) -> bool:
         """Whether a host may die: enough remain to hold checkpoints at the level, and to run operators."""
         living = len([n for n in self.world.nodes if not n.lost])
         if self.plan.level == LOCAL:
             return living > 2 and node is not None and (self.kills < self.kills_max or not self.keeps(node))
         if self.declares:
-            return self.kills < self.kills_max and living > 2
+            return self.kills < self.covered() and living > 2
         return self.kills < self.kills_max and living - 1 >= 1 + self.kills_max
 
     def may_lose(self, node: Node) -> bool:
@@ -267,7 +274,7 @@ class Scenario:
         if self.plan.level == LOCAL:
             may = self.kills < self.kills_max or not self.keeps(node)
             return may and node.number not in self.place.values() and not self.has_only_copy(node)
-        return self.kills < self.kills_max
+        return self.kills < self.covered()
 
     def keeps(self, node: Node) -> bool:
         """Whether it keeps checkpoints of an operator that several hosts may run."""
