@@ -17,6 +17,7 @@ class View:
         self.draws = {}  # what hosts would draw more, where it is not nothing
         self.may = {4: [2, 3], 5: [3]}
         self.low = False
+        self.stuck = False
         self.resting = []
         self.near = []
 
@@ -40,6 +41,9 @@ class View:
 
     def flees(self):
         return self.low
+
+    def stays(self):
+        return self.stuck
 
     def crosses(self, v, h):
         return (v, h) in self.near
@@ -89,6 +93,12 @@ def test_one_that_flees_asks_for_the_dearest_operator_that_has_a_candidate():
     view.low = True
     view.may = {4: [], 5: [3]}
     assert leaving.asks(view) == [(5, [3])]
+
+
+def test_one_that_flees_asks_for_all_operators_after_a_round_without_a_move():
+    view = View()
+    view.low = view.stuck = True
+    assert leaving.asks(view) == [(4, [2, 3]), (5, [3])]
 
 
 def test_a_move_makes_batteries_emptier_by_a_sixth_less():

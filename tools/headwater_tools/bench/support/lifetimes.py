@@ -35,6 +35,7 @@ class Lives:
         self.fled: set[tuple[int, int]] = set()  # operator, host
         self.refused: dict[tuple[int, int], int] = {}  # operator, host -> until when
         self.quiet = [0] * len(case.hosts)
+        self.stays = [False] * len(case.hosts)  # it flees, and no host took anything
         self.moves = 0
         self.flights = 0
         self.bid_nc = [0] * len(case.hosts)  # spent on bids and their answers
@@ -108,10 +109,9 @@ class Lives:
                 rooms[to] = (View(self, to).left_s(), FOREVER if left < 0 else int(left))
                 bids[(v, to)] = View(self, to).with_s(v)
         chosen = leaving.choose(view, bids, rooms)
-        if chosen and self._taken(view, *chosen, flees):
-            self.quiet[h] = 0
-        else:
-            self.quiet[h] = min(12, self.quiet[h] + 1)
+        moved = chosen is not None and self._taken(view, *chosen, flees)
+        self.quiet[h] = 0 if moved else min(12, self.quiet[h] + 1)
+        self.stays[h] = flees and not moved
         return leaving.pause_s(self.quiet[h], flees, nc, self.draws[h], view.left_s())
 
     def _bid(self, h: int) -> int:
@@ -215,6 +215,9 @@ class View:
     def flees(self) -> bool:
         left = self.lives.left[self.me]
         return 0 <= left < self.lives.reserve_mc(self.me)
+
+    def stays(self) -> bool:
+        return self.lives.stays[self.me]
 
     def crosses(self, v: int, h: int) -> bool:
         places = self.lives.places
