@@ -77,6 +77,28 @@ def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, exp
     assert len(run.lines[2, 0].entries) == expected
 
 
+@pytest.mark.parametrize(("other_until", "expected"), [(500, 500), (120, 240)])
+def test_entries_that_an_opened_input_skips_leave_room_for_their_producer_in_their_turn(
+    other_until, expected
+):
+    """The join closes its first input at once, and opens it at the end without what it missed. Where the other
+    input ends early, what is older than the opening but not than that end never has its turn."""
+    p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)
+    p.host("board", heap_kb=256)
+    a = p.source("a", "v:i16", rate_hz=20, on="board")
+    b = p.source("b", "v:i16", rate_hz=20, on="board")
+    p.lake("pair/sum", SumJoin(us=1_000_000)((a >> Affine()).buffered(cap=120), b))
+    taken = [(1_000_000 + 50_000 * i, 0, i) for i in range(500)]
+    decisions = {3: [([0, 0, 0, 0], ["close", 0]), ([0, other_until, 0, 1], ["open", 0, 0, taken[-1][0]])]}
+    run = Ideal(
+        p.plan(), {0: {1: taken}, 1: {2: taken[:other_until]}},
+        {0: taken[-1][0] + 1, 1: taken[other_until - 1][0] + 1}, decisions, {}, {(1, 2)}, buffers=True,
+    )  # fmt: skip
+    assert [machine.decided for machine in run.machines.values()] == [0, 2]
+    assert len(run.lines[2, 0].entries) == expected
+    assert run.full_loops() == set()
+
+
 @pytest.mark.parametrize(("before", "expected"), [(1, 5 * 3), (0, 3)])
 def test_the_ideal_run_empties_a_window_where_the_real_one_had_not_met_the_source(before, expected):
     p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)

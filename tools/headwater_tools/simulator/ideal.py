@@ -153,9 +153,31 @@ class Machine:
     def no_room(self) -> bool:
         """Whether an output is full: a consumer does not take it."""
         for cap, entries, consumers in self.full:
-            if len(entries) >= cap and len(entries) - min([m.taken[p] for m, p in consumers]) >= cap:
+            if len(entries) >= cap and len(entries) - min([m.passed(p) for m, p in consumers]) >= cap:
                 return True
         return False
+
+    def passed(self, p: int) -> int:
+        """Entries of an input that fill its producer's output no more. What is older than the reopening of
+        the input is skipped in its turn, long before anything after it can be taken."""
+        at = self.taken[p]
+        end = self.ahead(p)
+        if at < end:
+            e = self.edges[p]
+            line = self.run.entries(e.src, e.sport, self.incs[p])
+            while at < end and self.in_turn(p, line[at][0] + e.delay_us):
+                at += 1
+        return at
+
+    def in_turn(self, p: int, ts: int) -> bool:
+        """Whether no other input can still deliver what goes before an entry of input p with this ts."""
+        for q, e in enumerate(self.edges):
+            if q != p:
+                h = self.head(q)
+                b = h[0] + e.delay_us if h else self.bound(q)
+                if b < ts or (b == ts and q < p):
+                    return False
+        return True
 
     def waits_for(self) -> set[int]:
         """Operators that do not take what fills an output."""
@@ -163,7 +185,7 @@ class Machine:
             m.vertex.index
             for cap, entries, consumers in self.full
             for m, p in consumers
-            if len(entries) - m.taken[p] >= cap
+            if len(entries) - m.passed(p) >= cap
         }
 
     def step(self) -> bool:
@@ -185,13 +207,8 @@ class Machine:
         if due and (best >= 0 or self.fires()):
             self.fire()
             return True
-        if best < 0:
+        if best < 0 or not self.in_turn(best, best_ts):
             return False
-        for q in range(len(self.edges)):
-            if q != best and not self.head(q):
-                b = self.bound(q)
-                if b < best_ts or (b == best_ts and q < best):
-                    return False
         self.take(best, best_ts)
         return True
 
