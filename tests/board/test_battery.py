@@ -2,6 +2,8 @@
 
 from headwater.plan import profile, profile_reader
 from headwater.plan.profile_reader import ProfileError
+from headwater.protocol.moves import COMMAND, FLEE
+from headwater.protocol.offers import BUSY, UNSENT
 from headwater.runtime.battery import FOREVER
 from headwater.runtime.meter import Meter
 
@@ -130,6 +132,21 @@ def test_on_mains_it_lasts_for_ever():
     silent = Meter(Host(), profile_reader.read(GIVEN), lambda: None)  # no divider: nothing is known
     beats(silent, Battery(0), 3)
     assert silent.open().left_s() == FOREVER and silent.open().told() is None
+
+
+def test_a_board_that_has_just_started_is_not_taken_for_one_on_mains():
+    energy, battery = made(3600)
+    assert energy.open().told()[0] == 18 and 0 < energy.open().left_s() < FOREVER
+
+
+def test_one_that_flees_tries_the_next_host_at_once_when_another_one_refused():
+    energy, battery = made(3800)
+    beats(energy, battery, 3)
+    for why, outcome, at_once in ((FLEE, BUSY, True), (FLEE, UNSENT, False), (COMMAND, BUSY, False)):
+        energy.open().gives()
+        energy.open().asks(None, True, False, 90)
+        energy.open().gave(3, 200, why, outcome)
+        assert (energy.open().due_us[1] == energy.host.now) == at_once
 
 
 def test_waiting_frames_and_flash_are_what_the_profile_says():

@@ -42,6 +42,7 @@ _SETTLES = const(16)  # readings before the correction is looked at
 _RESERVE_BEATS = const(12)  # the reserve is computed this often
 _WINDOW_MS = const(600000)  # what was spent longer ago than this counts half
 _HOUR_MS = const(3600000)
+_SILENT = const(12)  # up to this reason (protocol/offers.py) it was the other host that did not take it
 _FORM = const(1)
 FOREVER = const(0x3FFFFFFF)  # seconds, on mains: as in protocol/offers.py, which is not loaded for this
 UNITS = const(10)  # of work for an element of an operator that was not timed yet
@@ -54,7 +55,7 @@ class Energy:
         self.host = meter.host
         self.profile = Profile(meter.profile) if meter.profile else None
         self.programmed = -1  # bytes of flash, in this boot
-        self.now = -1
+        self.now = 0
         self.slept_ms = 0  # to be counted with the next look
         # Within the window: time, nanocoulombs by what spent them.
         self.ms = 0
@@ -87,6 +88,8 @@ class Energy:
         self.quiet = [0, 0]
         if kept:
             self._unpack(kept)
+        else:
+            self._begin()
 
     # ---- between two looks
 
@@ -137,8 +140,6 @@ class Energy:
 
     def tick(self) -> None:
         host = self.host
-        if self.now < 0:
-            self._begin()
         self._look()
         if self.meter.round:
             self.meter.round.tick(self)
@@ -186,18 +187,20 @@ class Energy:
             if not self.host.giving:
                 unload("runtime.moving")
 
+    # A boot begins. The battery is read before any other host asks: one that was not read yet would pass for
+    # mains, and a host that flees would choose it.
     def _begin(self) -> None:
         host = self.host
         self.now = host.now
         self.programmed = self._flash()
         self.due_us[0] = self.now + _RESERVE_BEATS * host.period_us  # until then too little was measured
         stored = host.store.get_blob(B_ENERGY) if self.profile else None
-        if not stored:
-            return
-        kept = msgpack.loads(stored)
+        kept = msgpack.loads(stored) if stored else [0]
         if kept[0] == _FORM:
             self.known = True
             self._last(kept)
+        elif self.profile:
+            self._battery(self.profile, 0, 0)
 
     def _flash(self) -> int:
         return self.host.store.stats()["programmed"] if self.profile else 0
@@ -420,6 +423,8 @@ class Energy:
         cost = self.meter.spent_nc - self.begun_nc
         self.begun_nc = -1
         if outcome:  # offers.OK is 0
+            if why == FLEE and outcome <= _SILENT:
+                self.due_us[1] = self.host.now  # another host may take it
             return
         from . import outlook
 
@@ -428,6 +433,7 @@ class Energy:
         if why == FLEE:
             self.fled[v] = self.left_mc
             self.due_us[1] = self.host.now  # the next operator leaves at once
+            self.quiet[1] = 0
         self.keep()
         self.rests()
 
@@ -444,7 +450,7 @@ class Energy:
 
     # This host sleeps from now on, for so long.
     def sleep(self, us: int) -> None:
-        if self.profile and self.now >= 0:
+        if self.profile:
             self._look()
             self.keep(us // 1000)
 

@@ -150,7 +150,8 @@ class Round:
             )
         quiet = 0 if begun else energy.quiet[int(self.flees)] + 1
         pause_s = leaving.pause_s(quiet, self.flees, self.bid_nc, energy.draw_na, energy.left_s())
-        energy.asks(None, self.flees, begun, pause_s)
+        # One that flees has not left before another host has taken it: see Energy.gave.
+        energy.asks(None, self.flees, begun and not self.flees, pause_s)
 
 
 # Begin a round, where there is something to ask.

@@ -100,7 +100,7 @@ class Move:
             self.again_us = host.now + host.pace[2] // 4
             self.tries += 1
             if self.step < _HANDING and host.now > self.until_us:
-                self.end(offers.SILENT)
+                self.refused(offers.SILENT)
             else:
                 self._say()
 
@@ -146,11 +146,13 @@ class Move:
         return inst is self.inst and self.step == _AHEAD
 
     def _chosen(self) -> None:
-        self.to, refused = choose(self.host, self.v, self.why, self.bids)
+        to, refused = choose(self.host, self.v, self.why, self.bids)
         ck = self.inst.ck
         if refused:
-            self.end(refused)
-        elif not ck.need() or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
+            self.refused(refused)
+            return
+        self.to = to
+        if not ck.need() or not ck.pos or (ck.pos == ck.safe_pos and self.to in ck.holders):
             self._ready_to_offer()
         else:
             self.go(_AHEAD)
@@ -222,10 +224,14 @@ class Move:
         self.pos = inst.ck.pos
         self.go(_HANDING)
 
-    # REFUSE: that host does not begin it.
+    # That host does not begin it. Where the battery ends here, others are asked first.
     def refused(self, reason: int) -> None:
+        host = self.host
+        pause_us = 2 * host.period_us if self.why == moves.FLEE else 0
         if reason in (offers.HEAP, offers.LOG):
-            self.host.refused_by[self.v * 256 + self.to] = self.host.now + _HOUR_US
+            pause_us = _HOUR_US
+        if pause_us and self.to >= 0:
+            host.refused_by[self.v * 256 + self.to] = host.now + pause_us
         self.end(reason)
 
     # The move is over: the operator goes on here, or has ended here.

@@ -63,6 +63,18 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "battery ends, one stays",
     ),
     (
+        "after a refusal it waits like after a round in which no host bid",
+        "a battery that ends under an operator because another host was quicker",
+        [(Energy, "gave", "if why == FLEE and outcome", "if 0 and outcome")],
+        "battery ends, refused",
+    ),
+    (
+        "the host that refused is asked first again",
+        "a battery that ends under an operator which the next host would have taken",
+        [(moving.Move, "refused", "2 * host.period_us if", "0 if")],
+        "battery ends, refused",
+    ),
+    (
         "any gain is enough",
         "moves that cost more than they bring",
         [

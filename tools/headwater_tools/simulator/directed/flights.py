@@ -11,6 +11,7 @@ from headwater.data import msgpack
 from headwater.process import Affine, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND
+from headwater.protocol.offers import BUSY
 from headwater.storage.keyspace import B_ENERGY
 
 from ..batteries import COMPUTE, RADIO, Power
@@ -224,6 +225,32 @@ class CameLately(Powered):
         self.world.call(node, lambda host: host.move(SHIFTED, taker, COMMAND, node.mono()), "move")
 
 
+class Refused(Powered):
+    """The host that bids most refuses what it is offered, as one does to which another host was quicker. The
+    other one is asked at once: the battery lasts no longer than that takes."""
+
+    BOARD = RADIO
+    BATTERIES = {HOME: (14, 70)}
+    ENDS = (GATEWAY,)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(1, self.refuse)]
+
+    def refuse(self) -> None:
+        """The backup has an offer of another host's, whenever one comes from this one."""
+        host = self.node(OTHER).host
+        assert host is not None
+        may_say = host.exchange.may_say
+
+        def busy(sender: int, m: Any) -> bool:
+            if m[0] == frames.OFFER:
+                host.exchange.say(sender, frames.REFUSE, m[1], m[1], m[2], BUSY)
+                return False
+            return bool(may_say(sender, m))
+
+        host.exchange.may_say = busy
+
+
 class TwoLeave(Powered):
     """Two operators leave a battery for the only host in reach, one after the other: the second one does not
     wait until the checkpoint of the first has reached hosts that are away."""
@@ -246,6 +273,7 @@ class TwoLeave(Powered):
 
 SCHEDULES: dict[str, type[Powered]] = {
     "two operators leave": TwoLeave,
+    "battery ends, refused": Refused,
     "battery ends": Ends,
     "battery ends soon": EndsSoon,
     "two batteries end": BothEnd,
