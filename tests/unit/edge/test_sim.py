@@ -78,9 +78,7 @@ def test_the_ideal_run_puts_out_no_more_than_a_join_leaves_room_for(buffers, exp
 
 
 @pytest.mark.parametrize(("other_until", "expected"), [(500, 500), (120, 240)])
-def test_entries_that_an_opened_input_skips_make_room_for_their_producer_in_turn(
-    other_until, expected
-):
+def test_entries_that_an_opened_input_skips_make_room_for_their_producer_in_turn(other_until, expected):
     """The join closes its first input at once, and opens it at the end without what it missed. Where the
     other input ends early, what is older than the opening but not than that end never has its turn."""
     p = Process("pair", checkpoints="ecoc", every=20, batch=10, batch_ms=500)
