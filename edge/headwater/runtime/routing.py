@@ -118,9 +118,10 @@ def ask_other(host: "Host", e: "InEdge") -> None:
 
 
 # The producer's stream has another incarnation than the one taken so far. Return True if that is harmless:
-# the operator begins (in this boot; a checkpoint is taken at once, so that later boots know of it), or the
-# consumer is the lake. Otherwise a decision is required, unless the producer names a checkpoint that knows
-# better.
+# the operator begins (in this boot; a checkpoint is taken at once, so that later boots know of it), the input
+# is closed, or the consumer is the lake. Otherwise a decision is required, unless the producer names a
+# checkpoint that knows better. One that was closed and opened again before it met its source needs a decision:
+# the checkpoint of the opening says that it has met none.
 def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequence[int]") -> bool:
     sink = e.sink
     if sink.is_lake:
@@ -128,7 +129,8 @@ def meet(host: "Host", e: "InEdge", inc: int, name: "Position", holders: "Sequen
         return True
     if sink.status == RECALLING and sink.first:
         return False  # there is no room yet for what it has to store
-    if e.inc == 0 and e.cur.xi == 0 and (sink.first or host.plan.strategy == UNSAFE):
+    begins = sink.first and (e.closed or not sink.decided)
+    if e.inc == 0 and e.cur.xi == 0 and (begins or host.plan.strategy == UNSAFE):
         e.renumber(inc)
         if sink.first and host.plan.strategy != UNSAFE:
             # From now on later boots know with which incarnations of its inputs the operator begins.

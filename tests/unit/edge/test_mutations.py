@@ -776,6 +776,12 @@ DEFECTS = [
         ["dead source moved"],
     ),
     Defect(
+        "an input that was opened before it met its source takes any incarnation",
+        "an operator that restarts without the incarnation of which it has put something out",
+        [(routing, "meet", "sink.first and (e.closed or not sink.decided)", "sink.first")],
+        ["opened unmet"],
+    ),
+    Defect(
         "a gateway that lost its database believes the numbers of the former one",
         "changes that are never offered",
         [(decisions, "_on_stand", "if log != host.store.log_number:", "if False:")],

@@ -314,6 +314,29 @@ class DeadInLoop(Directed):
         ]
 
 
+class OpenedUnmet(DeadInput):
+    """An input is closed and opened again before the join has ever met its source. Which incarnation it takes
+    from then on must outlast a restart that comes before the next checkpoint.
+    """
+
+    def process(self) -> Process:
+        p, a, b = pair(every=1000)
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, b)
+        p.lake("pair/sum", total, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+        return [
+            (0, lambda: self.cut(RIGHT, GATEWAY)),
+            (3, self.close),
+            (5, lambda: self.at_gateway(lambda host: host.reopen(join, 1, 0, host.site()))),
+            (7, lambda: self.heal(RIGHT, GATEWAY)),
+            (10, lambda: self.crash(GATEWAY)),
+            (10.5, lambda: self.boot(GATEWAY)),
+        ]
+
+
 class BeginsHalf(DeadInput):
     """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and
     starts again before it has taken a checkpoint of its own.
