@@ -125,8 +125,10 @@ class Absence:
             decisions.request(self.host, v, content)
 
 
+# What it has dropped while it is closed it was given, too.
 def _bound(e: "InEdge") -> int:
-    return max(e.limit, e.port.bound) if e.port else e.limit
+    b = max(e.limit, e.from_ts if e.closed else 0)
+    return max(b, e.port.bound) if e.port else b
 
 
 # What changes with every entry and every boundary.

@@ -274,7 +274,7 @@ def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any] |
     # an earlier boot promised without the input was before now.
     from_ts = max([from_ts, inst.front + inst.past] + [p.bound for p in inst.ports])
     if e.closed:
-        from_ts = max(from_ts, host.site())
+        from_ts = max(from_ts, e.from_ts, host.site())  # nothing of what it has dropped
     return ["open", port, inc, from_ts]
 
 

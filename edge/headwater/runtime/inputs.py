@@ -18,6 +18,11 @@
 #   OPEN CLOSING   CLOSED   close: that decision is applied; the merge goes on without it (`closed`)
 #   any            OPEN     reopen: by decision, perhaps in another incarnation (`since`, `from_ts`)
 #
+# While it is CLOSED it takes what is older than the present, and drops it (`drop`): an input is never opened
+# below the present, so none of this could be taken later. Otherwise its producer, which lives and may have
+# other consumers, would stand with a full buffer. The xi of a closed input is therefore no property of the
+# run; all that another boot has dropped lies below the decision that opens it.
+#
 # Invariants.
 #   - Entries are taken in order of xi, each once; a duplicate is dropped, a gap asked for again.
 #   - Nothing is taken from a producer that has not answered since this consumer began to speak: only then
@@ -61,7 +66,8 @@ class InEdge:
         self.fenced = True
         self.closing = -1  # xi where it was when it heard of a decision to close it that is on its way, or -1
         self.closed = False
-        self.from_ts = 0  # entries older than this were given up when the input was reopened
+        # Entries older than this were given up when the input was reopened; while it is closed, up to now.
+        self.from_ts = 0
         self.noted = 0  # entries that arrived too late to be taken
         self.limit = FAR  # ts of the newest boundary
         self.crs: "list[list[Any]]" = []  # [xi, cid, urgent] to obey, in order
@@ -204,6 +210,17 @@ class InEdge:
             return True
         self.from_ts = 0  # nothing older follows
         return False
+
+    # It is closed: drop what waits and is older than `now`; how many entries. b: a batch that holds nothing.
+    def drop(self, b: "Batch", now: int) -> int:
+        n = self.until_request(self.read(b, b.size)) if self.waiting() else 0
+        while n and b.ts_of(n - 1) >= now:
+            n -= 1
+        if n:
+            self.from_ts = max(self.from_ts, b.ts_of(n - 1) + 1)
+            self.noted += n
+            self.taken(n)
+        return n
 
     # n entries were taken.
     def taken(self, n: int) -> None:

@@ -334,7 +334,7 @@ class Instance:
     def _single(self) -> int:
         e = self.inputs[0]
         if e.closed:
-            return 0
+            return e.drop(self.window, self.host.site())
         op = self.op
         port = e.port
         size = self.size

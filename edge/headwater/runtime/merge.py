@@ -44,6 +44,7 @@ class Joined(Instance):
         self.advance = self._merge
         # Of each input, in the step that is under way. Times are offsets from the base of the step, the
         # smallest ts of what waits, delays added.
+        self.gone = 0  # entries that closed inputs dropped
         self.have = [0] * len(inputs)  # entries in its window
         self.old = [False] * len(inputs)  # it was reopened, and these are older than it may go back
         self.off = [0] * len(inputs)  # ts of its window
@@ -53,6 +54,8 @@ class Joined(Instance):
     def _merge(self) -> int:
         op = self.op
         base = self._look()
+        if self.gone:
+            return self.gone
         frontier = self._frontier(base)
         if frontier == FAR:
             return 0  # every input is closed: time stands still, or timers would fire for ever
@@ -78,10 +81,13 @@ class Joined(Instance):
     # Fill the windows -> the base of this step, FAR where nothing waits.
     def _look(self) -> int:
         base = FAR
+        self.gone = 0
         for p in range(len(self.inputs)):
             e = self.inputs[p]
             w = self.window[p]
             self.old[p] = False
+            if e.closed:
+                self.gone += e.drop(w, self.host.site())
             n = 0 if e.closed or not e.contact else e.read(w, self.size)
             if n and e.from_ts:
                 if w.ts_of(0) < e.from_ts:

@@ -30,6 +30,7 @@ from headwater.runtime import (
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.exchange import Exchange
 from headwater.runtime.host import Host
+from headwater.runtime.inputs import InEdge
 from headwater.runtime.instance import Instance
 from headwater.runtime.lake_sink import LakeSink
 from headwater.runtime.merge import Joined
@@ -768,6 +769,22 @@ DEFECTS = [
         "a change that is taken twice",
         [(restore, "_set", "found.given", "(0, 0)")],
         ["changes"],
+    ),
+    Defect(
+        "a closed input keeps what comes",
+        "a producer that stands, with all its other consumers, because one of them goes on without it",
+        [(InEdge, "drop", "if self.waiting()", "if 0")],
+        ["closed, and it lives"],
+    ),
+    Defect(
+        "a closed input drops without remembering up to when",
+        "an entry that an opened input takes in one boot, and has dropped in another",
+        [
+            (InEdge, "drop", "b.ts_of(n - 1) >= now", "0"),
+            (InEdge, "drop", "max(self.from_ts, b.ts_of(n - 1) + 1)", "self.from_ts"),
+            (decisions, "_opens", "max(from_ts, e.from_ts, host.site())", "0"),
+        ],
+        ["closed, and it lives, opened"],
     ),
     Defect(
         "changes are taken in any order",

@@ -534,18 +534,11 @@ def undecided(world: World, place: dict[int, int], v: int) -> bool:
     if inst is None or stuck(world, place, inst):
         return inst is not None
     waits, _ = waiting(world, place)
-    waits |= {e.dst for e in world.plan.edges if e.src == v and _closed(world, place, e)}
     if any(_spilled(p, waits) for p in inst.ports) or not _storable(world, inst):
         return True
     behind = [instance(world, place, w) for w in reach(world.plan.edges, v) if w in waits]
     every = len(world.plan.vertices)
     return inst.depth < every and any(other.depth < every for other in behind if other)
-
-
-def _closed(world: World, place: dict[int, int], e: Edge) -> bool:
-    """The consumer goes on without this input, and so makes nothing of it safe."""
-    inst = instance(world, place, e.dst) if e.dst != OUTSIDE else None
-    return inst is not None and any(i.edge is e and i.closed for i in inst.inputs)
 
 
 def _storable(world: World, inst: Any) -> bool:

@@ -38,6 +38,7 @@ class Machine:
         self.op = operators.find(v.kind)(v.params, v.ins, v.outs, 1)
         self.edges = run.plan.ins(v.index)
         self.closed = [False] * len(self.edges)
+        self.shut = [0] * len(self.edges)  # entries that an input had taken when it was closed
         self.from_ts = [0] * len(self.edges)
         self.incs = [run.first(v.index, p, e) for p, e in enumerate(self.edges)]
         self.taken = [run.begun.get((e.src, inc), 0) for e, inc in zip(self.edges, self.incs, strict=True)]
@@ -75,14 +76,14 @@ class Machine:
         return at
 
     def stands_at(self, pos: list[int]) -> bool:
-        """Whether this is the position, except for skipped entries."""
+        """Whether this is the position, except for entries that are skipped, or dropped by a closed input."""
         if pos[-2:] != [self.fired, self.decided]:
             return False
         streams = zip(pos[:-2], self.edges, self.incs, strict=True)
         # 0 is before its first entry, also if that has another number.
         place = [max(xi, self.run.begun.get((e.src, inc), 0)) for xi, e, inc in streams]
         for p, xi in enumerate(place):
-            if xi != self.taken[p] and not self.taken[p] < xi <= self.ahead(p):
+            if xi != self.taken[p] and not self.taken[p] < xi <= (xi if self.closed[p] else self.ahead(p)):
                 return False
         self.taken = place
         return True
@@ -158,8 +159,11 @@ class Machine:
         return False
 
     def passed(self, p: int) -> int:
-        """Entries of an input that fill its producer's output no more. What is older than the reopening of
-        the input is skipped in its turn, long before anything after it can be taken."""
+        """Entries of an input that fill its producer's output no more: a closed one drops what comes. What is
+        older than the reopening of an input is skipped in its turn, long before anything after it is taken.
+        """
+        if self.closed[p]:
+            return self.last(p)
         at = self.taken[p]
         end = self.ahead(p)
         if at < end:
@@ -219,10 +223,16 @@ class Machine:
             self.configure(content[1])
         elif content[0] == "close":
             self.closed[content[1]] = True
+            self.shut[content[1]] = self.taken[content[1]]
             self.op.closed(content[1])
         elif content[0] == "open":
             p = content[1]
             if self.closed[p] or self.incs[p] != content[2]:
+                if self.closed[p]:
+                    e = self.edges[p]
+                    line = self.run.entries(e.src, e.sport, self.incs[p])[self.shut[p] : self.taken[p]]
+                    text = "%s has dropped an entry of input %d that it would have taken when it was opened"
+                    assert all(entry[0] < content[3] for entry in line), text % (self.vertex.name, p)
                 self.closed[p] = False
                 self.from_ts[p] = content[3]
                 if self.incs[p] != content[2]:

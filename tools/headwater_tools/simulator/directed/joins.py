@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater.process import Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
+from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
 from headwater.runtime.host import Host
 from headwater.runtime.operator import Operator
 
@@ -312,6 +312,34 @@ class DeadInLoop(Directed):
             (8, lambda: self.move(calm, GATEWAY)),
             (9, self.close_ended),
         ]
+
+
+class ClosedAlive(DeadInput):
+    """An input is closed although its producer lives. That one has another consumer, the lake, and goes on:
+    it does not wait for the join. The input is opened late, or never."""
+
+    OPENS: list[float] = []
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        doubled = b >> Affine().named("doubled").on("right", backup=["left", "gateway"])
+        p.lake("pair/doubled", doubled, cap=200)
+        total = SumJoin(us=1_000_000).named("sum").on("gateway", backup=["left", "right"])(a, doubled)
+        p.lake("pair/sum", total, cap=600)
+        return p
+
+    def join(self) -> int:
+        return self.vertex("sum")
+
+    def script(self) -> list[tuple[float, Any]]:
+        join = self.join()
+        opens = [(at, lambda: self.at_gateway(lambda host: host.reopen(join, 1, 0, 0))) for at in self.OPENS]
+        crash = [(11, lambda: self.crash(GATEWAY)), (11.5, lambda: self.boot(GATEWAY))]
+        return [(3, self.close), *crash, *opens]
+
+
+class ClosedAliveOpened(ClosedAlive):
+    OPENS = [17]
 
 
 class OpenedUnmet(DeadInput):
