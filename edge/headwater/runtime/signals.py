@@ -36,6 +36,11 @@ _AS_IT_WAS = const(2)
 _PARTS = const(3)  # of silent_ms: a sign of life is told this often
 
 
+# What a boot begins with is no sign of life, nor is the first boundary that it computes from that.
+def _begins(old: "tuple[int, int, int] | None", sign: tuple[int, int, int]) -> bool:
+    return old is None or old[2] == 0 and sign[:2] == old[:2]
+
+
 # An alarm of this board.
 class Sounding:
     def __init__(self, alarm: "Alarm", cause: int) -> None:
@@ -54,9 +59,9 @@ class Sounding:
         if self.alarm.field >= 0 and value != _AS_IT_WAS:
             self.level = value
 
-    # Whether a stream that is produced here has gone on; what a boot begins with is no sign.
+    # Whether a stream that is produced here has gone on.
     def here(self, sign: tuple[int, int, int]) -> bool:
-        gone = self.sign is not None and sign != self.sign
+        gone = not _begins(self.sign, sign) and sign != self.sign
         self.sign = sign
         return gone
 
@@ -86,8 +91,8 @@ class Told:
 
     # Whether it is to be told now.
     def tells(self, sign: tuple[int, int, int], level: int, now: int, every_us: int) -> bool:
-        if self.sign is None:
-            self.sign = sign  # what a boot begins with is no sign
+        if _begins(self.sign, sign):
+            self.sign = sign
         if sign == self.sign or level == self.level and now - self.us < every_us:
             return False
         self.sign = sign

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, seeded
+from headwater.plan.alarms import Alarm
 from headwater.plan.model import Plan
 from headwater.process import Affine, Process, Stream, Union
 from headwater.process.check import check
 from headwater.runtime import decisions
 from headwater.runtime.absence import Absence, Silent
 from headwater.runtime.instance import Instance
-from headwater.runtime.signals import Signals, Sounding
+from headwater.runtime.signals import Signals, Sounding, Told
 from headwater.testing import trial
 from headwater_tools.simulator import jobs
 from headwater_tools.simulator.closings import CLOSED, OPENED
@@ -53,7 +54,7 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
         "a stream whose ts falls, since the alternative was given for that time",
         [
             (decisions, "_opens", "from_ts = max([from_ts, inst.front + inst.past]", "max([0]"),
-            (decisions, "_opens", "from_ts = max(from_ts, host.site())", "pass"),
+            (decisions, "_opens", "from_ts = max(from_ts, e.from_ts, host.site())", "pass"),
         ],
     ),
     (
@@ -99,6 +100,15 @@ def test_sources_fall_silent_and_nothing_is_lost() -> None:
 @pytest.mark.parametrize(("name", "prevented", "changes"), DEFECTS, ids=[d[0] for d in DEFECTS])
 def test_a_checker_sees(name: str, prevented: str, changes: list[Change]) -> None:
     assert any(history(seed, changes)[0] for seed in range(1, 41)), prevented
+
+
+def test_what_a_boot_begins_with_and_its_first_boundary_are_no_sign_of_life() -> None:
+    told, sounding = Told(), Sounding(Alarm(0, "quiet", 1, 0, 2, "led", 12_000, -1), 0)
+    seen = [(0, 195, 0), (0, 195, 1_000), (0, 195, 2_000), (0, 196, 2_000)]
+    assert [told.tells(sign, 2, 0, 0) for sign in seen] == [False, False, True, True]
+    assert [sounding.here(sign) for sign in seen] == [False, False, True, True]
+    entry = Told()
+    assert [entry.tells(sign, 2, 0, 0) for sign in ((0, 195, 0), (0, 196, 0))] == [False, True]
 
 
 # ---- the operator

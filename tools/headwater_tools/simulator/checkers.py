@@ -694,6 +694,8 @@ def at_the_end(world: World, place: dict[int, int], complete: bool) -> dict[str,
         begun=world.begun, reopened=reopened(world),
         left=world.decided.left, until=world.decided.until,
     )  # fmt: skip
+    for text in ideal.wrong:
+        world.error(text)
     run = least(world, place)
     _, full = waiting(world, place)
     counts = {"accepted": 0, "delivered": 0, "lost": 0, "divergent": 0, "gaps_declared": 0}

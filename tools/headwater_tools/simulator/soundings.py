@@ -38,9 +38,10 @@ class Soundings:
             inst = host.instances.get(a.src)
             if port and (inst is None or inst.status == RUNNING and not inst.blind):
                 sign = (port.inc, port.ring.last, port.bound)
-                # What a boot begins with is no sign: nobody is told of it.
+                # What a boot begins with is no sign, nor is the first boundary after it: none is told.
                 key = (node.number, node.boots, a.index)
-                if self.signs.get(key) not in (sign, None):
+                before = self.signs.get(key)
+                if before and sign != before and (before[2] or sign[:2] != before[:2]):
                     if self.world.now - self.moved.get(a.index, 0) > 1000 * a.silent_ms:
                         self.again[a.index] = self.world.now
                     self.moved[a.index] = self.world.now
