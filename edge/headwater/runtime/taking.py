@@ -72,7 +72,7 @@ class Offer:
 
     def end(self) -> None:
         self.leave()
-        unload("runtime.taking", "protocol.offers")
+        unload("runtime.taking")
 
     def leave(self) -> None:
         if self.begun and self.why == moves.FLEE:
@@ -311,7 +311,7 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:
-        unload("runtime.taking", "protocol.offers")
+        unload("runtime.taking")
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -327,7 +327,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking", "protocol.offers")
+            unload("runtime.taking")
         return
     if host.taking:
         host.taking.leave()

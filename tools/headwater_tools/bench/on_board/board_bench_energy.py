@@ -103,23 +103,33 @@ def decide(energy):
 
 
 def ask(energy):
-    from headwater.runtime import bids, leaving
+    from headwater.runtime import bids
 
-    view = bids.View(energy)
-    asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
+    asked, most = questions(energy)
+    energy.rests()
     found = bids.Round(energy, asked, False)
-    now = used()
     energy.asks(found)
+    found.say(energy)
+    most = max(most, used())
     for v, hosts in asked:
         for h in hosts:
             found.heard(h, (0, v, found.number, 100000, 90000, 1000000, 0))
-    return now
+    return most
+
+
+# All that may be asked, so that there is something to choose from; and the heap while it is found.
+def questions(energy):
+    from headwater.runtime import leaving, outlook
+
+    view = outlook.View(energy)
+    asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
+    return asked, used()
 
 
 def choose(energy):
-    from headwater.runtime import bids, leaving
+    from headwater.runtime import leaving, outlook
 
-    view = bids.View(energy)
+    view = outlook.View(energy)
     found = energy.meter.round
     leaving.choose(view, found.bids, found.rooms)
     return used()
