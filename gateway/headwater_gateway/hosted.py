@@ -15,7 +15,7 @@ from headwater.offboard import reasons
 from headwater.plan import model as plans
 from headwater.plan.model import Plan
 from headwater.protocol.sessions import TAKEN, Peer
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 
 from .database.engine import Database
 from .database.outbox import Outbox, OutboxStreams
@@ -55,7 +55,7 @@ class HostedProcess:
         self.broken = 0  # frames whose handling failed by a defect of ours
         self.keys = keys
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
-        self.host = Host(
+        self.host = GatewayHost(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
         )
         if room is not None:

@@ -34,6 +34,10 @@ class PlanError(ValueError):
 
 
 class Vertex:
+    give_up_s = (
+        0  # on the class: few operators have their own, and a board pays for each field of each vertex
+    )
+
     # index     number of the vertex in the plan
     # name      as the author wrote it
     # kind      name of the operator type, or "" for a source
@@ -75,7 +79,8 @@ class Vertex:
         self.log_bytes = log_bytes
         self.state_bytes = state_bytes
         self.changed_bytes = changed_bytes
-        self.give_up_s = give_up_s
+        if give_up_s:
+            self.give_up_s = give_up_s
 
 
 class Edge:

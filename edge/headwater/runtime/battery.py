@@ -420,8 +420,8 @@ class Energy:
         cost = self.meter.spent_nc - self.begun_nc
         self.begun_nc = -1
         if outcome != OK:
-            if why == FLEE and outcome <= SILENT:  # it was the other host that did not take it;
-                self.due_us[1] = self.host.now  # another host may take it
+            if why == FLEE and outcome <= SILENT:
+                self.due_us[1] = self.host.now  # that host did not take it: another one may
             return
         from . import outlook
 

@@ -120,7 +120,10 @@ class Checkpoints:
             newest = self.pending[-1].pos if self.pending else self.pos
             base = newest[k] if newest and newest[-1] >= e.since else 0
             known = cid in self.seen
-            if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
+            widest = 1
+            for other in self.inst.inputs:
+                widest = max(widest, other.alphabet.width)
+            if known or (self.pending and widest * (xi - base) < self.load()):
                 self.extended += 1
                 mode = NOWAIT if e.edge.cyclic else WAIT
                 e.tell_extend(cid, mode, base)

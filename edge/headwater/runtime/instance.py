@@ -89,7 +89,6 @@ class Instance:
         self.refused: "list[Any]" = []
         self.size = host.plan.batch
         self.timers = op.TIMED
-        self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
         self.ck: "Checkpoints" = None  # type: ignore[assignment]  # see begin
         self.counts = host.plan.strategy <= UNCOORDINATED  # these look at each batch
         if len(inputs) == 1 and not inputs[0].edge.delay_us:

@@ -194,7 +194,6 @@ class OutPort:
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
         self.readers = [Reader(e, host.plan.first_epoch(e)) for e in edges]
-        self.inside = any([e.dst != OUTSIDE for e in edges])
         # (xi, cid, urgent, serial): Check-Requests, kept as long as the entries that they belong to.
         self.crs: list[tuple[int, bytes, int, int]] = []
         self.serial = 0
@@ -440,7 +439,7 @@ class OutPort:
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi: int, cid: bytes, urgent: int) -> None:
-        if not self.inside:
+        if not any([r.edge.dst != OUTSIDE for r in self.readers]):
             return
         self.serial += 1
         self.crs.append((xi, cid, urgent, self.serial))

@@ -177,6 +177,11 @@ class Log:
         mounting.mount(self)
         mounting = None  # type: ignore[assignment]
         unload("storage.mounting")
+        self._pool = {}
+        self._limit()
+        self._count()
+        self._sound = True
+        assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
 
     # What mounting.py finds: the sector that is written, or -1; the number of the log; the newest chain, and
     # the sequence below which nothing lives.
@@ -185,14 +190,6 @@ class Log:
         self.log_number = number
         self._chain = chain
         self._oldest = oldest
-
-    # All of it is in: the log may be used.
-    def _mounted(self) -> None:
-        self._pool = {}
-        self._limit()
-        self._count()
-        self._sound = True
-        assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
 
     # Sector p is in use, or the one to be used next, whatever was said of it before.
     def _settle(self, p: int, is_next: int = 0) -> None:
@@ -326,14 +323,10 @@ class Log:
         end = 8 + len(body)
         if floor:
             self._room(end, floor)
-        buf = self._scratch(end)
+        buf = self.buf if end <= len(self.buf) else bytearray(end + 15 & ~15)
         pack_into("<HH", buf, 4, kind << 12 | end - 8, key)
         buf[8:end] = body
         self._emit(buf, end)
-
-    def _scratch(self, end: int) -> bytearray:
-        end = (end + 15) & ~15
-        return self.buf if end <= len(self.buf) else bytearray(end)
 
     # Records that sectors are void or bad, and which is next.
     def _say(self, sectors: "Sequence[int]", closing: int = 0) -> None:
@@ -412,10 +405,6 @@ class Log:
         self._usable = self._lim - _HEADER - self._table_size()
         self._floor = 3 + sectors_for(self._reserve, self._usable)
 
-    # New sectors that this many bytes of blobs need at most.
-    def _sectors(self, size: int) -> int:
-        return 1 + (size * 17 // 16 + 96) // max(64, self._usable - 64)
-
     # ---- the ring -----------------------------------------------------------------------------
 
     # Erases sector p and reads it back; False if it does not read blank.
@@ -454,7 +443,7 @@ class Log:
                 return False
             if p in self._bad:
                 continue
-            if not self._is_live(p):
+            if not self._holds(p):
                 pick = p
             elif self._skip < 0:
                 self._skip = p
@@ -493,9 +482,6 @@ class Log:
         self._loose -= 1
         if self._sound:
             self._say([p])
-
-    def _is_live(self, p: int) -> bool:
-        return p == self._p or self._holds(p)
 
     # Does sector p hold anything live, or may it once a chain in progress is closed?
     def _holds(self, p: int) -> bool:
@@ -583,7 +569,7 @@ class Log:
         ):
             self._probe = p = (self._probe + 1) % self._n
             self._probed += 1
-            if p != self._p and self._is_live(p):
+            if p != self._p and self._holds(p):
                 walks -= 1
                 self._reclaim(p, 2, self._free >= want)
         return self._free >= want and self._loose >= loose
@@ -676,7 +662,7 @@ class Log:
             self._room(end, 3, _WALKS)
         except LogFull:
             return False
-        buf = self._scratch(end)
+        buf = self.buf if end <= len(self.buf) else bytearray(end + 15 & ~15)
         if start == 14:
             pack_into("<HHHI", buf, 4, _RUN << 12 | end - 8, stream, n, ts)
         else:
@@ -862,8 +848,10 @@ class Log:
         whole = end <= len(buf) and end <= self._usable - 16
         pinned = self._holds(self._p)
         want = 0 if pinned or self._busy else floor
-        if self._pos + size * 17 // 16 + 96 > self._lim:
-            want = floor + (int(pinned) if whole else self._sectors(size))
+        most = size * 17 // 16 + 96
+        if self._pos + most > self._lim:
+            # In pieces it may begin new sectors.
+            want = floor + (int(pinned) if whole else 1 + most // max(64, self._usable - 64))
         if want and not self._gain(want):
             raise LogFull("blob %d: no room for %d bytes" % (key, size))
         self._part = b""
@@ -1020,10 +1008,6 @@ class Log:
         stats = dict(zip(names, self._counts))
         stats["bad"] = len(self._bad)
         return stats
-
-    # Erases of every sector, as its header records; 0 if it has none.
-    def cycles(self) -> list[int]:
-        return [self._cycled if self._header(p) else 0 for p in range(self._n)]
 
 
 # Bytes of a sector that its table may take at most.

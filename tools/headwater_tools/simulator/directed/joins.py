@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.operator import Operator
 
 from ...examples import sp4
@@ -37,7 +37,7 @@ class DeadInput(Directed):
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
 
-        def reopen(host: Host) -> None:
+        def reopen(host: GatewayHost) -> None:
             host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
 
         return [
@@ -50,7 +50,7 @@ class DeadInput(Directed):
     def join(self) -> int:
         return [v.index for v in self.plan.vertices if v.kind][0]
 
-    def at_gateway(self, action: Callable[[Host], object]) -> None:
+    def at_gateway(self, action: Callable[[GatewayHost], object]) -> None:
         self.world.call(self.node(GATEWAY), action)
 
     def close(self, port: int = 1) -> None:
@@ -170,7 +170,7 @@ class TakenBackLate(DeadInput):
     def script(self) -> list[tuple[float, Any]]:
         join = self.vertex("join")
 
-        def reopen(host: Host) -> None:
+        def reopen(host: GatewayHost) -> None:
             host.reopen(join, 1, self.world.current(-1, 0), host.site())
 
         return [
@@ -378,7 +378,7 @@ class BeginsHalf(DeadInput):
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
 
-        def save(host: Host) -> None:
+        def save(host: GatewayHost) -> None:
             host.instances[join].ck.now()
 
         return [
