@@ -121,7 +121,7 @@ class HostedProcess:
 
     def refuse(self, name: str) -> None:
         """Refuse what is sealed with the present key of this lost board."""
-        self.host.exchange.refuse(self.plan.hosts.index(name))
+        self.host.exchange.refuse_key(self.plan.hosts.index(name))
 
     def readmit(self, name: str, registered: int) -> None:
         """Speak to this board with the key of its new registry number from now on."""
@@ -129,7 +129,7 @@ class HostedProcess:
         key, log, boot = self.keys.board(registered), self.store.log_number, self.host.boot_number
         peer = Peer(key, 0, log, boot, number, self.plan.hash, _nonce)
         self.host.now = mono_us()
-        self.host.exchange.refuse(number, peer)
+        self.host.exchange.refuse_key(number, peer)
 
     def give_up(self, v: int, at: int, number: int) -> None:
         """Operator v, which waits at that host under the epoch of this number, gives up."""

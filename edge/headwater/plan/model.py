@@ -177,8 +177,11 @@ class Plan:
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:
-        out = [e for e in self.edges if e.dst == v]
-        out.sort(key=lambda e: e.dport)
+        out = []
+        for port in range(len(self.vertices[v].ins)):
+            for e in self.edges:
+                if e.dst == v and e.dport == port:
+                    out.append(e)
         return out
 
     # Hosts that an operator may run on: its candidates, and the gateway.
@@ -208,7 +211,11 @@ class Plan:
 
     # Edges out of port `port` of vertex v, in plan order.
     def outs(self, v: int, port: int) -> list[Edge]:
-        return [e for e in self.edges if e.src == v and e.sport == port]
+        out = []
+        for e in self.edges:
+            if e.src == v and e.sport == port:
+                out.append(e)
+        return out
 
     # The epoch under which the consumer of an edge begins.
     def first_epoch(self, e: "Edge") -> "Epoch":

@@ -167,9 +167,12 @@ class Checkpoints:
     # so the first one has to name the incarnations of all its inputs.
     def _unmet(self) -> bool:
         inst = self.inst
-        vertices = self.host.plan.vertices
-        met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
-        return not inst.decided and not all(met)
+        if inst.decided:
+            return False
+        for e in inst.inputs:
+            if not e.inc and not self.host.plan.vertices[e.edge.src].kind:
+                return True
+        return False
 
     # Take one where the operator stands, and make it permanent without waiting for a consumer.
     def now(self) -> None:
@@ -202,9 +205,13 @@ class Checkpoints:
         self.taken += 1
         state = bytearray(inst.op.state_size())
         inst.op.snapshot(state, 0)
-        outs = [p.ring.last for p in inst.ports]
+        outs = []
+        for p in inst.ports:
+            outs.append(p.ring.last)
         pos = inst.position()
-        flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
+        flags = []
+        for e in inst.inputs:
+            flags.append([int(e.closed), e.inc, e.from_ts])
         front = inst.front + inst.past
         buf = self.host.exchange.writer.buf  # no frame is being written
         body = checkpoint_bytes.body(
@@ -280,9 +287,10 @@ class Checkpoints:
     # Bytes that a checkpoint here and downstream costs, as far as known.
     def load(self) -> int:
         total = self.size
-        for r in [r for p in self.inst.ports for r in p.readers]:
-            if not r.edge.cyclic and r.edge.dst != OUTSIDE:
-                total += r.load
+        for p in self.inst.ports:
+            for r in p.readers:
+                if not r.edge.cyclic and r.edge.dst != OUTSIDE:
+                    total += r.load
         return total
 
     # How many other hosts have to store the permanent checkpoint.
@@ -318,7 +326,12 @@ class Checkpoints:
             restore.from_pending(self.host, inst, c)
         if whole and self._behind():
             return
-        names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
+        names = []
+        for p in inst.ports:
+            known = []
+            for r in p.readers:
+                known.append(p.record(r) + [r.gaps])
+            names.append(known)
         parts = self._transfer(c, whole)
         # What comes before the transfer state every consumer has safe, or it is not here because of that.
         assert all(

@@ -69,8 +69,11 @@ class Host:
         self.scheduler = Scheduler(self)
         self.floor = Floor()  # of the sources here; flash knows it, from `start` on
         self.boot_number = 0
+        # Of each vertex: epoch number, its host; the host where it runs.
+        self.where: list[tuple[int, int, int]] = []
         widest = 256
         for v in plan.vertices:
+            self.where.append((1, v.hosts[0], v.hosts[0]))
             if not v.kind and v.hosts[0] == me:
                 widest = max(widest, block.bound(v.outs[0], plan.batch))
         self.scratch = Scratch(widest)  # what sources log always fits; of the rest a block is rarely so long
@@ -91,8 +94,6 @@ class Host:
         self.unlearned: list[int] = []  # operators of which this gateway does not know what changes have set
         self.given_up: list[int] = []  # operators of which this gateway does not know what they have given up
         self.ask_us = 0  # when the gateway asks next how operators stand
-        # Of each vertex: epoch number, its host; the host where it runs.
-        self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
         # Vertex -> why its operator moved last (protocol/moves.py), and when, in seconds of the site's time.
         # One that has not moved is not here, nor one of which that is not known yet.
         self.moves: dict[int, tuple[int, int]] = {}
@@ -135,16 +136,20 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
-        if not self.revoked and any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+        if not self.revoked:
             self._listen()
-        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
-            from . import absence
+        for e in self.plan.edges:
+            if e.absent_ms and self.plan.may_run(e.dst, self.me):
+                from . import absence
 
-            self.absence = absence.Absence(self)
-        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
-            from . import signals
+                self.absence = absence.Absence(self)
+                break
+        for a in self.plan.alarms:
+            if self.me in (0, a.host) or self.plan.may_run(a.src, self.me):
+                from . import signals
 
-            self.signals = signals.Signals(self)
+                self.signals = signals.Signals(self)
+                break
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload("runtime.startup")
         self.rest()
@@ -381,8 +386,12 @@ class Host:
 
     # Operators here that do not run, or are being handed over: see standing.py.
     def waits(self) -> "list[list[Any]]":
-        if not self.giving and not any([i.status != RUNNING or i.stuck() for i in self.instances.values()]):
-            return []
+        if not self.giving:
+            for inst in self.instances.values():
+                if inst.status != RUNNING or inst.stuck():
+                    break
+            else:
+                return []
         from . import standing
 
         found = standing.rows(self)

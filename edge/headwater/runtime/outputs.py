@@ -180,20 +180,23 @@ class OutPort:
         self.logged = logged
         # Inside a cycle a port blocks: what it spilled beyond the bound of a checkpoint could only be made
         # safe by consumers that wait for it. So does one that logs everything.
-        self.loops = any([e.cyclic for e in edges])
-        self.spills = logged or (not self.loops and any([e.policy == SPILL for e in edges]))
-        self.drops = any([e.policy == DROP_OLDEST for e in edges])
+        self.loops = self.drops = spills = False
         self.source = not vertex.kind
         self.kept_here = not host.plan.level_of(vertex.index)  # no other host has its checkpoints
         batch = host.plan.batch
         cap = 0
+        self.readers: list[Reader] = []
         for e in edges:
             cap = max(cap, e.cap)
+            self.loops = self.loops or e.cyclic
+            self.drops = self.drops or e.policy == DROP_OLDEST
+            spills = spills or e.policy == SPILL
+            self.readers.append(Reader(e, host.plan.first_epoch(e)))
+        self.spills = logged or (not self.loops and spills)
         if self.source:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
-        self.readers = [Reader(e, host.plan.first_epoch(e)) for e in edges]
         # (xi, cid, urgent, serial): Check-Requests, kept as long as the entries that they belong to.
         self.crs: list[tuple[int, bytes, int, int]] = []
         self.serial = 0
@@ -252,7 +255,9 @@ class OutPort:
         while ring.room() < n and ring.count:
             upto = ring.chunk_end()
             if self.loops:
-                upto = min([upto] + [r.safe for r in self.readers if r.edge.dst != OUTSIDE])
+                for r in self.readers:
+                    if r.edge.dst != OUTSIDE:
+                        upto = min(upto, r.safe)
                 if upto <= ring.first:
                     return
             if upto > self.sealed and not (self.logged and self._seal_upto(upto)):
@@ -439,8 +444,11 @@ class OutPort:
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi: int, cid: bytes, urgent: int) -> None:
-        if not any([r.edge.dst != OUTSIDE for r in self.readers]):
-            return
+        for r in self.readers:
+            if r.edge.dst != OUTSIDE:
+                break
+        else:
+            return  # none inside
         self.serial += 1
         self.crs.append((xi, cid, urgent, self.serial))
         if len(self.crs) > 8:
@@ -474,7 +482,11 @@ class OutPort:
 
     # A pending checkpoint was replaced: its request is void.
     def withdraw(self, xi: int, cid: bytes) -> None:
-        self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
+        kept = []
+        for c in self.crs:
+            if c[0] != xi or c[1] != cid:
+                kept.append(c)
+        self.crs = kept
 
     # The operator stands at another place: what was asked and promised there is void.
     def jumped(self) -> None:

@@ -333,8 +333,10 @@ class Log:
         self._write(_NOTE, closing, self._marked(sectors))
 
     def _marked(self, sectors: "Sequence[int]") -> bytes:
-        marks = [p | _BAD if p in self._bad else p | _NEXT if p == self._next else p for p in sectors]
-        return b"".join([pack("<H", mark) for mark in marks])
+        marks = b""
+        for p in sectors:
+            marks += pack("<H", p | _BAD if p in self._bad else p | _NEXT if p == self._next else p)
+        return marks
 
     # Frees space for a record; floor: free sectors that must be left.
     def _room(self, end: int, floor: int, walks: int = _SECTORS_MAX) -> None:
@@ -512,12 +514,17 @@ class Log:
     # every sector that is used, so all of them are looked at in one loop.
     def _count(self) -> None:
         seqs = self._seq
-        blobs = [(seqs[b[0]], seqs[b[3]]) for b in self._blobs.values()]
+        blobs = []
+        for b in self._blobs.values():
+            blobs.append((seqs[b[0]], seqs[b[3]]))
         if self._hold:
             blobs.append((self._hold, 0xFFFFFFFF))
-        runs: "list[tuple[Any, int, int]]" = [
-            (s.hi, s.last + 1, s.last + 1 - s.saved) for s in self._streams.values()
-        ]
+        runs: "list[tuple[Any, int, int]]" = []
+        self._dirty = False
+        for s in self._streams.values():
+            runs.append((s.hi, s.last + 1, s.last + 1 - s.saved))
+            if s.saved != s.first:
+                self._dirty = True
         free = loose = self._n - len(self._bad)
         newest = self._p
         oldest = seqs[newest]
@@ -548,7 +555,6 @@ class Log:
         self._loose = loose
         self._pinned = pinned
         self._oldest = oldest
-        self._dirty = any([s.saved != s.first for s in self._streams.values()])
 
     # Tries to have `want` free sectors, and `loose` without a run, by copying the few live records of others.
     # Runs can wait, so they examine a few sectors a call; all other writes examine all of them.
@@ -593,10 +599,12 @@ class Log:
         seq = self._seq[p]
         if not seq:  # it is free already: named void twice, it would stay so when it is in use again
             return False
-        blobs = [key for key, b in self._blobs.items() if self._touches(b, seq)]
+        blobs = []
         size = 0
-        for key in blobs:
-            size += self._blobs[key][2] * 17 // 16 + 64
+        for key, b in self._blobs.items():
+            if self._touches(b, seq):
+                blobs.append(key)
+                size += b[2] * 17 // 16 + 64
         for run in self._runs(p):
             size += len(run[3]) + 42
         if size * share > self._usable:
@@ -839,7 +847,7 @@ class Log:
         parts: "Any" = data if isinstance(data, (list, tuple)) else (data,)
         if key not in self._blobs:
             self._fits(20)
-        self._store(key, sum([len(part) for part in parts]), iter(parts))
+        self._store(key, sum(map(len, parts)), iter(parts))
 
     def _store(self, key: int, size: int, parts: "Iterator[Readable]") -> None:
         buf = self.buf
@@ -921,10 +929,12 @@ class Log:
                 if size <= 0:
                     return
             seq = self._seq[p]
-            after: "Any" = [other for other in self._seq if seq < other <= self._seq[to]]
+            after = 0
+            for other in self._seq:
+                if seq < other <= self._seq[to] and (not after or other < after):
+                    after = other
             if not after:
                 return
-            after = min(after)
             p = 0
             while self._seq[p] != after:
                 p += 1
