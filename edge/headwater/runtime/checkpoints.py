@@ -221,7 +221,7 @@ class Checkpoints:
 
     # Transfer state of every port from `since` on, as blocks.
     def _transfer(self, c: Checkpoint, whole: bool) -> "list[Any]":
-        parts = []
+        parts: "list[Any]" = []
         for p in self.inst.ports:
             end = c.outs[p.number]
             start = end
@@ -232,7 +232,12 @@ class Checkpoints:
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
             start = max(start, min(p.first(), end))  # what is not here is safe with its reader
-            parts.append(p.blocks(start, end) if start < end else (end, (), ()))
+            if start < end:
+                from . import transfer_state
+
+                parts.append(transfer_state.blocks(p, start, end))
+            else:
+                parts.append((end, (), ()))
         return parts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may

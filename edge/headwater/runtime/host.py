@@ -341,6 +341,7 @@ class Host:
             "runtime.judging",
             "runtime.decisions",
             "runtime.losses",
+            "runtime.transfer_state",
             "storage.checkpoint_file",
             "storage.reserve",
             "data.msgpack_reader",

@@ -25,7 +25,7 @@
 import struct
 
 from ..data import block, msgpack
-from ..data.batch import SPAN_US, Batch
+from ..data.batch import Batch
 from ..data.ring import Cursor, Ring
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import DROP_OLDEST, FLASH, OUTSIDE, SPILL
@@ -376,46 +376,6 @@ class OutPort:
             self.scratch = Batch(self.alphabet, self.host.plan.batch)
         return self.scratch
 
-    # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, and how many
-    # entries in turn are stamped synchronised and not. For a ring holds what came finely cut, like the output
-    # of a join, in as many chunks, and with a block for each a checkpoint would have no bound.
-    def blocks(self, start: int, end: int) -> "tuple[int, list[bytes], Sequence[int]]":
-        out: list[bytes] = []
-        turns: list[int] = []
-        cur = Cursor(start)
-        b = self.host.batch(self.alphabet)
-        while cur.xi < end:
-            n = self.read(cur, b, min(b.size, end - cur.xi))
-            assert n, "transfer state: entries missing"
-            _turn(turns, b.unsync, n)
-            cur.move(cur.xi + n)
-            n = self._follow(b, n, cur, end, turns)
-            b.stamp(0)
-            body = self.host.scratch.take(block.bound(self.alphabet, n))
-            size = block.encode(b, 0, n, body, 0)
-            out.append(bytes(memoryview(body)[:size]))
-        return start, out, turns if len(turns) > 1 else ()
-
-    # Put what follows the n entries of b in the ring after them; how many there are then.
-    def _follow(self, b: Batch, n: int, cur: Cursor, end: int, turns: list[int]) -> int:
-        s = self.spare()
-        while n < b.size and cur.xi < end and cur.xi >= self.ring.first and not b.hole:
-            if b.dt >= 0 and n > 16:
-                break  # a long regular run has no offsets
-            k = self.ring.read(cur, s, min(b.size - n, end - cur.xi))
-            shift = s.ts - b.ts
-            if s.hole or s.ts_of(k - 1) - b.ts > SPAN_US:
-                break
-            b.loosen()
-            for d, c in zip(b.mem, s.mem):
-                d[n : n + k] = c[:k]
-            for i in range(k):
-                b.at[n + i] = shift + (i * s.dt if s.dt >= 0 else s.at[i])
-            _turn(turns, s.unsync, k)
-            n += k
-            cur.move(cur.xi + k)
-        return n
-
     # The operator writes what it puts out into this batch.
     def write_into(self, batch: Batch) -> None:
         self.scratch = batch
@@ -720,13 +680,3 @@ class OutPort:
 # The id of the Check-Request at entry xi of a stream: the same in every boot.
 def request_id(v: int, inc: int, xi: int) -> bytes:
     return struct.pack("<QBQ", inc, v, xi)[:15]
-
-
-# n more entries, stamped unsynchronised or not; turns begins with those that are not.
-def _turn(turns: list[int], unsync: int, n: int) -> None:
-    if not turns:
-        turns.append(0)
-    if len(turns) + unsync & 1:
-        turns[-1] += n
-    else:
-        turns.append(n)
