@@ -102,8 +102,9 @@ class InTurn(DeadInput):
 
 
 class TakenBack(DeadInput):
-    """No host dies: the entries of the closed input wait at the join, which reopens it and then loses power.
-    The second boot gets all of them at once, and skips what the first one did.
+    """No host dies: the entries of the closed input wait at their board, which is cut off, and come when the
+    join has opened it. Then that loses power. The second boot gets all of them at once, and skips what the
+    first one did.
     """
 
     LAKE = {"cap": 900, "durable": "lake"}
@@ -113,7 +114,9 @@ class TakenBack(DeadInput):
         return [
             (5, lambda: self.open_lake(False)),
             (6, close),
+            (6.2, lambda: self.cut(GATEWAY, RIGHT)),
             (9, reopen),
+            (9.5, lambda: self.heal(GATEWAY, RIGHT)),
             (13, lambda: self.crash(GATEWAY)),
             (13.5, lambda: self.boot(GATEWAY)),
             (16, lambda: self.open_lake(True)),
@@ -121,7 +124,7 @@ class TakenBack(DeadInput):
 
 
 class TakenBackUnnamed(TakenBack):
-    """The same, and the request for the input knows no incarnation of it."""
+    """The same without a cut, and the request for the input knows no incarnation of it."""
 
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
@@ -129,7 +132,8 @@ class TakenBackUnnamed(TakenBack):
         def reopen() -> None:
             self.at_gateway(lambda host: host.reopen(join, 1, 0, host.site()))
 
-        return [(when, reopen if when == 9 else action) for when, action in super().script()]
+        whole = [(when, action) for when, action in super().script() if when not in (6.2, 9.5)]
+        return [(when, reopen if when == 9 else action) for when, action in whole]
 
 
 class PassedOver(DeadInput):
