@@ -104,13 +104,14 @@ def run(
 def register(path: Path, name: str, renew: bool = False, bluetooth: str | None = None) -> Path:
     """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
     is registered already, and gets a new password. `bluetooth`: on, only or off; None: as it is."""
-    from . import keys, provision
+    from . import keys, provision, registry
     from .config import read
     from .deployments import rebuild
 
     provision.check_name(name)
     config = read(path)
     master = keys.load(config.path(config.gateway.secrets) / "master.key")
+    registry.finish(config)
     number = rebuild.registered(config, master, name, renew)
     if bluetooth:
         provision.links(config.folder, name, bluetooth, True)

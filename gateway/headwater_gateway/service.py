@@ -94,6 +94,7 @@ class Service(Switching):
     def _open(self, again: bool) -> None:
         config = self.config
         self._begin_time()
+        registry.finish(config, dict(self.db.query("SELECT name, number FROM boards")))
         rebuild.agree(self.db, config.folder, self.keys, again, self.site_us())
         self.ends = OutboxStreams(self.db)
         self.cutter = CutterProcess(
