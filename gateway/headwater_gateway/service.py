@@ -222,6 +222,7 @@ class Service(Switching):
         _log.info("stopping")
         await self.web.stop()
         await self.notifier.stop(self.site_us())
+        await self.observer.proposals.close()
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -655,6 +656,7 @@ class Service(Switching):
             "hosts": list(plan.hosts),
             "alarms": stranded.shown(self, process),
             "late": stranded.late(plan),
+            "proposal": self.observer.proposals.shown(process),
             "vertices": [
                 {
                     "name": v.name,
