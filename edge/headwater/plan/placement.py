@@ -17,7 +17,7 @@ from . import draws as drawn
 from .draws import FOREVER, FRAME_BYTES, NOWHERE, OUTSIDE, gains
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from .draws import Link, Places
 
@@ -252,9 +252,12 @@ def life_s(left_mc: int, draw_na: int) -> int:
 
 # The best placement of a case that it finds with at most `trials` looks, or None if it finds none that
 # keeps the limits. All placements are looked at where there are no more than that. `first`: where the
-# operators run now, or shall run if nothing else is better.
-def place(case: Case, first: "Places", trials: int = TRIALS) -> "list[int] | None":
-    search = _Search(case, first, trials)
+# operators run now, or shall run if nothing else is better. `each` is called after each look, so that a
+# thread can leave the processor to others; it changes nothing here.
+def place(
+    case: Case, first: "Places", trials: int = TRIALS, each: "Callable[[], object] | None" = None
+) -> "list[int] | None":
+    search = _Search(case, first, trials, each)
     if search.space() <= trials:
         search.all()
     else:
@@ -266,10 +269,13 @@ def place(case: Case, first: "Places", trials: int = TRIALS) -> "list[int] | Non
 
 
 class _Search:
-    def __init__(self, case: Case, first: "Places", trials: int) -> None:
+    def __init__(
+        self, case: Case, first: "Places", trials: int, each: "Callable[[], object] | None" = None
+    ) -> None:
         self.case = case
         self.first = list(first)
         self.left = trials
+        self.each = each
         self.best: "list[int] | None" = None
         self.best_worth: list[int] = []
         self.mixed = 1
@@ -294,7 +300,7 @@ class _Search:
     # and less the more it breaks them: a search that starts outside finds the way in. The last item
     # decides between equals: how many operators stay where they are.
     def look(self, places: list[int]) -> list[int]:
-        self.left -= 1
+        self.count()
         broken = self.case.breaks(places)
         if broken:
             return [0, -sum([much for _, _, much in broken])]
@@ -305,6 +311,11 @@ class _Search:
             self.best_worth = worth
             self.best = list(places)
         return worth
+
+    def count(self) -> None:
+        self.left -= 1
+        if self.each:
+            self.each()
 
     # Every placement, the candidates of the last vertex turning fastest.
     def all(self) -> None:
@@ -441,7 +452,7 @@ class _Search:
 
     # Whether something better may come of a placement that is not complete.
     def promises(self, places: list[int]) -> bool:
-        self.left -= 1
+        self.count()
         if self.case.breaks(places):
             return False
         most = [1]

@@ -759,7 +759,7 @@ DEFECTS = [
         ["changes", "course left", "erased at rest"],
     ),
     Defect(
-        "a decision is taken before it is known where the stream of a source begins, and no other one says it",
+        "a decision is taken before it is known where a source begins, and no other one says it",
         "an operator that does not know which incarnation of its source others have seen",
         [
             (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
