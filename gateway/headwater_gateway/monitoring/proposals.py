@@ -26,8 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwater.plan.draws import FOREVER, MAINS, OUTSIDE, Edge, Host, Vertex
-from headwater.plan.placement import Case
+from headwater.plan.placement import FOREVER, MAINS, OUTSIDE, Case, Edge, Host, Vertex
 from headwater.plan.profile import Profile
 from headwater.plan.profile_reader import ProfileError, read
 from headwater.process.proposal import Proposal, compare, fewest, on, propose

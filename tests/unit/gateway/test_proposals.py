@@ -112,7 +112,7 @@ def test_what_a_board_computes_moves_with_its_operators(facts: Facts) -> None:
 def test_streams_between_hosts_are_estimated_as_boards_do_it(facts: Facts) -> None:
     host = SimpleNamespace(plan=facts.plan, me=HIP, instances={}, where=[(1, h, h) for h in facts.places])
     known: Any = SimpleNamespace(host=host, profile=None, rate_mhz=facts.mhz.get)
-    boards = [(e.src, e.dst, e.bytes_mhz, e.frames_mhz) for e in outlook.View(known).case.edges]
+    boards = outlook.View(known).streams
     assert [(e.src, e.dst, e.bytes_mhz, e.frames_mhz) for e in case_of(facts).edges] == boards
     assert boards[0] == (ACCEL, SCALE, 300_000, 10_000)  # 100 a second, ten in a batch
 
