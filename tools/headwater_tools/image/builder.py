@@ -21,7 +21,7 @@ from pathlib import Path
 
 from .. import environment
 from ..errors import UserError
-from . import linker, names, plain, sources, unused
+from . import kept, linker, names, plain, sources, unused
 from .profiles import BLOCK, Profile, profile
 from .sources import FIRMWARE, PACKAGE
 
@@ -41,29 +41,41 @@ LIB = "lib/"  # where MicroPython looks for modules in its file system
 # Sources are read once: a process builds images of one state of the sources.
 
 
-@functools.cache
 def linked() -> linker.Linked:
     """The package as boards have it."""
+    return _package()[0]
+
+
+def package_files() -> dict[str, str]:
+    """Path inside an image -> source, of the package as boards have it."""
+    return _package()[1]
+
+
+@functools.cache
+def _package() -> tuple[linker.Linked, dict[str, str]]:
+    return kept.kept("linked", _link)
+
+
+def _link() -> tuple[linker.Linked, dict[str, str]]:
     everything = sources.texts()
     modules = {name: plain.plain(everything[name], name) for name in sources.of_board(everything)}
     firmware = [path.read_text() for path in sorted(FIRMWARE.glob("*.py"))]
     for name, functions in unused.unused(modules, firmware).items():
         modules[name] = unused.without(modules[name], functions)
     core = sources.core(modules)
-    kept = set().union(*(names.spoken(text) for text in firmware))
-    return linker.Linked(modules, core, kept, sources.loading_order(modules, core))
-
-
-@functools.cache
-def package_files() -> dict[str, str]:
-    """Path inside an image -> source, of the package as boards have it."""
-    return {"%s/%s.py" % (PACKAGE, name): text for name, text in linked().files().items()}
+    known = set().union(*(names.spoken(text) for text in firmware))
+    made = linker.Linked(modules, core, known, sources.loading_order(modules, core))
+    return made, {"%s/%s.py" % (PACKAGE, name): text for name, text in made.files().items()}
 
 
 @functools.cache
 def test_files() -> dict[str, str]:
     """The same for the tests under MicroPython: module by module and folder by folder as the sources are,
     asserts included."""
+    return kept.kept("tests", _for_tests)
+
+
+def _for_tests() -> dict[str, str]:
     whole = sources.tree()
     paths = {sources.place(name) for name in sources.of_tests(sources.texts())}
     return {
