@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 from headwater_tools.boards import micropython
-from headwater_tools.environment import ROOT
+from headwater_tools.environment import ROOT, class_archive
 from headwater_tools.errors import UserError
 from headwater_tools.image import builder
 from hypothesis import settings
 
 BOARD = Path(__file__).parent / "board"
+SYSTEM = Path(__file__).parent / "system"
 
 settings.register_profile("headwater", derandomize=True, deadline=None, max_examples=60, database=None)
 settings.load_profile("headwater")
@@ -31,6 +32,32 @@ def pytest_configure(config: pytest.Config) -> None:
     # Who runs in the background of a shell is told to ignore it, and would pass that on to what it starts.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # `hw test` sets more.
+    os.environ.setdefault(class_archive.VARIABLE, class_archive.QUICK)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items[:] = distributed(items)
+
+
+def distributed(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The order in which two workers that begin with one half each, and then take from the end of what the
+    other has left, end at the same time: long tests at the beginning of both halves, short ones at their ends.
+
+    One worker begins with Spark, so the other one starts none. Files stay whole, for their fixtures.
+    """
+    marks: dict[Path, set[str]] = {}
+    for item in items:
+        marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
+    system = [item for item in items if SYSTEM in item.path.parents]
+    system.sort(key=lambda item: "spark" not in marks[item.path])
+    others = [item for item in items if SYSTEM not in item.path.parents]
+    slow = [item for item in others if "slow" in marks[item.path]]
+    short = [item for item in others if "slow" not in marks[item.path]]
+    filling = max(0, len(items) // 2 - len(system))
+    return system + short[:filling] + slow + short[filling:]
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

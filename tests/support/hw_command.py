@@ -16,7 +16,6 @@ from headwater_tools import environment
 
 MARK = "HEADWATER_TEST_MARK"
 PATIENCE_S = 180
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Command:
@@ -31,7 +30,7 @@ class Command:
             self.process = subprocess.Popen(
                 [sys.executable, str(environment.ROOT / "hw"), *words],
                 cwd=folder,
-                env={**environment.variables(), "JDK_JAVA_OPTIONS": JAVA_OPTIONS, name: value},
+                env={**environment.variables(), name: value},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

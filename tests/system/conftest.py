@@ -46,9 +46,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.codegen.wholeStage": "false",
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        session = start("local[2]", environment.jars(), quick, "tests", "OFF")
+    session = start("local[2]", environment.jars(), quick, "tests", "OFF")
     yield session
     session.stop()
 

@@ -4,7 +4,6 @@ whether a bar is reached, is no matter here."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.slow]
 BLUETOOTH = ("ble",)
 
 FIELDS = ("name", "value", "unit", "bar", "ok")
-# Little data: compiling well would take longer than computing.
-QUICK_JVM = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 # Arguments of a small load; words that the names of its measures must begin with.
 SMALL = {
     "attack": (
@@ -98,9 +95,7 @@ HOLDS = (
 def measured(name: str, words: list[str], *, timeout_s: float = 300) -> dict[str, Any]:
     """What `hw bench NAME` says with --json; it ends with 1 where a bar is missed."""
     command = [sys.executable, str(environment.ROOT / "hw"), "bench", name, *words, "--json"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **QUICK_JVM}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     assert "Traceback" not in done.stderr, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WAIT_S = 240
-ENVIRONMENT = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = environment.variables()
 
 # One life each: data files without the rows are written and not committed; old files are being removed.
 STEPS = ("erasing", "sweeping")

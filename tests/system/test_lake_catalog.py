@@ -104,7 +104,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path, kept, other = folder / "lake", folder / "catalog", folder / "other"
     healthy(path).write()
     healthy(other).write()
-    env = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    env = environment.variables()
     command = [sys.executable, "-P", "-m", "headwater_tools", "lake", "register", str(path), "--json"]
     command += ["--metastore", str(kept), "--schema", "site"]
     command += [word for setting in QUICK for word in ("--conf", setting)]

@@ -45,7 +45,6 @@ def executed(name: str, lake: Path, tmp_path: Path) -> list[tuple[str, str, bool
         "JUPYTER_PLATFORM_DIRS": "1",
         # A minute of data: compiling well would take longer than computing.
         "SPARK_CONF_DIR": str(tmp_path),
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     env.pop("PYTHONPATH", None)  # a user's kernel has none
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)

@@ -40,7 +40,6 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOG_DIR": str(folder),
             "PYSPARK_PYTHON": sys.executable,
-            "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         self.url = "spark://127.0.0.1:%d" % free_port()
 

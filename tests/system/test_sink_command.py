@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -11,18 +12,21 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from headwater_tools import environment
+from headwater_tools.environment import class_archive
 from site_lake import Site, plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 LARGEST_FILE = 400_000  # bytes: what a full disk is stood in for by
 
-
-ENVIRONMENT = {**environment.variables(), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+ENVIRONMENT = environment.variables()
 
 
 def hw(*words: str, full: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -161,3 +165,13 @@ def test_a_shell_runs_code_with_functions_of_its_own_and_shows_an_error_in_it(tm
     ]
     assert done.returncode == 1
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]  # no folder of Spark's
+
+
+def test_spark_starts_with_the_classes_that_are_kept(spark: SparkSession) -> None:
+    """`hw test` makes the file, where this Java can: one that no longer fits would only make tests slower."""
+    file = re.search(r"-XX:SharedArchiveFile=([^\"]+)", os.environ[class_archive.VARIABLE])
+    if file is None:
+        pytest.skip("this Java keeps no classes, or pytest was not started by `hw test`")
+    java: Any = spark._jvm
+    jvm = int(java.java.lang.ProcessHandle.current().pid())
+    assert file[1] in Path("/proc/%d/maps" % jvm).read_text()

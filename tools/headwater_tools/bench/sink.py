@@ -106,6 +106,9 @@ class _Bench:
         settings = dict(SPARK)
         if self.size.partitions:
             settings["spark.sql.shuffle.partitions"] = str(self.size.partitions)
+            # So little data that compiling would take longer than computing.
+            settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+            settings["spark.sql.codegen.wholeStage"] = "false"
         self.spark: SparkSession = session.start(
             "local[2]", environment.jars(), settings, "hw bench sink", "OFF"
         )

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import ast
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 from .. import environment
-from ..environment import ROOT
+from ..environment import ROOT, class_archive
 from ..errors import UserError
 
 SUMMARY = "run all tests, under CPython and under 32-bit MicroPython (arguments go to pytest)"
@@ -111,8 +112,10 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
             words.append(str(S3_TESTS))
     if not any(word.startswith(str(S3_TESTS)) for word in words):
         words += ["--ignore", str(S3_TESTS)]
-    for group in groups(words):
+    needed = groups(words)
+    for group in needed:
         environment.ensure(group)
+    _start_quickly("lake" in needed and "--quick" not in args.rest)
     workers = min(WORKERS_MAX, os.cpu_count() or 1)
     if workers > 1 and not selected and not {"--pdb", "--collect-only", "--co"} & set(words):
         words = ["-n", str(workers), "--dist", "worksteal", *words]
@@ -121,6 +124,15 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     if counter.interrupted:
         raise KeyboardInterrupt
     return EXIT_CODES.get(code, 1), {**counter.counts, "failures": counter.failed}
+
+
+def _start_quickly(spark: bool) -> None:
+    """Tests start Python and Java hundreds of times. What a process can find ready is kept for it, bytecode
+    of Python too where the user wants none: its folders are not part of the repository."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    if spark:
+        os.environ[class_archive.VARIABLE] = class_archive.java_options()
 
 
 def chosen(words: list[str]) -> list[str]:
