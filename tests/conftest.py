@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def distributed(items: list[pytest.Item]) -> list[pytest.Item]:
     """The order in which two workers that begin with one half each, and then take from the end of what the
-    other has left, end at the same time: long tests at the beginning of both halves, short ones at their ends.
+    other has left, end at the same time: long tests at the beginning of both halves, short ones at the end.
 
     One worker begins with Spark, so the other one starts none. Files stay whole, for their fixtures.
     """
