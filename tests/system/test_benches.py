@@ -58,7 +58,7 @@ SMALL = {
             "claim: recovery",
             "planned: link delays",
             "planned: SP1, ecoc, 100 B: pause",
-            "boards: death to first",
+            "boards, within 15 s: death to first",
             "boards, planned: longest",
         ),
     ),
