@@ -70,7 +70,7 @@ class Browser:
             self._wait(self._session.close())
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -129,7 +129,7 @@ class Browser:
             raise PageError(details.get("exception", {}).get("description") or details["text"])
         return found["result"].get("value")
 
-    def until(self, script: str, timeout_s: float = 60) -> Any:
+    def until(self, script: str, timeout_s: float = 180) -> Any:
         """Wait until an expression is true; what it gave. While a page loads, much is not there yet."""
         end = time.monotonic() + timeout_s
         while True:

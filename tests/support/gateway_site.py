@@ -24,7 +24,7 @@ from headwater_gateway.segments.names import split
 from headwater_tools import environment
 from headwater_tools.boards.virtual import VirtualBoard
 from headwater_tools.demo.subprocesses import free_port
-from site_gateway import until
+from site_gateway import PATIENCE_S, until
 
 SETTINGS = """
 [gateway]
@@ -83,7 +83,7 @@ class Site:
                 [sys.executable, "-P", "-m", "headwater_tools", "broker", "run", str(self.folder)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment.variables(),
             )  # fmt: skip
-        until(self._answers, 60, "Mosquitto does not start: see %s" % log.name)
+        until(self._answers, why="Mosquitto does not start: see %s" % log.name)
 
     def _answers(self) -> bool:
         try:
@@ -104,13 +104,13 @@ class Site:
                 [sys.executable, "-W", "error", "-m", "headwater_gateway", str(self.config_file), *words],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment.variables(),
             )  # fmt: skip
-        until(lambda: self.state() is not None, 15, "the gateway does not start: see %s" % self.log)
+        until(lambda: self.state() is not None, why="the gateway does not start: see %s" % self.log)
 
     def kill_gateway(self, number: int = signal.SIGKILL) -> int:
         """The code with which it ended."""
         assert self.gateway is not None
         self.gateway.send_signal(number)
-        code = self.gateway.wait(20)
+        code = self.gateway.wait(PATIENCE_S)
         self.gateway = None
         return code
 

@@ -50,7 +50,7 @@ class Command:
 
     def nothing_left(self) -> None:
         """The kernel ends those that asked to die with their parent, a moment after it."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while (left := self.left()) and time.monotonic() < end:
             time.sleep(0.05)
         assert not left, "left behind: %s\n%s" % (left, self.said())

@@ -33,6 +33,7 @@ from headwater_tools.demo.subprocesses import free_port
 
 MASTER = bytes(range(32))
 MTU = 512
+PATIENCE_S = 180  # a machine that is busy starves processes for seconds
 ACL = "pattern read hw/%u/+\npattern write hw/+/%u\n\nuser gateway\ntopic readwrite hw/+/+\n"
 
 
@@ -40,8 +41,8 @@ def mono_us() -> int:
     return time.monotonic_ns() // 1000
 
 
-def until(what: Callable[[], Any], timeout_s: float = 30, why: str | Callable[[], str] = "") -> Any:
-    """Wait until `what` is true; what it gave."""
+def until(what: Callable[[], Any], timeout_s: float = PATIENCE_S, why: str | Callable[[], str] = "") -> Any:
+    """Wait until `what` is true; what it gave. How soon that is, no test asserts."""
     end = time.monotonic() + timeout_s
     while True:
         found = what()
@@ -128,7 +129,7 @@ class Broker:
         with log:
             command = [*environment.mosquitto(), "-c", str(self.folder / "mosquitto.conf")]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until(self._answers, 10, "Mosquitto does not start: see %s" % (self.folder / "mosquitto.log"))
+        until(self._answers, why="Mosquitto does not start: see %s" % (self.folder / "mosquitto.log"))
 
     def _answers(self) -> bool:
         assert self.process is not None

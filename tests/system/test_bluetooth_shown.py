@@ -31,11 +31,11 @@ def test_an_adapter_that_is_missing_is_told_everywhere(
     site = Site(tmp_path / "site", '[bluetooth]\nenabled = true\nadapter = "hci7"\n')
     try:
         site.start_gateway()
-        state = until(lambda: (found := site.state()) and found["bluetooth"]["problem"] and found, 60)
+        state = until(lambda: (found := site.state()) and found["bluetooth"]["problem"] and found)
         assert state["bluetooth"]["problem"] == WORDS
         assert "bluetooth: the adapter cannot be used: %s; 0 of 4 connections" % WORDS in command.page(state)
         alarms = lambda: [alarm["id"] for alarm in (site.state() or {})["alarms"]]  # noqa: E731
-        until(lambda: "bluetooth" in alarms(), 60)
+        until(lambda: "bluetooth" in alarms())
         lines = site.log.read_text().splitlines()
         address = next(line for line in lines if " http://" in line).rpartition(" ")[2].rstrip("/")
         token = (site.folder / "secrets" / "token").read_text().strip()
@@ -46,7 +46,7 @@ def test_an_adapter_that_is_missing_is_told_everywhere(
         browser.size(1200, 900)
         browser.goto(address + "/")
         shown = "document.querySelector('#bluetooth').innerText"
-        browser.until("/hci7[^]*cannot be used/.test(%s)" % shown, 60)
+        browser.until("/hci7[^]*cannot be used/.test(%s)" % shown)
         assert WORDS in browser.get(shown)
         assert browser.problems == []
     finally:

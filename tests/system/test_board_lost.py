@@ -36,7 +36,7 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
         board.start()
     (site.folder / "pair.py").write_text(PROCESS)
     site.hw("deploy", "pair.py", "--wait", "120")
-    until(lambda: site.stream("pair/both")["durable"] >= 200, 60)
+    until(lambda: site.stream("pair/both")["durable"] >= 200)
 
     refused = site.command("board", "lost", "chest")
     assert refused.returncode == 2 and "--yes" in refused.stderr
@@ -58,8 +58,8 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
         vertices = state["processes"]["pair"]["vertices"] if state else []
         return next((v["host"] for v in vertices if v["name"] == "doubled"), "")
 
-    until(lambda: place() in ("wrist", "gateway"), 60)
-    until(lambda: all(one["settled"] for one in site.state()["processes"]["pair"]["lost"]), 60)  # type: ignore[index]
+    until(lambda: place() in ("wrist", "gateway"))
+    until(lambda: all(one["settled"] for one in site.state()["processes"]["pair"]["lost"]))  # type: ignore[index]
     ended = site.stream("pair/press")["durable"]
     time.sleep(3)
     assert site.stream("pair/press")["durable"] == ended
@@ -70,8 +70,8 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
     # The join waits for it until a person closes the input, and in time so does what feeds the join.
     site.hw("deploy", "--close", "both.press")
     done = site.stream("pair/both")["durable"], site.stream("pair/doubled")["durable"]
-    until(lambda: site.stream("pair/both")["durable"] > done[0] + 200, 60)
-    until(lambda: site.stream("pair/doubled")["durable"] > done[1] + 200, 60)
+    until(lambda: site.stream("pair/both")["durable"] > done[0] + 200)
+    until(lambda: site.stream("pair/doubled")["durable"] > done[1] + 200)
 
     # Its flash is erased, and it is provisioned again.
     chest.kill()
@@ -86,17 +86,17 @@ def test_a_board_that_is_declared_lost(site: Site) -> None:
     assert key != (chest.folder / "board.key").read_bytes()
     (chest.folder / "board.key").write_bytes(key)
     chest.start()
-    until(lambda: "was declared lost" in site.consoles(), 60)  # with its old flash it is refused
+    until(lambda: "was declared lost" in site.consoles())  # with its old flash it is refused
     chest.kill()
     (chest.folder / "flash.bin").unlink()
     chest.start()
     former = site.stream("pair/press")["incarnation"]
     until(lambda: site.stream("pair/press")["incarnation"] != former, 90)
-    until(lambda: site.stream("pair/press")["durable"] >= 50, 60)
+    until(lambda: site.stream("pair/press")["durable"] >= 50)
     assert site.state()["boards"]["chest"]["link"] == "up"  # type: ignore[index]
     site.hw("deploy", "--reopen", "both.press")
     joined = site.stream("pair/both")["durable"]
-    until(lambda: site.stream("pair/both")["durable"] > joined + 50, 60)
+    until(lambda: site.stream("pair/both")["durable"] > joined + 50)
     rows: dict[int, list[int]] = {}
     for row in site.rows("pair/doubled"):
         assert rows.setdefault(row["xi"], row["ints"]) == row["ints"]
@@ -115,7 +115,7 @@ def test_a_change_waits_for_a_lost_board_no_more_and_may_leave_it_out(site: Site
         board.start()
     (site.folder / "pair.py").write_text(PROCESS)
     site.hw("deploy", "pair.py", "--wait", "120")
-    until(lambda: site.stream("pair/both")["durable"] >= 100, 60)
+    until(lambda: site.stream("pair/both")["durable"] >= 100)
     boards[0].kill()
     without = PROCESS.replace('"chest", "wrist"', '"wrist"').replace(
         'on("chest", backup=["wrist", "gateway"])', 'on("wrist")'

@@ -86,7 +86,7 @@ class Broker:
             self.process = subprocess.Popen(
                 [*environment.mosquitto(), "-c", str(conf)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        until(lambda: "running" in (folder / "mosquitto.log").read_text(), 30, "Mosquitto does not start")
+        until(lambda: "running" in (folder / "mosquitto.log").read_text(), why="Mosquitto does not start")
 
 
 @pytest.fixture

@@ -127,6 +127,6 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
         time.sleep(1)
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
-    assert demo.wait(60) == 130, rest
+    assert demo.wait(180) == 130, rest
     assert "interrupted" in rest
     assert of_folder(folder) == []

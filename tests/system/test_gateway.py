@@ -222,7 +222,7 @@ def client(site: Site, name: str) -> mqtt.Client:
     made.tls_set(str(site.folder / "tls" / "ca.crt"), tls_version=ssl.PROTOCOL_TLS_CLIENT)
     made.connect("localhost", site.port)
     made.loop_start()
-    until(made.is_connected, 10)
+    until(made.is_connected)
     return made
 
 
@@ -302,7 +302,7 @@ def test_start_up_errors_are_sentences_with_exit_code_2(site: Site) -> None:
 
 
 def get(port: int, path: str, **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
     connection.request("GET", path, headers=headers)
     answer = connection.getresponse()
     body = answer.read().decode()

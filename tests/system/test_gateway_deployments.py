@@ -22,7 +22,7 @@ def deploy(site: Site, num: int) -> dict[str, Any]:
     """Deploy the version that multiplies by `num`, until the board runs it."""
     (site.folder / "one.py").write_text(PROCESS % num)
     site.hw("deploy", "one.py", "--wait", "60")
-    ended = until(lambda: (s := site.state()) and s["processes"]["one"]["step"] == "runs" and s, 30)
+    ended = until(lambda: (s := site.state()) and s["processes"]["one"]["step"] == "runs" and s)
     return dict(ended["processes"]["one"])
 
 
@@ -52,12 +52,12 @@ def test_versions_that_come_again_lose_nothing_and_double_nothing(site: Site) ->
         process = deploy(site, num)
         deployed.append((num, process))
         if stay:
-            until(lambda: site.stream("one/scaled")["durable"] >= stay, 60, site.consoles())  # noqa: B023
+            until(lambda: site.stream("one/scaled")["durable"] >= stay, why=site.consoles())  # noqa: B023
     factor = {str(process["hash"]): num for num, process in deployed}
     accepted = board.accepted()
     samples = {b.ts + i * b.dt: b.first + i for b in accepted for i in range(b.n)}
     assert len(samples) == sum(b.n for b in accepted) >= 310
-    until(lambda: outputs_of(site, factor, max(samples)).keys() >= samples.keys(), 60, site.consoles())
+    until(lambda: outputs_of(site, factor, max(samples)).keys() >= samples.keys(), why=site.consoles())
     outputs = outputs_of(site, factor, max(samples))
     assert outputs.keys() == samples.keys()
     for ts, (num, values) in outputs.items():

@@ -57,7 +57,7 @@ def runs(site: Site, deployment: int) -> None:
         wanted = {"deployment": deployment, "step": "runs", "learning": ""}
         return {key: found.get(key) for key in wanted} == wanted
 
-    until(so, 60, site.consoles())
+    until(so, why=site.consoles())
 
 
 def acknowledge(site: Site, high: dict[str, int]) -> None:
@@ -122,11 +122,11 @@ def test_a_lost_database_is_told_and_rebuilt_from_boards_and_lake(site: Site) ->
     provision(site.config_file, "spare")  # a board that never came
     wrist.start()
     deploy(site, ONE, 2)
-    until(lambda: site.stream("one/scaled")["durable"] >= 150, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 150, why=site.consoles())
     acknowledge(site, {"one/accel": 100, "one/scaled": 90})
     until(lambda: site.stream("one/scaled")["acked"] == 90)
     before = site.stream("one/accel")["durable"]
-    until(lambda: site.stream("one/accel")["durable"] >= before + 100, 60, site.consoles())
+    until(lambda: site.stream("one/accel")["durable"] >= before + 100, why=site.consoles())
     lose(site)
     at_loss = wrist.accepted()[-1].xi + 25
 
@@ -147,8 +147,8 @@ def test_a_lost_database_is_told_and_rebuilt_from_boards_and_lake(site: Site) ->
     accepted = wrist.accepted()
     last = accepted[-1].xi + accepted[-1].n - 1
     assert last > at_loss
-    until(lambda: site.stream("one/accel")["cut"] >= last, 60, site.consoles())
-    until(lambda: site.stream("one/scaled")["cut"] >= last - 100, 60, site.consoles())
+    until(lambda: site.stream("one/accel")["cut"] >= last, why=site.consoles())
+    until(lambda: site.stream("one/scaled")["cut"] >= last - 100, why=site.consoles())
     for name, begin, factor in (("one/accel", 101, 1), ("one/scaled", 91, 2)):
         stream = Stream(site, name)
         assert stream.first == begin
@@ -170,7 +170,7 @@ def test_a_lost_database_is_told_and_rebuilt_from_boards_and_lake(site: Site) ->
     assert site.command("deploy", "--set", "affine.num=5").returncode == 0
     deploy(site, ONE, 3)
     runs(site, 2)
-    until(lambda: site.stream("one/scaled")["durable"] >= 50, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 50, why=site.consoles())
     home = provision(site.config_file, "another")
     master = keys.load(site.folder / "secrets" / "master.key")
     assert (home / "board.key").read_bytes() == master.board(3)
@@ -208,7 +208,7 @@ def test_segments_that_the_lake_had_not_read_yet_are_no_loss(site: Site) -> None
     wrist = site.wave_board()
     wrist.start()
     deploy(site, ONE, 2)
-    until(lambda: site.stream("one/scaled")["cut"] >= 150, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["cut"] >= 150, why=site.consoles())
     cut = site.stream("one/accel")["cut"]
     lose(site)
     for _ in range(3):  # it is killed while it learns, too
@@ -219,8 +219,8 @@ def test_segments_that_the_lake_had_not_read_yet_are_no_loss(site: Site) -> None
     runs(site, 1)
     accepted = wrist.accepted()
     last = accepted[-1].xi + accepted[-1].n - 1
-    until(lambda: site.stream("one/accel")["cut"] >= last, 60, site.consoles())
-    until(lambda: site.stream("one/scaled")["cut"] >= last - 100, 60, site.consoles())
+    until(lambda: site.stream("one/accel")["cut"] >= last, why=site.consoles())
+    until(lambda: site.stream("one/scaled")["cut"] >= last - 100, why=site.consoles())
     numbering = judged(site, "one/accel")
     assert numbering.known[0] == (1, cut) or numbering.known[0][1] > cut
     missing = sum(end - begin + 1 for begin, end in numbering.gaps)
@@ -239,14 +239,14 @@ def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
     wrist.start()
     ankle.start()
     deploy(site, TWO, 2)
-    until(lambda: site.stream("one/scaled")["durable"] >= 50, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 50, why=site.consoles())
     ankle.kill()
     write(site, TWO, 3)
     assert "draining" in site.command("deploy", "one.py").stdout
-    until(lambda: site.state()["boards"]["wrist"]["plan"] == "drained", 30, site.consoles())  # type: ignore[index]
+    until(lambda: site.state()["boards"]["wrist"]["plan"] == "drained", why=site.consoles())  # type: ignore[index]
     lose(site)
     site.start_gateway("--rebuild")
-    until(lambda: process(site).get("step") == "drains", 30, site.consoles())
+    until(lambda: process(site).get("step") == "drains", why=site.consoles())
     # The other board is off: what it runs nobody knows, so nothing may be changed.
     write(site, TWO, 4)
     for words in (("deploy", "one.py"), ("deploy", "--set", "affine.num=5"), ("deploy", "--cancel", "one")):
@@ -257,9 +257,9 @@ def test_a_switch_that_was_under_way_is_brought_to_its_end(site: Site) -> None:
     site.start_gateway()  # what it has learned it keeps
     ankle.start()
     runs(site, 2)
-    until(lambda: site.stream("one/scaled")["durable"] >= 50, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 50, why=site.consoles())
     before = site.stream("one/other")["durable"]
-    until(lambda: site.stream("one/other")["durable"] >= before + 50, 60, site.consoles())
+    until(lambda: site.stream("one/other")["durable"] >= before + 50, why=site.consoles())
     deploy(site, TWO, 4)
     runs(site, 3)
 

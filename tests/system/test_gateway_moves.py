@@ -34,7 +34,7 @@ def moved(site: Site, to: str, code: int = 0) -> dict[str, Any]:
 
 def durable(site: Site, more: int) -> None:
     before = site.stream("green/scaled")["durable"]
-    until(lambda: site.stream("green/scaled")["durable"] >= before + more, 60, site.consoles())
+    until(lambda: site.stream("green/scaled")["durable"] >= before + more, why=site.consoles())
 
 
 def test_an_operator_moves_from_host_to_host_and_every_row_is_there_once(site: Site) -> None:

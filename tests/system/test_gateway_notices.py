@@ -181,24 +181,24 @@ def test_every_notice_arrives_in_order_while_gateway_and_receiver_are_killed_and
     # Boards cannot speak as the gateway, and the watcher cannot speak at all.
     config = json.loads((site.folder / "boards" / "wrist" / "config.json").read_text())
     board = Listener(site, "wrist", config["broker"]["password"], "hw/w/g/#")
-    until(lambda: board.granted and listener.granted, 10)
+    until(lambda: board.granted and listener.granted)
     for client in (board.client, listener.client):
         for topic in ("hw/w/g/notices", "hw/w/g/heartbeat", "hw/g/watcher"):
-            client.publish(topic, b"{}", 1).wait_for_publish(5)
+            client.publish(topic, b"{}", 1).wait_for_publish(60)
     time.sleep(0.2)
     assert listener.came == []
 
     site.start_gateway()
-    until(lambda: "hw/w/g/heartbeat" in listener.retained, 20)
+    until(lambda: "hw/w/g/heartbeat" in listener.retained)
     words = [sys.executable, "-P", "-m", "headwater_tools", "gateway", "watch", str(site.folder / "watcher")]
     watch = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment.variables()
     )
     server.status, server.pause_s = 503, 0.0
     trouble(site, True)
-    until(lambda: told(listener.notices(), 1) == ["began"], 20)
-    until(lambda: "segments" in listener.on(), 10)
-    until(lambda: [n for n in server.came if n["alarm"] == "segments"], 10)
+    until(lambda: told(listener.notices(), 1) == ["began"])
+    until(lambda: "segments" in listener.on())
+    until(lambda: [n for n in server.came if n["alarm"] == "segments"])
     assert server.accepted == []
     shown = site.command("gateway", "alarms", ".").stdout
     assert "receiver webhook: 1 notice waits" in shown and "it answers with HTTP status 503" in shown
@@ -206,10 +206,10 @@ def test_every_notice_arrives_in_order_while_gateway_and_receiver_are_killed_and
     # The server takes the notice, and the gateway is killed before it hears that.
     server.status, server.pause_s = 204, 60.0
     count = len(server.came)
-    until(lambda: len(server.came) > count, 10)
+    until(lambda: len(server.came) > count)
     site.kill_gateway(signal.SIGKILL)
     server.answers.set()
-    assert watch.wait(20) == 1 and watch.stdout is not None
+    assert watch.wait(120) == 1 and watch.stdout is not None
     assert "The gateway is gone: the broker has lost its connection." in watch.stdout.read()
     watch.stdout.close()
     assert pulse(listener) == ("gone", 1)
@@ -218,28 +218,28 @@ def test_every_notice_arrives_in_order_while_gateway_and_receiver_are_killed_and
     trouble(site, False)
     server.pause_s = 0.0
     site.start_gateway()
-    assert until(lambda: told(server.accepted, 2), 30) == ["began", "ended"]
-    assert until(lambda: told(listener.notices(), 2), 10) == ["began", "ended"]
-    until(lambda: "segments" not in listener.on(), 10)
+    assert until(lambda: told(server.accepted, 2)) == ["began", "ended"]
+    assert until(lambda: told(listener.notices(), 2)) == ["began", "ended"]
+    until(lambda: "segments" not in listener.on())
     ids = [notice["id"] for notice in server.accepted if notice["alarm"] == "segments"]
     assert len(ids) == 3 and ids[0] == ids[1]
-    until(lambda: pulse(listener) == ("alive", 2), 10)
+    until(lambda: pulse(listener) == ("alive", 2))
     assert board.came == []
     board.close()
 
     # What the server refuses is parked, told by the other receiver, and sent again when a person asks for it.
     server.status = 404
     trouble(site, True)
-    until(lambda: "receiver.refused/webhook" in listener.on(), 20)
+    until(lambda: "receiver.refused/webhook" in listener.on())
     assert "receiver.refused/webhook" in alarms(site)
     server.status = 204
     site.hw("gateway", "alarms", ".", "--retry", "webhook", code=1)
-    assert until(lambda: told(server.accepted, 3), 10) == ["began", "ended", "began"]
-    until(lambda: "receiver.refused/webhook" not in listener.on(), 10)
+    assert until(lambda: told(server.accepted, 3)) == ["began", "ended", "began"]
+    until(lambda: "receiver.refused/webhook" not in listener.on())
     assert not any(notice["alarm"].startswith("receiver.") for notice in server.came)
 
     assert site.kill_gateway(signal.SIGTERM) == 0
-    until(lambda: pulse(listener) == ("stopped", 2), 5)
+    until(lambda: pulse(listener) == ("stopped", 2))
     # The same notices with the same ids at both, and the secret in no log.
     here = {n["id"]: n["what"] for n in server.accepted if n["alarm"] == "segments"}
     there = {n["id"]: n["what"] for n in listener.notices() if n["alarm"] == "segments"}
@@ -259,7 +259,7 @@ def test_a_stream_that_has_nothing_to_say_is_not_silent_until_its_board_is(site:
     board.start()
     (site.folder / "one.py").write_text(RARE)
     site.hw("deploy", "one.py")
-    until(lambda: site.state()["processes"]["one"]["step"] == "runs", 60)  # type: ignore[index]
+    until(lambda: site.state()["processes"]["one"]["step"] == "runs")  # type: ignore[index]
     seen: set[str] = set()
     end = time.monotonic() + 6  # longer than the delay that is asked for, and two reports
     while time.monotonic() < end:
@@ -267,6 +267,6 @@ def test_a_stream_that_has_nothing_to_say_is_not_silent_until_its_board_is(site:
         time.sleep(0.3)
     assert "stream.silent/one/rare" not in seen and site.stream("one/rare")["durable"] == 0
     board.stop()
-    until(lambda: "stream.silent/one/rare" in alarms(site), 30)
+    until(lambda: "stream.silent/one/rare" in alarms(site))
     board.start()
-    until(lambda: "stream.silent/one/rare" not in alarms(site), 60)
+    until(lambda: "stream.silent/one/rare" not in alarms(site))

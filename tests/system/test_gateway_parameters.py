@@ -77,7 +77,7 @@ def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Si
 
     # A change that waits says for whom, and counts when the board is back.
     board.stop()
-    until(lambda: (s := site.state()) and s["processes"]["green"]["step"] == "waits", 60)
+    until(lambda: (s := site.state()) and s["processes"]["green"]["step"] == "waits")
     told = site.hw("deploy", "--set", "scale.num=7")
     assert "scale: num = 7, change number 2; it waits: vent is silent for" in told
     shown = site.command("gateway", "state", ".").stdout  # exit 1 once the silence is an alarm
@@ -88,7 +88,7 @@ def test_legal_changes_leave_the_board_running_and_count_after_a_switch(site: Si
     board.start()
     in_force(site, "scale", num=7)
     before = site.stream("green/scaled")["durable"]
-    until(lambda: site.stream("green/scaled")["durable"] >= before + 200, 60, site.consoles())
+    until(lambda: site.stream("green/scaled")["durable"] >= before + 200, why=site.consoles())
     site.hw("undeploy", "green", "--wait", "120")
     assert not any("crashed" in line for line in board.lines)
     assert rows_scaled_by(site) == {2, 3, -5, 7}

@@ -59,7 +59,7 @@ def test_kills_of_gateway_and_board_move_nobodys_time(site: Site) -> None:
     board.start()
     (site.folder / "house.py").write_text(PROCESS)
     site.hw("deploy", "house.py", "--wait", "60")
-    until(lambda: site.stream("house/door")["durable"] >= 3, 60, site.consoles())
+    until(lambda: site.stream("house/door")["durable"] >= 3, why=site.consoles())
     before = ahead_us(site)
     for i in range(KILLS):
         site.kill_gateway()
@@ -71,10 +71,10 @@ def test_kills_of_gateway_and_board_move_nobodys_time(site: Site) -> None:
     assert abs(ahead_us(site) - before) < STEP_US
     durable = site.stream("house/air")["durable"]
     until(lambda: site.stream("house/air")["durable"] >= durable + 200, 120, site.consoles())
-    until(lambda: isinstance(vent(site).get("time"), int), 60, site.consoles())
+    until(lambda: isinstance(vent(site).get("time"), int), why=site.consoles())
     assert vent(site)["time"] - wall_us() < STEP_US
     for name in ("house/air", "house/door"):
-        until(lambda name=name: site.stream(name)["last_ts_us"], 60, site.consoles())
+        until(lambda name=name: site.stream(name)["last_ts_us"], why=site.consoles())
         assert site.stream(name)["last_ts_us"] - wall_us() < STEP_US
     assert all(b.ts + (b.n - 1) * max(b.dt, 0) < wall_us() + STEP_US for b in board.accepted())
     arrived = [max(pq.read_table(path)["arrived"].to_pylist()).timestamp() for path in site.segments()]

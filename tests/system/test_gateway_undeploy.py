@@ -74,29 +74,29 @@ def test_an_undeployed_process_loses_nothing_and_gives_its_boards_and_names_away
     board = site.wave_board()
     board.start()
     factor = {deploy(site, "one", 2)["hash"]: 2}
-    until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 100, why=site.consoles())
     told = site.hw("undeploy", "one", "--wait", WAIT)
     assert "process one has stopped; its boards are free" in told
-    until(lambda: (s := site.state()) and s["boards"]["wrist"]["leaving"] is None, 60, site.consoles())
+    until(lambda: (s := site.state()) and s["boards"]["wrist"]["leaving"] is None, why=site.consoles())
     last = board.accepted()[-1].first
     state = site.state()
     assert state is not None and state["processes"] == {} and state["boards"]["wrist"]["process"] is None
     assert "`hw deploy --rollback one` deploys it again" in site.hw("gateway", "state", ".")
-    until(lambda: all_there(site, board, factor, last), 60, site.consoles())
+    until(lambda: all_there(site, board, factor, last), why=site.consoles())
 
     # Another process takes the board, and the names in the lake; its sources begin new incarnations.
     factor[deploy(site, "two", 3)["hash"]] = 3
-    until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 100, why=site.consoles())
     assert "no process one here" in site.hw("undeploy", "one", code=2)
     site.hw("undeploy", "two", "--wait", WAIT)
     site.hw("deploy", "--rollback", "one", "--wait", WAIT)
     again = process_of(site, "one")
     assert again["deployment"] > 2 and again["hash"] not in factor
     factor[again["hash"]] = 2
-    until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 60, why=site.consoles())
     site.hw("undeploy", "one", "--wait", WAIT)
     accepted = board.accepted()
-    until(lambda: all_there(site, board, factor, accepted[-1].first), 60, site.consoles())
+    until(lambda: all_there(site, board, factor, accepted[-1].first), why=site.consoles())
     assert len({inc for inc, _, _, _ in rows_of(site, "one/accel")}) == 3
     assert len({inc for inc, _, _, _ in rows_of(site, "one/scaled")}) == 3
     assert not any("crashed" in line for line in board.lines)
@@ -108,13 +108,13 @@ def test_a_rollback_deploys_the_version_before_and_loses_nothing(site: Site) -> 
     factor = {}
     for num in (2, 3):
         factor[deploy(site, "one", num)["hash"]] = num
-        until(lambda: site.stream("one/scaled")["durable"] >= 100, 60, site.consoles())
+        until(lambda: site.stream("one/scaled")["durable"] >= 100, why=site.consoles())
     told = site.hw("deploy", "--rollback", "one", "--wait", WAIT)
     assert "goes back to what deployment 1 was" in told and "deployment 3" in told
     now = process_of(site, "one")
     assert (now["deployment"], [e["deployment"] for e in now["earlier"]]) == (3, [2])
     factor[now["hash"]] = 2
-    until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 60, why=site.consoles())
     assert "has no earlier deployment 7 of process one: it has 2" in site.hw(
         "deploy", "--rollback", "one", "--to", "7", code=2
     )
@@ -123,7 +123,7 @@ def test_a_rollback_deploys_the_version_before_and_loses_nothing(site: Site) -> 
     assert [e["deployment"] for e in process_of(site, "one")["earlier"]] == [2]
     site.hw("undeploy", "one", "--wait", WAIT)
     accepted = board.accepted()
-    until(lambda: all_there(site, board, factor, accepted[-1].first), 60, site.consoles())
+    until(lambda: all_there(site, board, factor, accepted[-1].first), why=site.consoles())
     assert {inc for inc, _, _, _ in rows_of(site, "one/scaled")} == factor.keys()
     assert not any("crashed" in line for line in board.lines)
 
@@ -138,9 +138,9 @@ def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
 
     board.start()
     site.hw("deploy", "one.py", "--wait", WAIT)
-    until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 60, why=site.consoles())
     board.stop()
-    until(lambda: process_of(site, "one")["step"] == "waits", 60)
+    until(lambda: process_of(site, "one")["step"] == "waits")
     told = site.hw("undeploy", "one", "--wait", "1", code=1)
     assert "process one has not stopped: wrist is silent for" in told
     write(site, "one", 3)
@@ -149,8 +149,8 @@ def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
     assert process_of(site, "one")["step"] == "waits"
     before = site.stream("one/accel")["durable"]
     board.start()
-    until(lambda: process_of(site, "one")["step"] == "runs", 60, site.consoles())
-    until(lambda: site.stream("one/accel")["durable"] > before, 60, site.consoles())
+    until(lambda: process_of(site, "one")["step"] == "runs", why=site.consoles())
+    until(lambda: site.stream("one/accel")["durable"] > before, why=site.consoles())
 
     # Undeployed while it is away: it stops when it comes back, and only then.
     board.stop()
@@ -159,8 +159,8 @@ def test_what_is_away_is_named_and_waited_for(site: Site) -> None:
     site.start_gateway()
     assert process_of(site, "one")["step"] == "stops"
     board.start()
-    until(lambda: (s := site.state()) and not s["processes"], 60, site.consoles())
-    until(lambda: (s := site.state()) and s["boards"]["wrist"]["leaving"] is None, 60, site.consoles())
+    until(lambda: (s := site.state()) and not s["processes"], why=site.consoles())
+    until(lambda: (s := site.state()) and s["boards"]["wrist"]["leaving"] is None, why=site.consoles())
     assert not any("crashed" in line for line in board.lines)
 
 
@@ -177,5 +177,5 @@ def test_an_erased_board_gets_a_plan_that_it_had_refused(site: Site) -> None:
     config.write_text(whole)
     (board.folder / "flash.bin").unlink()
     board.start()
-    until(lambda: process_of(site, "one")["step"] == "runs", 60, site.consoles())
-    until(lambda: site.stream("one/scaled")["durable"] >= 60, 60, site.consoles())
+    until(lambda: process_of(site, "one")["step"] == "runs", why=site.consoles())
+    until(lambda: site.stream("one/scaled")["durable"] >= 60, why=site.consoles())

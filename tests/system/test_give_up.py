@@ -51,7 +51,7 @@ def test_an_operator_goes_on_without_what_two_lost_boards_had(site: Site) -> Non
     until(lambda: "waits" in stands(), 120, site.consoles())
     for name in ("door", "roof"):
         site.hw("board", "lost", name, "--yes")
-    until(lambda: "stored on" in stands(), 60, site.consoles())
+    until(lambda: "stored on" in stands(), why=site.consoles())
     told = site.hw("give-up", "scale", code=2)
     assert "green/scaled ends after xi" in told and "nothing was changed" in told
     done = site.command("give-up", "scale", "--yes", "--json")

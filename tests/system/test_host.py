@@ -79,7 +79,7 @@ class HostProcess:
     def end(self, number: int = signal.SIGKILL) -> int:
         assert self.process is not None
         self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(120)
 
     def accepted(self) -> list[int]:
         """The numbers of the samples that the driver heard to be accepted. One batch more may be in the flash
@@ -103,14 +103,14 @@ def test_a_host_that_is_killed_again_and_again_loses_nothing_and_gives_nothing_t
     try:
         shed.start()
         site.hw("deploy", "one.py", "--wait", WAIT)
-        until(lambda: site.stream("one/triple")["durable"] >= 100, 30, shed.log.read_text)
+        until(lambda: site.stream("one/triple")["durable"] >= 100, why=shed.log.read_text)
         chance = random.Random(5)
         for _ in range(KILLS):
             assert shed.end() == -signal.SIGKILL
             shed.start()
             time.sleep(0.4 + chance.random())
         before = site.stream("one/triple")["durable"]
-        until(lambda: site.stream("one/triple")["durable"] > before, 30, shed.log.read_text)
+        until(lambda: site.stream("one/triple")["durable"] > before, why=shed.log.read_text)
         listed = json.loads(site.hw("board", "list", str(site.folder), "--json").splitlines()[-1])["boards"]
         assert [row["virtual"] for row in listed] == [shed.process.pid if shed.process else None]
         refused = site.hw("host", str(shed.home), code=2)
@@ -123,7 +123,7 @@ def test_a_host_that_is_killed_again_and_again_loses_nothing_and_gives_nothing_t
         def landed() -> bool:
             return all(set(accepted) <= set(_thirds(site, stream)) for stream in ("one/number", "one/triple"))
 
-        until(landed, 30, shed.log.read_text)
+        until(landed, why=shed.log.read_text)
         assert shed.end(signal.SIGINT) == 0
         accepted = shed.accepted()
         for stream in ("one/number", "one/triple"):
@@ -158,8 +158,8 @@ def test_a_host_whose_program_crashes_starts_again_in_one_process_and_reports_it
     try:
         shed.start()
         site.hw("deploy", "one.py", "--gateway", str(site.folder))
-        until(lambda: "boot 7, no process" in shed.log.read_text(), 30, shed.log.read_text)
-        until(lambda: "loose wire" in site.hw("board", "logs", "shed", str(site.folder)), 20)
+        until(lambda: "boot 7, no process" in shed.log.read_text(), why=shed.log.read_text)
+        until(lambda: "loose wire" in site.hw("board", "logs", "shed", str(site.folder)))
         assert shed.process is not None and shed.process.poll() is None
         assert shed.log.read_text().count("RuntimeError: loose wire") >= 5
     finally:

@@ -90,7 +90,7 @@ def test_page_state_metrics_and_events_tell_where_operators_run_and_why(site: Si
         moved = json.loads(site.hw("move", "scale", "wrist", "--json").splitlines()[-1])
         assert moved["outcome"] == "moved", site.consoles()
         by_command = "operator scale of gait moved from hip to wrist: a person asked for it"
-        until(lambda: events(site) == [by_command], 20, site.consoles)
+        until(lambda: events(site) == [by_command], why=site.consoles)
         told = operator(site, "scale")
         assert (told["host"], told["moved"]["from"], told["moved"]["reason"]) == ("wrist", "hip", "command")
         assert [c["host"] for c in told["candidates"]] == ["hip", "wrist", "gateway"]
@@ -114,10 +114,10 @@ def test_page_state_metrics_and_events_tell_where_operators_run_and_why(site: Si
         browser.until("/mean from hip to %s/.test(document.querySelector('#moves').innerText)" % host)
         browser.until("/from hip: hip was silent/.test(%s)" % (lane % "mean"))
         until(lambda: operator(site, "mean")["does"] == "runs", 60, lambda: str(operator(site, "mean")))
-        until(lambda: site.stream("gait/mean")["durable"] > before + 2, 60, site.consoles)
+        until(lambda: site.stream("gait/mean")["durable"] > before + 2, why=site.consoles)
         browser.until("!" + WAITING % "operator mean")
         # The segments that are cut after the gateway heard of it name it.
-        named = until(lambda: named_moves(site, "gait/mean"), 60, site.consoles)
+        named = until(lambda: named_moves(site, "gait/mean"), why=site.consoles)
         assert {(m[0], m[2], m[3], m[4]) for m in named} == {("mean", "hip", host, "takeover")}
         assert browser.get("window.stayed") and browser.problems == []
         picture = os.environ.get("HEADWATER_PICTURE")
@@ -130,7 +130,7 @@ def test_page_state_metrics_and_events_tell_where_operators_run_and_why(site: Si
         # The gateway starts again, and tells nothing twice.
         site.kill_gateway()
         site.start_gateway()
-        until(lambda: operator(site, "scale")["does"] == "runs", 60, site.consoles)
+        until(lambda: operator(site, "scale")["does"] == "runs", why=site.consoles)
         assert len(events(site)) == 2
         assert operator(site, "scale")["moved"]["why"] == "a person asked for it"
     finally:

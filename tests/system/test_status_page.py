@@ -211,7 +211,7 @@ def test_alarm_comes_and_goes(site: Site, page: Browser) -> None:
 def test_a_low_battery_is_an_alarm_until_it_is_muted(site: Site, page: Browser) -> None:
     wrist = site.boards["wrist"]
     wrist.battery(3310)
-    page.until("/the battery is low, 3.31 V/.test(document.querySelector('#alarms').innerText)", 60)
+    page.until("/the battery is low, 3.31 V/.test(document.querySelector('#alarms').innerText)")
     page.until("document.querySelector('[data-host=wrist] .battery').innerText === '3.31 V · low'")
     page.until("document.querySelector('#verdict').classList.contains('warn')")
     done = site.command("gateway", "alarms", ".", "--mute", "board.battery/wrist", "--for", "2h")
@@ -221,7 +221,7 @@ def test_a_low_battery_is_an_alarm_until_it_is_muted(site: Site, page: Browser) 
     wrist.battery(3900)
     done = site.command("gateway", "alarms", ".", "--unmute", "board.battery/wrist")
     assert done.returncode in (0, 1), done.stderr
-    page.until("document.querySelector('[data-alarm=\\'board.battery/wrist\\']') === null", 60)
+    page.until("document.querySelector('[data-alarm=\\'board.battery/wrist\\']') === null")
     page.until("document.querySelector('#verdict').innerText.startsWith('✓')")
 
 

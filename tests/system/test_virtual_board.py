@@ -104,7 +104,7 @@ def everything_accepted_arrives(site: Site, board: VirtualBoard, source: str = "
         rows = arrived(site, source)
         return all(a.xi + a.n - 1 in rows.get(a.incarnation, ()) for a in accepted)
 
-    until(complete, 30)
+    until(complete)
     with site.gateway.lock:
         rows = arrived(site, source)
         for a in accepted:

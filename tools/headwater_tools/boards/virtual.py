@@ -219,7 +219,7 @@ class VirtualBoard:
         """Samples that the full log refused."""
         return sum(row.n for row in _rows(self.ledger) if not row.xi)
 
-    def wait_for(self, words: str, timeout_s: float = 30, after: int = 0) -> str:
+    def wait_for(self, words: str, timeout_s: float = 120, after: int = 0) -> str:
         """The first console line from the `after`-th of those kept on that contains `words`."""
         end = time.monotonic() + timeout_s
         while True:
