@@ -52,7 +52,7 @@ def distributed(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         marks.setdefault(item.path, set()).update(mark.name for mark in item.iter_markers())
     system = [item for item in items if SYSTEM in item.path.parents]
-    system.sort(key=lambda item: "spark" not in marks[item.path])
+    system.sort(key=lambda item: ("spark" not in marks[item.path], "slow" not in marks[item.path]))
     others = [item for item in items if SYSTEM not in item.path.parents]
     slow = [item for item in others if "slow" in marks[item.path]]
     short = [item for item in others if "slow" not in marks[item.path]]
