@@ -20,7 +20,8 @@
 #   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
 #   - A pending checkpoint that was not acknowledged is never restored, in any boot.
 
-from ..offboard.compat import TYPE_CHECKING
+from ..board.unload import unload
+from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
 from ..protocol.position import further, rank
 from ..protocol.refusals import NO_ROOM
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 WAIT = 0
 NOWAIT = 1
+_IN_RAM = const(2048)  # bytes of transfer state that are made at once; of more, a block at a time
 _SEEN = 16  # ids of requests remembered, by the extended strategy
 
 
@@ -209,9 +211,9 @@ class Checkpoints:
         )
         return Checkpoint(cid, pos, outs, body, slot)
 
-    # Transfer state of every port from `since` on, as blocks.
-    def _transfer(self, c: Checkpoint, whole: bool) -> "list[Any]":
-        parts = []
+    # Where the transfer state of every port begins.
+    def _transfer(self, c: Checkpoint, whole: bool) -> list[int]:
+        starts = []
         for p in self.inst.ports:
             end = c.outs[p.number]
             start = end
@@ -221,8 +223,22 @@ class Checkpoints:
                         start = min(start, p.carried(r))
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
-            start = max(start, min(p.first(), end))  # what is not here is safe with its reader
-            parts.append(p.blocks(start, end) if start < end else (end, (), ()))
+            starts.append(max(start, min(p.first(), end)))  # what is not here is safe with its reader
+        return starts
+
+    # ... as blocks; None where they take more than may be in RAM at once.
+    def _blocks(self, c: Checkpoint, starts: list[int]) -> "list[Any] | None":
+        parts = []
+        room = _IN_RAM
+        for p, start in zip(self.inst.ports, starts):
+            found = []
+            turns: list[int] = []
+            for b in p.blocks(start, c.outs[p.number], turns):
+                room -= len(b)
+                if room < 0:
+                    return None
+                found.append(bytes(b))
+            parts.append((start, found, turns if len(turns) > 1 else ()))
         return parts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
@@ -316,29 +332,42 @@ class Checkpoints:
         if whole and self._behind():
             return
         names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
-        parts = self._transfer(c, whole)
+        starts = self._transfer(c, whole)
         # What comes before the transfer state every consumer has safe, or it is not here because of that.
         assert all(
             [
-                p.covered(r, part[0]) or part[0] <= p.first()
-                for p, part in zip(inst.ports, parts)
+                p.covered(r, start) or start <= p.first()
+                for p, start in zip(inst.ports, starts)
                 for r in p.readers
             ]
         ), "a permanent checkpoint does not carry what a consumer lacks"
-        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
         try:
-            self.host.store.put_blob(checkpoint_key(inst.vertex.index, PERMANENT), parts)
+            size = self._put(c, starts, names)
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
             self.host.count(NO_ROOM)
             return
-        size = len(c.body) + len(parts[2])
         self.committed += 1
         self.bytes += size
         self.size = (3 * self.size + size) // 4
         self.pos = c.pos
         self._over()
         self.store_at_level()
+
+    # Store it with the transfer state that begins there. Returns its size, without its head.
+    def _put(self, c: Checkpoint, starts: list[int], names: "list[Any]") -> int:
+        inst = self.inst
+        key = checkpoint_key(inst.vertex.index, PERMANENT)
+        parts: "Any" = self._blocks(c, starts)
+        if parts is None:
+            from . import blockwise
+
+            size = blockwise.store(self.host, inst, key, c, starts, names)
+            unload("runtime.blockwise")
+            return size
+        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
+        self.host.store.put_blob(key, parts)
+        return len(c.body) + len(parts[2])
 
     # Pending ones at or before the permanent one are over.
     def _over(self) -> None:

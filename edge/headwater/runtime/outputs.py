@@ -34,7 +34,7 @@ from ..protocol.position import further
 from ..storage.keyspace import F_GAPS, F_READER, stream_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from ..offboard.interfaces import Epoch, Message, Position
@@ -372,12 +372,11 @@ class OutPort:
             self.scratch = Batch(self.alphabet, self.host.plan.batch)
         return self.scratch
 
-    # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, and how many
-    # entries in turn are stamped synchronised and not. For a ring holds what came finely cut, like the output
-    # of a join, in as many chunks, and with a block for each a checkpoint would have no bound.
-    def blocks(self, start: int, end: int) -> "tuple[int, list[bytes], Sequence[int]]":
-        out: list[bytes] = []
-        turns: list[int] = []
+    # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, each to be
+    # used before the next; and in `turns` how many entries in turn are stamped synchronised and not. For a
+    # ring holds what came finely cut, like the output of a join, in as many chunks, and with a block for each
+    # a checkpoint would have no bound.
+    def blocks(self, start: int, end: int, turns: list[int]) -> "Iterator[memoryview]":
         cur = Cursor(start)
         b = self.host.batch(self.alphabet)
         while cur.xi < end:
@@ -388,9 +387,7 @@ class OutPort:
             n = self._follow(b, n, cur, end, turns)
             b.stamp(0)
             body = self.host.scratch.take(block.bound(self.alphabet, n))
-            size = block.encode(b, 0, n, body, 0)
-            out.append(bytes(memoryview(body)[:size]))
-        return start, out, turns if len(turns) > 1 else ()
+            yield memoryview(body)[: block.encode(b, 0, n, body, 0)]
 
     # Put what follows the n entries of b in the ring after them; how many there are then.
     def _follow(self, b: Batch, n: int, cur: Cursor, end: int, turns: list[int]) -> int:

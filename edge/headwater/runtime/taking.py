@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..offboard.interfaces import Epoch, Message, Position
+    from ..plan.model import Vertex
     from .host import Host
     from .inputs import InEdge
     from .instance import Instance
 
+_BODY_BYTES = const(256)  # of the body of a checkpoint, beside state and parameters
 _PIECES = const(4)  # of heap that an operator takes beside its checkpoint, at least,
 _PIECE_BYTES = const(1024)  # ... each as large as this: a heap that was used for long has few larger ones
 _SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
@@ -72,7 +74,7 @@ class Offer:
 
     def end(self) -> None:
         self.leave()
-        unload("runtime.taking", "protocol.offers")
+        unload("runtime.taking", "protocol.offers", "storage.arrival")
 
     def leave(self) -> None:
         if self.begun and self.why == moves.FLEE:
@@ -279,9 +281,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
 
     try:
         operators.find(vertex.kind)
-        # It is in RAM once as it arrives, and three times as it is read to go on from it.
-        room = [bytearray(size) for _ in range(3)] + [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
-        room.clear()
+        _find_room(vertex, size, host.plan.batch)
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
@@ -289,6 +289,19 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     if host.energy:
         return host.energy.open().refuses(v, rates, why, left)
     return offers.OK
+
+
+# MemoryError where there is no heap for it. Of its checkpoint there are in RAM a part as it arrives, and as
+# it is read its body, which has the state, twice, and the largest block.
+def _find_room(vertex: "Vertex", size: int, batch: int) -> None:
+    from ..data import block
+    from ..storage import arrival
+
+    body = min(size, _BODY_BYTES + vertex.state_bytes + vertex.changed_bytes)
+    longest = min(size, max([block.bound(y, batch) for y in vertex.outs] + [0]))
+    room = [bytearray(arrival.part_bytes(size)), bytearray(body), bytearray(body), bytearray(longest)]
+    room += [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
+    room.clear()
 
 
 # Whether it hears every producer of operator v, feedback aside.
@@ -311,7 +324,7 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:
-        unload("runtime.taking", "protocol.offers")
+        unload("runtime.taking", "protocol.offers", "storage.arrival")
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -327,7 +340,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking", "protocol.offers")
+            unload("runtime.taking", "protocol.offers", "storage.arrival")
         return
     if host.taking:
         host.taking.leave()

@@ -12,32 +12,27 @@
 #
 # What comes over a link is read here before it is stored: a checkpoint that could not be restored later
 # is never confirmed. What cannot be read gives None.
+#
+# Promise: of a permanent one head, body and what ports know of consumers are in RAM, and one block at a time.
 
 from ..data import msgpack
+from ..data.msgpack import PackError
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol.position import inputs_of
 from .checkpoint_bytes import FORMAT, head
+from .reading import Short, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from ..offboard.interfaces import Epoch, Params, Readable
     from ..plan.model import Vertex
+    from .log import Log
+    from .reading import Reading
 
 _HEAD = const(8)
-
-
-# The epoch that keeps a permanent checkpoint; and the same checkpoint, kept by another one.
-def epoch(data: "Readable") -> "Epoch":
-    return (int.from_bytes(bytes(data[4:8]), "little"), data[3])
-
-
-def kept_by(epoch: "Epoch", data: "Readable") -> "list[Readable]":
-    return [head(epoch, _length(data)), memoryview(data)[_HEAD:]]
-
-
-def _length(data: "Readable") -> int:
-    return int.from_bytes(bytes(data[:3]), "little")
+_PART = const(0x93)  # a list of three
 
 
 # A checkpoint that was read. What a pending one lacks is empty.
@@ -61,7 +56,7 @@ class Stored:
         self.state = state
         self.given = (0, 0)  # of the last change from a gateway: its log number, number
         self.epoch: "Epoch" = (0, 0)  # that keeps a permanent one
-        self.parts: "list[Any]" = []  # of every output port: [start, blocks, turns]
+        self.parts: "list[Any]" = []  # of every output port: [start, number of blocks, turns]
         # Of every output port: what it knows of its consumers, a record each (ports.Reader).
         self.names: "list[Any]" = []
         self.cid = b""  # of a pending one: the id of the Check-Request
@@ -71,10 +66,10 @@ class Stored:
 # The checkpoint of operator v from the bytes of a body, or None.
 def read_body(v: "Vertex", data: "Readable") -> "Stored | None":
     try:
-        items = msgpack.loads(bytes(data))
+        items = msgpack.loads(data)
         form, version, pos, outs, flags, changed, front, state = items[:8]
         given = items[8:]
-    except (msgpack.PackError, ValueError, TypeError):
+    except (PackError, ValueError, TypeError):
         return None
     if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
         return None
@@ -96,43 +91,147 @@ def read_body(v: "Vertex", data: "Readable") -> "Stored | None":
     return found
 
 
-# A permanent checkpoint of operator v, or None.
-def read_permanent(v: "Vertex", data: "Readable") -> "Stored | None":
-    n = _HEAD + _length(data)
-    found = read_body(v, data[_HEAD:n])
-    if found is None:
-        return None
+# A permanent checkpoint of operator v, or None: all of it was read. What it carries stays where it is: see
+# `blocks`.
+def read_permanent(v: "Vertex", src: "Reading") -> "Stored | None":
     try:
-        parts, names = msgpack.loads(bytes(data[n:]))
-        if len(parts) != len(v.outs) or len(names) != len(v.outs):
+        found = _read_head(v, src)
+        if found is None or _list(src) != 2:
             return None
-        for k in range(len(parts)):
-            if parts[k] == 0:
-                parts[k] = [found.outs[k], [], []]
-            start, blocks, turns = parts[k]
-            if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
-                return None
-            if not numbers(turns):
-                return None
-        for port in names:
-            for edge, inc, count, host, safe, name, holders, gaps in port:
-                if not numbers([edge, inc, count, host, safe]) or not numbers(name) or not numbers(holders):
-                    return None
-                for gap in gaps:
-                    if not numbers(gap, 3):
-                        return None
-    except (msgpack.PackError, ValueError, TypeError):
+        for _ in _blocks(src, found.outs, found.parts):
+            pass
+        if _list(src) != len(v.outs):
+            return None
+        for _ in v.outs:
+            found.names.append([_name(src) for _ in range(_list(src))])
+    except (PackError, Short):
         return None
-    found.epoch = epoch(data)
-    found.parts = parts
-    found.names = names
+    return None if src.left else found
+
+
+# The blocks of a permanent checkpoint that was read, one by one: output port, block.
+def blocks(found: "Stored", src: "Reading") -> "Iterator[tuple[int, Readable]]":
+    src.begin()
+    src.take(_length(src.take(_HEAD)))
+    _list(src)
+    return _blocks(src, found.outs, [])
+
+
+# Of a stored permanent checkpoint all but what it carries, or None.
+def read_stored(v: "Vertex", store: "Log", key: int) -> "Stored | None":
+    try:
+        return _read_head(v, stored(store, key))
+    except Short:
+        return None
+
+
+# (epoch that keeps it, where it stands) of a stored permanent checkpoint, or None.
+def place(v: "Vertex", store: "Log", key: int) -> "tuple[Epoch, list[int]] | None":
+    found = read_stored(v, store, key)
+    return (found.epoch, found.pos) if found else None
+
+
+# Store the permanent checkpoint of one key under another one, or the same, kept by this epoch; 0: by the one
+# that keeps it. False, and nothing has changed, where there is none that can be read.
+def keep(store: "Log", key: int, to: int, epoch: "Epoch" = (0, 0)) -> bool:
+    src = stored(store, key)
+    try:
+        first = src.take(_HEAD)
+        store.put_blob(to, _kept(head(epoch, _length(first)) if epoch[0] else first, src), src.size)
+    except Short:
+        return False
+    return True
+
+
+def _kept(first: "Readable", src: "Reading") -> "Iterator[Readable]":
+    yield first
+    for piece in src.rest():
+        yield piece
+
+
+def _length(head: "Readable") -> int:
+    return int.from_bytes(bytes(head[:3]), "little")
+
+
+def _read_head(v: "Vertex", src: "Reading") -> "Stored | None":
+    src.begin()
+    first = src.take(_HEAD)
+    found = read_body(v, src.take(_length(first)))
+    if found:
+        found.epoch = (int.from_bytes(bytes(first[4:]), "little"), first[3])
     return found
 
 
-# (epoch that keeps it, where it stands) of a permanent checkpoint, or None.
-def place(v: "Vertex", data: "Readable | None") -> "tuple[Epoch, list[int]] | None":
-    found = read_body(v, data[_HEAD : _HEAD + _length(data)]) if data else None
-    return (epoch(data), found.pos) if data and found else None
+# The blocks of all ports. What is said of those of a port goes to `parts` behind them: the entry after which
+# the first begins, how many there are, turns.
+def _blocks(src: "Reading", outs: list[int], parts: "list[Any]") -> "Iterator[tuple[int, Readable]]":
+    if _list(src) != len(outs):
+        raise PackError("another number of ports")
+    for k in range(len(outs)):
+        code = src.take(1)[0]
+        if not code:
+            parts.append([outs[k], 0, []])
+            continue
+        if code != _PART:
+            raise PackError("neither blocks nor 0")
+        start = _number(src)
+        n = _list(src)
+        for _ in range(n):
+            yield k, _block(src)
+        parts.append([start, n, _numbers(src)])
+
+
+# What a port knows of a consumer.
+def _name(src: "Reading") -> "list[Any]":
+    if _list(src) != 8:
+        raise PackError("another number of fields")
+    found: "list[Any]" = [_number(src) for _ in range(5)]
+    found.append(_numbers(src))
+    found.append(_numbers(src))
+    gaps = [_numbers(src) for _ in range(_list(src))]
+    if not all([len(gap) == 3 for gap in gaps]):
+        raise PackError("another number of fields")
+    found.append(gaps)
+    return found
+
+
+# ---- msgpack, as it is read. As with `loads`, one canonical form and no other.
+
+
+def _numbers(src: "Reading") -> list[int]:
+    return [_number(src) for _ in range(_list(src))]
+
+
+def _number(src: "Reading") -> int:
+    code = src.take(1)[0]
+    if code < 128:
+        return code
+    return _after(src, code, 0xCC, 4, 7)
+
+
+# How many items a list has.
+def _list(src: "Reading") -> int:
+    code = src.take(1)[0]
+    if code & 0xF0 == 0x90:
+        return code & 15
+    return _after(src, code, 0xDB, 3, 4)
+
+
+def _block(src: "Reading") -> "Readable":
+    return src.take(_after(src, src.take(1)[0], 0xC4, 3, 0))
+
+
+# The number after a code, of 1, 2, 4 or 8 bytes; the codes for them count up from `first`. A short number
+# has another form: bits says how long it has to be at least.
+def _after(src: "Reading", code: int, first: int, codes: int, bits: int) -> int:
+    k = code - first
+    if not int(bits == 4) <= k < codes:
+        raise PackError("unknown code %d" % code)
+    n = int.from_bytes(bytes(src.take(1 << k)), "big")
+    least = 4 << k if k > int(bits == 4) else bits
+    if least and not n >> least:
+        raise PackError("a longer form than needed")
+    return n
 
 
 # A pending checkpoint of operator v, or None.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,8 +57,9 @@ class Store:
 
     # ---- blobs
 
-    def put_blob(self, key: int, data: Any) -> None:
-        whole = b"".join(bytes(p) for p in data) if isinstance(data, (list, tuple)) else bytes(data)
+    def put_blob(self, key: int, data: Any, size: int = -1) -> None:
+        one = isinstance(data, (bytes, bytearray, memoryview))
+        whole = bytes(data) if one else b"".join([bytes(part) for part in data])
         self._blobs[key] = self.db.pending().blobs[(self.space, key)] = whole
 
     def get_blob(self, key: int) -> bytes | None:
@@ -70,6 +72,9 @@ class Store:
         piece = self._blobs.get(key, b"")[offset : offset + len(buf)]
         buf[: len(piece)] = piece
         return len(piece)
+
+    def pieces(self, key: int) -> Iterator[memoryview]:
+        yield memoryview(self._blobs.get(key, b""))
 
     def drop_blob(self, key: int) -> None:
         if self._blobs.pop(key, None) is not None:

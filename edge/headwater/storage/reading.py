@@ -1,0 +1,78 @@
+# Stored bytes, read in their order: the room that this takes is that of one record of the log, however many
+# there are.
+
+from ..offboard.compat import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from ..offboard.interfaces import Readable
+    from .log import Log
+
+
+# Fewer bytes are there than were asked for: a record is damaged, or what they say of themselves is wrong.
+class Short(Exception):
+    pass
+
+
+class Reading:
+    # pieces: gives them from the beginning each time, `size` bytes together.
+    def __init__(self, size: int, pieces: "Callable[[], Iterator[Readable]]") -> None:
+        self.size = size
+        self._all = pieces
+        self.begin()
+
+    # The next ones are the first ones again.
+    def begin(self) -> None:
+        self.left = self.size
+        self._pieces = self._all()
+        self._piece = memoryview(b"")
+
+    # The next n bytes.
+    def take(self, n: int) -> "Readable":
+        if n > self.left:
+            raise Short("%d bytes where %d are left" % (n, self.left))
+        self.left -= n
+        piece = self._piece
+        if n <= len(piece):
+            self._piece = piece[n:]
+            return bytes(piece[:n])
+        data = bytearray(n)
+        i = 0
+        while i < n:
+            if not len(piece):
+                piece = self._more()
+            k = min(n - i, len(piece))
+            data[i : i + k] = piece[:k]
+            piece = piece[k:]
+            i += k
+        self._piece = piece
+        return data
+
+    # All that follow, each part to be used before the next.
+    def rest(self) -> "Iterator[memoryview]":
+        while self.left:
+            piece = self._piece if len(self._piece) else self._more()
+            self._piece = memoryview(b"")
+            self.left -= len(piece)
+            yield piece
+
+    def _more(self) -> memoryview:
+        for piece in self._pieces:
+            if len(piece):
+                return memoryview(piece)
+        raise Short("a record is damaged")
+
+
+# What these blobs hold, one after the other.
+def stored(store: "Log", *keys: int) -> Reading:
+    def pieces() -> "Iterator[Readable]":
+        for key in keys:
+            for piece in store.pieces(key):
+                yield piece
+
+    return Reading(sum([store.blob_size(key) for key in keys]), pieces)
+
+
+def given(data: "Readable") -> Reading:
+    return Reading(len(data), lambda: iter((data,)))
