@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .host import Host
     from .instance import Instance
 
+_RECORD = const(512)  # bytes of a record of the log
 _LIST = const(0xDC)  # msgpack: with a length of 2 bytes, or with the next code of 4
 _BYTES = const(0xC4)  # ... of 1 byte, and then of 2 and 4
 
@@ -36,7 +37,9 @@ def store(
         counts.append(n)
         size += len(_before(start, n)) + len(_behind(turns) if n else b"")
     size += 1 + len(_list(len(counts)))
-    host.store.put_blob(key, _parts(inst, c, starts, counts, head, behind), size)
+    # Entries that were spilled are read from the log.
+    parts = _parts(inst, c, starts, counts, head, behind)
+    host.store.put_blob(key, parts, size, bytearray(_RECORD))
     return size - len(head)
 
 

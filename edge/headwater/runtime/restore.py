@@ -36,7 +36,7 @@ def made(host: "Host", v: "Vertex") -> "Operator":
 def restore(host: "Host", inst: "Instance", key: int) -> bool:
     from ..storage import checkpoint_file, reading
 
-    src = reading.stored(host.store, key)
+    src = reading.stored(host.store, (key,))
     found = checkpoint_file.read_permanent(inst.vertex, src)
     op = _operator(host, inst, found) if found and _whole(host, inst, found, src) else None
     if not found or not op:

@@ -281,7 +281,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
 
     try:
         operators.find(vertex.kind)
-        _find_room(vertex, size, host.plan.batch)
+        room(vertex, size, host.plan.batch).clear()
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
@@ -291,17 +291,16 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     return offers.OK
 
 
-# MemoryError where there is no heap for it. Of its checkpoint there are in RAM a part as it arrives, and as
-# it is read its body, which has the state, twice, and the largest block.
-def _find_room(vertex: "Vertex", size: int, batch: int) -> None:
+# Heap that the operator takes beside its buffers. Of its checkpoint there are in RAM a part as it arrives, and
+# as it is read a record, its body, which has the state, twice, and the largest block.
+def room(vertex: "Vertex", size: int, batch: int) -> list[bytearray]:
     from ..data import block
     from ..storage import arrival
 
     body = min(size, _BODY_BYTES + vertex.state_bytes + vertex.changed_bytes)
     longest = min(size, max([block.bound(y, batch) for y in vertex.outs] + [0]))
-    room = [bytearray(arrival.part_bytes(size)), bytearray(body), bytearray(body), bytearray(longest)]
-    room += [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
-    room.clear()
+    sizes = [arrival.part_bytes(size), body, body, longest] + [_PIECE_BYTES] * _PIECES
+    return [bytearray(n) for n in sizes]
 
 
 # Whether it hears every producer of operator v, feedback aside.

@@ -59,13 +59,13 @@ def add(store: "Log", known: "list[Any]", piece: "Readable") -> None:
         known[3] += n
 
 
-# All of its bytes, once they are here.
+# All of its bytes, once they are here. The part has room for a record then.
 def read(store: "Log", known: "list[Any]") -> "Reading":
     from . import reading
 
     if not lies(known):
         return reading.given(known[2])
-    return reading.stored(store, *[B_PARTS + i for i in range(len(parts(known[1])))])
+    return reading.stored(store, [B_PARTS + i for i in range(len(parts(known[1])))], known[2])
 
 
 # Store it under its key, once it is here.

@@ -119,10 +119,13 @@ def blocks(found: "Stored", src: "Reading") -> "Iterator[tuple[int, Readable]]":
 
 # Of a stored permanent checkpoint all but what it carries, or None.
 def read_stored(v: "Vertex", store: "Log", key: int) -> "Stored | None":
-    try:
-        return _read_head(v, stored(store, key))
-    except Short:
+    first = bytearray(_HEAD)
+    if store.read_blob(key, 0, first) < _HEAD:
         return None
+    body = bytearray(min(_length(first), store.blob_size(key)))
+    if store.read_blob(key, _HEAD, body) < len(body):
+        return None
+    return _kept_by(first, read_body(v, body))
 
 
 # (epoch that keeps it, where it stands) of a stored permanent checkpoint, or None.
@@ -134,7 +137,7 @@ def place(v: "Vertex", store: "Log", key: int) -> "tuple[Epoch, list[int]] | Non
 # Store the permanent checkpoint of one key under another one, or the same, kept by this epoch; 0: by the one
 # that keeps it. False, and nothing has changed, where there is none that can be read.
 def keep(store: "Log", key: int, to: int, epoch: "Epoch" = (0, 0)) -> bool:
-    src = stored(store, key)
+    src = stored(store, (key,))
     try:
         first = src.take(_HEAD)
         store.put_blob(to, _kept(head(epoch, _length(first)) if epoch[0] else first, src), src.size)
@@ -156,7 +159,10 @@ def _length(head: "Readable") -> int:
 def _read_head(v: "Vertex", src: "Reading") -> "Stored | None":
     src.begin()
     first = src.take(_HEAD)
-    found = read_body(v, src.take(_length(first)))
+    return _kept_by(first, read_body(v, src.take(_length(first))))
+
+
+def _kept_by(first: "Readable", found: "Stored | None") -> "Stored | None":
     if found:
         found.epoch = (int.from_bytes(bytes(first[4:]), "little"), first[3])
     return found

@@ -846,22 +846,26 @@ class Log:
 
     # ---- blobs --------------------------------------------------------------------------------
 
-    # data: bytes, or a list of parts; or parts of `size` bytes together that are made one by one, and for
-    # which this log may be read. The old value stays live until all of the new one is written.
-    def put_blob(self, key: int, data: "Readable | Iterable[Readable]", size: int = -1) -> None:
+    # data: bytes, or a list of parts; or parts of `size` bytes together that are made one by one. For these
+    # this log may be read by `pieces`; in another way only where records are built in a `buf` beside its own.
+    # The old value stays live until all of the new one is written.
+    def put_blob(
+        self,
+        key: int,
+        data: "Readable | Iterable[Readable]",
+        size: int = -1,
+        buf: bytearray | None = None,
+    ) -> None:
         if not 0 <= key < 65536:
             raise LogError("blob %d: keys are below 65536" % key)
         parts: "Any" = data
-        buf = self.buf
-        if size >= 0:
-            buf = bytearray(len(buf))
-        else:
+        if size < 0:
             if not isinstance(data, (list, tuple)):
                 parts = (data,)
             size = sum([len(part) for part in parts])
         if key not in self._blobs:
             self._fits(20)
-        self._store(key, size, iter(parts), buf)
+        self._store(key, size, iter(parts), buf or self.buf)
 
     # buf: records are built there.
     def _store(self, key: int, size: int, parts: "Iterator[Readable]", buf: bytearray) -> None:
@@ -981,10 +985,9 @@ class Log:
                 offset = max(0, offset - len(piece))
         return done
 
-    # All of its bytes, piece by piece, each to be used before the next. The log may be written meanwhile, but
-    # for this blob. Fewer than its size where a record is damaged.
-    def pieces(self, key: int) -> "Iterator[memoryview]":
-        buf = bytearray(len(self.buf))
+    # All of its bytes, piece by piece in buf, each to be used before the next. The log may be written
+    # meanwhile, but for this blob. Fewer than its size where a record is damaged.
+    def pieces(self, key: int, buf: bytearray) -> "Iterator[memoryview]":
         done = 0
         b = None
         while b is not self._blobs.get(key):

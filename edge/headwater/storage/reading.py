@@ -1,13 +1,15 @@
 # Stored bytes, read in their order: the room that this takes is that of one record of the log, however many
 # there are.
 
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ..offboard.interfaces import Readable
     from .log import Log
+
+_RECORD = const(512)  # bytes of a record of the log, at most, where it builds them in its own buffer
 
 
 # Fewer bytes are there than were asked for: a record is damaged, or what they say of themselves is wrong.
@@ -64,11 +66,13 @@ class Reading:
         raise Short("a record is damaged")
 
 
-# What these blobs hold, one after the other.
-def stored(store: "Log", *keys: int) -> Reading:
+# What these blobs hold, one after the other. buf: has room for a record.
+def stored(store: "Log", keys: "Sequence[int]", buf: bytearray | None = None) -> Reading:
+    room = buf or bytearray(_RECORD)
+
     def pieces() -> "Iterator[Readable]":
         for key in keys:
-            for piece in store.pieces(key):
+            for piece in store.pieces(key, room):
                 yield piece
 
     return Reading(sum([store.blob_size(key) for key in keys]), pieces)

@@ -57,7 +57,7 @@ class Store:
 
     # ---- blobs
 
-    def put_blob(self, key: int, data: Any, size: int = -1) -> None:
+    def put_blob(self, key: int, data: Any, size: int = -1, buf: Any = None) -> None:
         one = isinstance(data, (bytes, bytearray, memoryview))
         whole = bytes(data) if one else b"".join([bytes(part) for part in data])
         self._blobs[key] = self.db.pending().blobs[(self.space, key)] = whole
@@ -73,7 +73,7 @@ class Store:
         buf[: len(piece)] = piece
         return len(piece)
 
-    def pieces(self, key: int) -> Iterator[memoryview]:
+    def pieces(self, key: int, buf: Any) -> Iterator[memoryview]:
         yield memoryview(self._blobs.get(key, b""))
 
     def drop_blob(self, key: int) -> None:

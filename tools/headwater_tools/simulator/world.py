@@ -129,11 +129,17 @@ class Store(Log):
             self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
         return ok
 
-    def put_blob(self, key: int, data: Readable | Iterable[Readable], size: int = -1) -> None:
+    def put_blob(
+        self,
+        key: int,
+        data: Readable | Iterable[Readable],
+        size: int = -1,
+        buf: bytearray | None = None,
+    ) -> None:
         found = whole_checkpoint(key)
         vertex: Any = self.world.plan.vertices[found[0]] if found else None
         held = checkpoint_file.place(vertex, self, key) if found else None
-        super().put_blob(key, data, size)
+        super().put_blob(key, data, size, buf)
         if found:
             blobs = self.world.nodes[self.number].blobs
             src = reading.given(self.get_blob(key) or b"")
