@@ -1,6 +1,6 @@
 # heap: 256k
-# A checkpoint of 16 KB is made, taken in, stored and restored with far less heap than that, beside the buffers
-# of its operator.
+# A checkpoint of 16 KB is made, taken in, stored and restored with far less heap than that, beside the
+# buffers of its operator.
 
 import gc
 import sys
@@ -125,8 +125,8 @@ def fill(inst):
     e.resume(ENTRIES, INC, False, 0, 0)
 
 
-# Load the code that is needed, which has its own bounds, and take the heap but for what a host asks for before
-# it accepts such an offer, and for pieces too small for anything.
+# Load the code that is needed, which has its own bounds, and take the heap but for what a host asks for
+# before it accepts such an offer, and for pieces too small for anything.
 def ballast():
     from headwater.operators import pointwise  # noqa: F401
     from headwater.runtime import (  # noqa: F401
@@ -178,6 +178,8 @@ def taken():
     key = checkpoint_key(OPERATOR, PERMANENT)
     size = log.blob_size(key)
     assert size > 16384
+    kept = None
+    kept = ballast()
     lifecycle.seek(inst, pos, (0, 0), [GIVER])
     offset = 0
     while offset < size:

@@ -119,7 +119,7 @@ def _put(host: "Host", v: int, inc: "list[Any]") -> int:
     from ..storage import arrival, checkpoint_file, reading
 
     try:
-        found = checkpoint_file.read_permanent(host.plan.vertices[v], arrival.read(host.store, inc))
+        found = checkpoint_file.read_permanent(host.plan.vertices[v], arrival.read(host.store, inc), False)
         if found is None or (found.epoch, found.pos) != inc[0]:
             return CHECKPOINT
         found = None

@@ -291,15 +291,17 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     return offers.OK
 
 
-# Heap that the operator takes beside its buffers. Of its checkpoint there are in RAM a part as it arrives, and
-# as it is read a record, its body, which has the state, twice, and the largest block.
+# Heap that the operator takes beside its buffers. Of its checkpoint there are in RAM a part as it arrives,
+# for which there have to be two places, since something else may lie in one by then; and as it is read its
+# body, which has the state, twice, and the largest block.
 def room(vertex: "Vertex", size: int, batch: int) -> list[bytearray]:
     from ..data import block
     from ..storage import arrival
 
     body = min(size, _BODY_BYTES + vertex.state_bytes + vertex.changed_bytes)
     longest = min(size, max([block.bound(y, batch) for y in vertex.outs] + [0]))
-    sizes = [arrival.part_bytes(size), body, body, longest] + [_PIECE_BYTES] * _PIECES
+    part = arrival.part_bytes(size)
+    sizes = [part, part, body, body, longest] + [_PIECE_BYTES] * _PIECES
     return [bytearray(n) for n in sizes]
 
 

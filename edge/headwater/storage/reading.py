@@ -22,13 +22,14 @@ class Reading:
     def __init__(self, size: int, pieces: "Callable[[], Iterator[Readable]]") -> None:
         self.size = size
         self._all = pieces
+        self._none = memoryview(b"")
         self.begin()
 
     # The next ones are the first ones again.
     def begin(self) -> None:
         self.left = self.size
         self._pieces = self._all()
-        self._piece = memoryview(b"")
+        self._piece = self._later = self._none
 
     # The next n bytes.
     def take(self, n: int) -> "Readable":
@@ -51,15 +52,35 @@ class Reading:
         self._piece = piece
         return data
 
+    # Pass over the next n.
+    def skip(self, n: int) -> None:
+        if n > self.left:
+            raise Short("%d bytes where %d are left" % (n, self.left))
+        self.left -= n
+        while n > len(self._piece):
+            n -= len(self._piece)
+            self._piece = self._more()
+        self._piece = self._piece[n:]
+
+    # The last ones that were taken are the next ones again.
+    def back(self, data: "Readable") -> None:
+        self.left += len(data)
+        self._later = self._piece
+        self._piece = memoryview(data)
+
     # All that follow, each part to be used before the next.
     def rest(self) -> "Iterator[memoryview]":
         while self.left:
             piece = self._piece if len(self._piece) else self._more()
-            self._piece = memoryview(b"")
+            self._piece = self._none
             self.left -= len(piece)
             yield piece
 
     def _more(self) -> memoryview:
+        piece = self._later
+        if len(piece):
+            self._later = self._none
+            return piece
         for piece in self._pieces:
             if len(piece):
                 return memoryview(piece)
