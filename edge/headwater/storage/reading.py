@@ -22,7 +22,7 @@ class Reading:
     def __init__(self, size: int, pieces: "Callable[[], Iterator[Readable]]") -> None:
         self.size = size
         self._all = pieces
-        self._none = memoryview(b"")
+        self._none: memoryview = memoryview(b"")
         self.begin()
 
     # The next ones are the first ones again.
@@ -71,16 +71,18 @@ class Reading:
     # All that follow, each part to be used before the next.
     def rest(self) -> "Iterator[memoryview]":
         while self.left:
-            piece = self._piece if len(self._piece) else self._more()
+            piece = self._piece
             self._piece = self._none
+            if not len(piece):
+                piece = self._more()
             self.left -= len(piece)
             yield piece
 
     def _more(self) -> memoryview:
-        piece = self._later
-        if len(piece):
+        later = self._later
+        if len(later):
             self._later = self._none
-            return piece
+            return later
         for piece in self._pieces:
             if len(piece):
                 return memoryview(piece)
