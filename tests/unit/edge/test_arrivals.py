@@ -141,9 +141,10 @@ def test_what_could_not_be_read_at_once_is_refused(data: bytes, size: int, more:
 
 
 def test_a_checkpoint_made_block_by_block_has_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = []
+    most = 0
 
     def both(self: checkpoints.Checkpoints, c: Any, starts: list[int], names: Any) -> int:
+        nonlocal most
         key = checkpoint_key(self.inst.vertex.index, 0)
         monkeypatch.setattr(checkpoints, "_IN_RAM", 1 << 20)
         at_once = put(self, c, starts, names)
@@ -151,13 +152,15 @@ def test_a_checkpoint_made_block_by_block_has_the_same_bytes(monkeypatch: pytest
         monkeypatch.setattr(checkpoints, "_IN_RAM", -1)
         assert put(self, c, starts, names) == at_once
         assert self.host.store.get_blob(key) == data
-        sizes.append(at_once)
+        found = checkpoint_file.read_permanent(self.inst.vertex, reading.stored(self.host.store, (key,)))
+        assert found
+        most = max(most, *[part[1] for part in found.parts])
         return at_once
 
     put = checkpoints.Checkpoints._put
     monkeypatch.setattr(checkpoints.Checkpoints, "_put", both)
     assert MovedLakeAway(1).run().errors == []
-    assert max(sizes) > 1000
+    assert most > 4
 
 
 # ---- the log
@@ -189,13 +192,11 @@ def parts_of(log: Log) -> list[int]:
 
 
 @pytest.mark.parametrize("size", [1, 2047, 2048, 2049, 5000, 16384, 16385, 40000])
-@pytest.mark.parametrize("piece", [1, 190, 1300, 5000])
+@pytest.mark.parametrize("piece", [190, 1300])
 def test_what_arrived_is_what_was_sent(size: int, piece: int) -> None:
     flash = CutFlash(64)
     Log.format(flash, 1)
     log = mounted(flash)
-    if size * 50 > piece * 64000:
-        piece = 190
     arrive(log, data(1, size), piece)
     assert log.get_blob(KEY) == data(1, size)
     assert parts_of(log) == []
@@ -205,10 +206,10 @@ def test_what_arrived_is_what_was_sent(size: int, piece: int) -> None:
 def test_power_may_fail_in_every_flash_operation() -> None:
     """Samples go to the log meanwhile. Afterwards there is the old checkpoint or the new one, all of it, and
     what was accepted."""
-    old, new = data(1, 3000), data(2, 5000)
+    old, new = data(1, 600), data(2, 2500)
     op = 0
     while True:
-        flash = CutFlash(20, 4096, op + 1)
+        flash = CutFlash(24, 1024, op + 1)
         Log.format(flash, 1)
         log = mounted(flash)
         log.put_blob(KEY, old)
@@ -216,11 +217,11 @@ def test_power_may_fail_in_every_flash_operation() -> None:
 
         def sample(log: Log = log) -> None:
             nonlocal taken
-            taken += log.append_run(8, taken + 1, 1, taken + 1, data(taken, 700))
+            taken += log.append_run(8, taken + 1, 1, taken + 1, data(taken, 100))
 
         flash.arm(begin + op, op * 53 % 600, op % len(KINDS))
         try:
-            arrive(log, new, 190, sample)
+            arrive(log, new, 400, sample)
             assert flash.op <= begin + op
             break
         except PowerCut:
@@ -233,11 +234,11 @@ def test_power_may_fail_in_every_flash_operation() -> None:
         arrive(log, new, 400)
         assert log.get_blob(KEY) == new
         op += 1
-    assert op > 40
+    assert op > 30
 
 
 def test_a_blob_is_read_while_it_is_carried_forward() -> None:
-    flash = CutFlash(8, 1024)
+    flash = CutFlash(16, 1024)
     Log.format(flash, 1)
     log = mounted(flash)
     log.put_blob(5, data(5, 300))
@@ -245,13 +246,12 @@ def test_a_blob_is_read_while_it_is_carried_forward() -> None:
     src = reading.stored(log, (5, 6))
     got = bytes(src.take(100))
     place = log._blobs[5]
-    k = 0
-    while log._blobs[5] == place:
-        log.append_run(1, k + 1, 1, k + 1, data(k, 200))
-        k += 1
-        log.trim(1, k)
+    for k in range(6):
         log.put_blob(7, data(k, 300))
-        log._reclaim(place[0], 1)
+    assert log._reclaim(place[0], 1) and log._blobs[5] != place
+    for k in range(40):
+        log.put_blob(7, data(k, 300))  # what held it is erased, and written again
+    assert flash.erases[place[0]] > 1
     assert got + b"".join([bytes(piece) for piece in src.rest()]) == data(5, 300) + data(6, 350)
 
 
@@ -287,7 +287,7 @@ def test_a_log_full_of_samples_has_room_for_an_arrival() -> None:
 
     assert admits(sizes)
     parts = len(arrival.parts(most))
-    assert not admits(sizes[:-parts])
+    assert not admits(sizes[: -parts - 1])
 
 
 # ---- whole hosts
@@ -322,10 +322,10 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "two large checkpoints",
     ),
     (
-        "a part is stored short, and nobody looks",
+        "what arrived is stored and confirmed, whatever it is",
         "a checkpoint that cannot be read when its operator needs it",
         [
-            (arrival, "add", "memoryview(part)[: at + n])", "memoryview(part)[:n])"),
+            (arrival, "add", "part[at : at + n] = piece[i : i + n]", "part[at] = 0"),
             (incoming, "_put", "if found is None or (found.epoch, found.pos) != inc[0]:", "if 0:"),
         ],
         "two large checkpoints",
