@@ -32,7 +32,7 @@ def made(host: "Host", v: "Vertex") -> "Operator":
 
 
 # Bring an instance to the permanent checkpoint that is stored under this key. False, and nothing has changed,
-# where it cannot be read: then it is as if there were none.
+# where it cannot be read: then it is as if there were none. One that is damaged is deleted.
 def restore(host: "Host", inst: "Instance", key: int) -> bool:
     from ..storage import checkpoint_file, reading
 
@@ -41,6 +41,8 @@ def restore(host: "Host", inst: "Instance", key: int) -> bool:
     op = _operator(host, inst, found) if found and _whole(host, inst, found, src) else None
     if not found or not op:
         host.count(CHECKPOINT)
+        if not found and src.damaged():
+            host.store.drop_blob(key)
         return False
     _set(inst, found, op)
     for p in inst.ports:

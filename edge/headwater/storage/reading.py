@@ -78,6 +78,15 @@ class Reading:
             self.left -= len(piece)
             yield piece
 
+    # Whether fewer bytes are there than were stored.
+    def damaged(self) -> bool:
+        self.begin()
+        try:
+            self.skip(self.size)
+        except Short:
+            return True
+        return False
+
     def _more(self) -> memoryview:
         later = self._later
         if len(later):

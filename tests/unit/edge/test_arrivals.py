@@ -10,9 +10,9 @@ import pytest
 from defects import Change, first_error, seeded
 from headwater.data import msgpack
 from headwater.plan.model import Plan
-from headwater.runtime import checkpoints, incoming, startup
+from headwater.runtime import checkpoint_transfer, checkpoints, incoming, restore, startup
 from headwater.storage import arrival, checkpoint_bytes, checkpoint_file, reading, reserve
-from headwater.storage.keyspace import B_PARTS, HELD, PARTS_MAX, checkpoint_key
+from headwater.storage.keyspace import B_PARTS, HELD, PARTS_MAX, PERMANENT, checkpoint_key
 from headwater.storage.log import Log, LogFull
 from headwater.testing.cut_flash import KINDS, CutFlash, PowerCut
 from headwater_tools.simulator.directed.handovers import SCHEDULES, LargeLosesWrite, MovedLakeAway
@@ -299,6 +299,30 @@ def test_a_log_full_of_samples_has_room_for_an_arrival() -> None:
 )
 def test_power_fails_as_a_large_checkpoint_arrives(cut: int) -> None:
     assert LargeLosesWrite(1, cut).run().errors == []
+
+
+@pytest.mark.parametrize("sends", [False, True])
+def test_a_checkpoint_that_is_damaged_behind_its_beginning_counts_as_absent(sends: bool) -> None:
+    scenario = LargeLosesWrite(1)
+    for node in scenario.world.nodes:
+        scenario.world.boot(node)
+    scenario.world.start_sensors()
+    scenario.world.run(6_000_000)
+    home = scenario.node(2)
+    host: Any = home.host
+    key = checkpoint_key(1, PERMANENT)
+    size = host.store.blob_size(key)
+    third = [bytes(piece) for piece in host.store.pieces(key, bytearray(512))][2]
+    while third in home.flash.data:
+        at = home.flash.data.find(third)
+        home.flash.data[at : at + len(third)] = bytes(len(third))
+    assert incoming.place(host, 1, PERMANENT) is not None
+    if sends:
+        for at in range(0, size, 400):
+            checkpoint_transfer.piece(host, 1, key, [0, 0, 0], (1, 2), 3, at)
+    else:
+        assert not restore.restore(host, host.instances[1], key)
+    assert incoming.place(host, 1, PERMANENT) is None
 
 
 # Name, what the rule prevents, the changes, and a schedule in which it shows.

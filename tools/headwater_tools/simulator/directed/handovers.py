@@ -196,8 +196,8 @@ class LargeLosesWrite(MovedLarge):
     """... and power fails at the taker in flash operation `cut` of the move: parts of the checkpoint are in
     its flash. They are gone after its next start."""
 
-    PLANNED = (0, 1)
-    ENDS = (HOME, OTHER)
+    PLANNED: Sequence[int] = (0, 1)
+    ENDS: Sequence[int] = (HOME, OTHER)
     WHO = OTHER
     KEEP = 1024
 
