@@ -18,6 +18,7 @@
 #   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE.
 
 from ..board.unload import unload
+from ..data import block
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
@@ -295,7 +296,6 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
 # for which there have to be two places, since something else may lie in one by then; and as it is read its
 # body, which has the state, twice, and the largest block.
 def room(vertex: "Vertex", size: int, batch: int) -> list[bytearray]:
-    from ..data import block
     from ..storage import arrival
 
     body = min(size, _BODY_BYTES + vertex.state_bytes + vertex.changed_bytes)
