@@ -341,8 +341,19 @@ class Checkpoints:
                 for r in p.readers
             ]
         ), "a permanent checkpoint does not carry what a consumer lacks"
+        key = checkpoint_key(inst.vertex.index, PERMANENT)
+        parts = self._blocks(c, starts)
         try:
-            size = self._put(c, starts, names)
+            if parts is None:
+                from . import blockwise
+
+                size = blockwise.store(self.host, inst, key, c, starts, names)
+                unload("runtime.blockwise")
+            else:
+                buf = self.host.exchange.writer.buf
+                data = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, buf)
+                self.host.store.put_blob(key, data)
+                size = len(c.body) + len(data[2])
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
             self.host.count(NO_ROOM)
@@ -353,21 +364,6 @@ class Checkpoints:
         self.pos = c.pos
         self._over()
         self.store_at_level()
-
-    # Store it with the transfer state that begins there. Returns its size, without its head.
-    def _put(self, c: Checkpoint, starts: list[int], names: "list[Any]") -> int:
-        inst = self.inst
-        key = checkpoint_key(inst.vertex.index, PERMANENT)
-        parts: "Any" = self._blocks(c, starts)
-        if parts is None:
-            from . import blockwise
-
-            size = blockwise.store(self.host, inst, key, c, starts, names)
-            unload("runtime.blockwise")
-            return size
-        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
-        self.host.store.put_blob(key, parts)
-        return len(c.body) + len(parts[2])
 
     # Pending ones at or before the permanent one are over.
     def _over(self) -> None:

@@ -847,8 +847,8 @@ class Log:
     # ---- blobs --------------------------------------------------------------------------------
 
     # data: bytes, or a list of parts; or parts of `size` bytes together that are made one by one. For these
-    # this log may be read by `pieces`; in another way only where records are built in a `buf` beside its own.
-    # The old value stays live until all of the new one is written.
+    # this log may be read by reading.py; in another way only where records are built in a `buf` beside its
+    # own. The old value stays live until all of the new one is written.
     def put_blob(
         self,
         key: int,
@@ -984,23 +984,6 @@ class Log:
                         break
                 offset = max(0, offset - len(piece))
         return done
-
-    # All of its bytes, piece by piece in buf, each to be used before the next. The log may be written
-    # meanwhile, but for this blob. Fewer than its size where a record is damaged.
-    def pieces(self, key: int, buf: bytearray) -> "Iterator[memoryview]":
-        done = 0
-        b = None
-        while b is not self._blobs.get(key):
-            b = self._blobs[key]
-            at = 0
-            for piece in self._pieces(b, buf):
-                at += len(piece)
-                if at > done:
-                    piece = piece[done - at :]
-                    done = at
-                    yield piece
-                    if b is not self._blobs.get(key):
-                        break  # it was carried forward
 
     def drop_blob(self, key: int) -> None:
         if key in self._blobs:

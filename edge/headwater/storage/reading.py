@@ -98,13 +98,34 @@ class Reading:
         raise Short("a record is damaged")
 
 
+# All bytes of a blob, piece by piece in buf, each to be used before the next. The log may be written
+# meanwhile, but for this blob. Fewer than its size where a record is damaged.
+def _pieces(log: "Log", key: int, buf: bytearray) -> "Iterator[Readable]":
+    if not hasattr(log, "_pieces"):
+        yield log.get_blob(key) or b""  # of a gateway's database
+        return
+    done = 0
+    b = None
+    while b is not log._blobs.get(key):
+        b = log._blobs[key]
+        at = 0
+        for piece in log._pieces(b, buf):
+            at += len(piece)
+            if at > done:
+                piece = piece[done - at :]
+                done = at
+                yield piece
+                if b is not log._blobs.get(key):
+                    break  # it was carried forward
+
+
 # What these blobs hold, one after the other. buf: has room for a record.
 def stored(store: "Log", keys: "Sequence[int]", buf: bytearray | None = None) -> Reading:
     room = buf or bytearray(_RECORD)
 
     def pieces() -> "Iterator[Readable]":
         for key in keys:
-            for piece in store.pieces(key, room):
+            for piece in _pieces(store, key, room):
                 yield piece
 
     return Reading(sum([store.blob_size(key) for key in keys]), pieces)

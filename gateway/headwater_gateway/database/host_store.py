@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,9 +71,6 @@ class Store:
         piece = self._blobs.get(key, b"")[offset : offset + len(buf)]
         buf[: len(piece)] = piece
         return len(piece)
-
-    def pieces(self, key: int, buf: Any) -> Iterator[memoryview]:
-        yield memoryview(self._blobs.get(key, b""))
 
     def drop_blob(self, key: int) -> None:
         if self._blobs.pop(key, None) is not None:
