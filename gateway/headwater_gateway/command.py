@@ -104,13 +104,14 @@ def run(
 def register(path: Path, name: str, renew: bool = False, bluetooth: str | None = None) -> Path:
     """Register a board with the gateway of this configuration, running or not; its folder. `renew`: the board
     is registered already, and gets a new password. `bluetooth`: on, only or off; None: as it is."""
-    from . import keys, provision
+    from . import keys, provision, registry
     from .config import read
     from .deployments import rebuild
 
     provision.check_name(name)
     config = read(path)
     master = keys.load(config.path(config.gateway.secrets) / "master.key")
+    registry.finish(config)
     number = rebuild.registered(config, master, name, renew)
     if bluetooth:
         provision.links(config.folder, name, bluetooth, True)
@@ -237,6 +238,23 @@ def _late(stream: dict[str, Any]) -> str:
     return text % (stream["stream"], stream["within_ms"], stream["least_ms"])
 
 
+def _proposal(proposal: dict[str, Any]) -> list[str]:
+    """What to change in the process file so that a battery lasts noticeably longer."""
+    from headwater.process.proposal import life
+
+    from .monitoring.proposals import BETTER
+
+    if proposal["state"] != BETTER:
+        return []
+    more = "" if proposal["percent"] is None else ", %d %% longer" % proposal["percent"]
+    then, now = proposal["then"], proposal["now"]
+    whose = [" (%s)" % at["host"] if then["host"] != now["host"] else "" for at in (then, now)]
+    first = proposal["which"] + ("" if whose[0] else " (%s)" % now["host"])
+    values = (first, life(then["left_s"]), whose[0], life(now["left_s"]), whose[1], more)
+    lines = ["  a better start: the %s would last %s%s instead of %s%s%s" % values]
+    return lines + ["    %s: %s" % (move["operator"], move["on"]) for move in proposal["moves"]]
+
+
 def page(state: dict[str, Any]) -> list[str]:
     """The state for people."""
     from .site_clock import told
@@ -250,6 +268,7 @@ def page(state: dict[str, Any]) -> list[str]:
             lines += _operator(v)
         lines += [_board_alarm(alarm) for alarm in p["alarms"]]
         lines += [_late(stream) for stream in p["late"]]
+        lines += _proposal(p["proposal"])
         lines += ["  earlier: " + _earlier(entry) for entry in p["earlier"]]
     for name, entries in state["undeployed"].items():
         text = "process %s: undeployed; `hw deploy --rollback %s` deploys it again"

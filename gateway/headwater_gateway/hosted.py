@@ -15,7 +15,7 @@ from headwater.offboard import reasons
 from headwater.plan import model as plans
 from headwater.plan.model import Plan
 from headwater.protocol.sessions import TAKEN, Peer
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 
 from .database.engine import Database
 from .database.outbox import Outbox, OutboxStreams
@@ -55,7 +55,7 @@ class HostedProcess:
         self.broken = 0  # frames whose handling failed by a defect of ours
         self.keys = keys
         pairs = {i: keys.board(numbers[name]) for i, name in enumerate(self.plan.hosts) if i}
-        self.host = Host(
+        self.host = GatewayHost(
             self.plan, 0, self.store, {0: b"", **pairs}, clock, self._send, _nonce, self.outbox, FRAME_MAX
         )
         if room is not None:
@@ -121,7 +121,7 @@ class HostedProcess:
 
     def refuse(self, name: str) -> None:
         """Refuse what is sealed with the present key of this lost board."""
-        self.host.exchange.refuse(self.plan.hosts.index(name))
+        self.host.exchange.refuse_key(self.plan.hosts.index(name))
 
     def readmit(self, name: str, registered: int) -> None:
         """Speak to this board with the key of its new registry number from now on."""
@@ -129,7 +129,7 @@ class HostedProcess:
         key, log, boot = self.keys.board(registered), self.store.log_number, self.host.boot_number
         peer = Peer(key, 0, log, boot, number, self.plan.hash, _nonce)
         self.host.now = mono_us()
-        self.host.exchange.refuse(number, peer)
+        self.host.exchange.refuse_key(number, peer)
 
     def give_up(self, v: int, at: int, number: int) -> None:
         """Operator v, which waits at that host under the epoch of this number, gives up."""

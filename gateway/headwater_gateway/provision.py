@@ -42,6 +42,7 @@ YEARS = 20
 HASH_ROUNDS = 101
 CONFIG = "gateway.toml"
 BOARD_CONFIG = "config.json"
+RENAMING = "renaming"  # in the folder of a board: its former and its new name, until everything has that
 REVOKED = "revoked"  # in the folder of a lost board: the key there is refused
 BLUETOOTH_KEY = "bluetooth.key"  # in the folder of a board: as its settings name it
 
@@ -471,6 +472,11 @@ def board(folder: Path, c: config.Config, keys: Keys, name: str, number: int) ->
     return home
 
 
+def settings(folder: Path, name: str) -> dict[str, Any]:
+    """What is in a board's configuration; empty if there is none."""
+    return _former(folder / "boards" / name / BOARD_CONFIG)
+
+
 def links(folder: Path, name: str, bluetooth: str, renew: bool) -> None:
     """Which links a board has, from now on: `bluetooth` is on (beside the broker), only, or off. `renew`: its
     files are made again next."""
@@ -492,22 +498,51 @@ def links(folder: Path, name: str, bluetooth: str, renew: bool) -> None:
         _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
 
 
+def intend(folder: Path, name: str, new: str) -> None:
+    """Note that a board gets another name: `rename`, or `forgo`, ends that."""
+    with turn(folder):
+        _swap(folder / "boards" / name / RENAMING, ("%s %s\n" % (name, new)).encode())
+
+
+def forgo(folder: Path, name: str) -> None:
+    """A board keeps its name."""
+    (folder / "boards" / name / RENAMING).unlink(missing_ok=True)
+
+
+def intended(folder: Path) -> list[tuple[str, str, str]]:
+    """Of boards whose renaming has not come to its end: name of the folder, former name, new name."""
+    found = []
+    for path in (folder / "boards").glob("*/" + RENAMING):
+        former, _, new = path.read_text().strip().partition(" ")
+        found.append((path.parent.name, former, new))
+    return found
+
+
 def rename(folder: Path, name: str, new: str) -> Path:
-    """The folder of a board that has another name now, in it as well; its password stays."""
+    """The folder of a board that has another name now, in it as well; its password stays, and the flash of a
+    virtual board. What an earlier call has done, this one leaves out."""
     home = folder / "boards" / new
     with turn(folder):
-        passwords = folder / "mosquitto" / "passwords"
-        (folder / "boards" / name).rename(home)
+        for former in (folder / "boards" / name, folder / "virtual" / name):
+            if former.is_dir() and not (former.parent / new).exists():
+                former.rename(former.parent / new)
         settings = _former(home / BOARD_CONFIG)
-        settings["name"] = new
-        broker = settings.get("broker")
-        if isinstance(broker, dict):
-            broker["user"] = new
-            if passwords.exists() and isinstance(broker.get("password"), str):
-                _user(passwords, new, broker["password"])
-                _no_user(passwords, name)
-        _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
+        if settings.get("name") != new:
+            _call(settings, new, folder / "mosquitto" / "passwords")
+            _swap(home / BOARD_CONFIG, json.dumps(settings, indent=1).encode() + b"\n")
+    forgo(folder, new)
     return home
+
+
+def _call(settings: dict[str, Any], new: str, passwords: Path) -> None:
+    """Another name in the configuration of a board, and at the broker."""
+    former, settings["name"] = settings.get("name"), new
+    broker = settings.get("broker")
+    if isinstance(broker, dict) and broker:
+        broker["user"] = new
+        if passwords.exists() and isinstance(broker.get("password"), str):
+            _user(passwords, new, broker["password"])
+            _no_user(passwords, str(former))
 
 
 def forget(folder: Path, name: str) -> None:

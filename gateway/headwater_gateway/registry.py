@@ -4,21 +4,27 @@ A board's number, and with it its key, is never given again. It changes in one c
 provisioned again gets another number, because its former key is refused. So a renamed board keeps its key,
 and needs its new name in its configuration; a removed one is unknown from then on, and its frames are
 refused. Neither is possible while a process names the board, since plans name boards.
+
+A board gets another name in the database first, then in its folder and at the broker. A file in the folder
+says so from before the first change until after the last. Where a command was killed in between, the next
+command that changes or runs boards, and the gateway when it starts, does what is left (`finish`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headwater.plan import model as plans
 
-from . import UserError, control, provision
+from . import UserError, broker, control, provision
 from .config import Config
 from .database.engine import Database
 from .deployments import rebuild
+from .keys import load
 
 
 def users(db: Database, name: str) -> list[str]:
@@ -82,14 +88,59 @@ def remove(db: Database, name: str) -> int:
 def renamed(config: Config, name: str, new: str) -> Path:
     """Rename a board in the registry, its folder and for the broker, which has to be told; the new folder."""
     home = config.folder / "boards" / new
+    if finish(config).get(name) == new:
+        return home  # an earlier command has begun it
     if home.exists():
         raise UserError("%s is there already: move it away first; nothing was changed" % home)
-    _ask(config, "/boards/rename", {"name": name, "new": new})
+    if (config.folder / "boards" / name).is_dir():
+        provision.intend(config.folder, name, new)
+    try:
+        _ask(config, "/boards/rename", {"name": name, "new": new})
+    except UserError:
+        if finish(config).get(name) != new:
+            raise
     return provision.rename(config.folder, name, new)
+
+
+def finish(config: Config, numbers: Mapping[str, int] | None = None) -> dict[str, str]:
+    """Finish what commands that were killed have left of renaming boards; former name -> new one. `numbers`:
+    of registered boards, asked for where they are not given."""
+    done: dict[str, str] = {}
+    begun = provision.intended(config.folder)
+    if not begun:
+        return done
+    keys = load(config.path(config.gateway.secrets) / "master.key")
+    known = _numbers(config) if numbers is None else numbers
+    there = rebuild.folders(config.folder)
+    for folder, former, new in begun:
+        if new in known and keys.board(known[new]) == there.get(folder):
+            provision.rename(config.folder, former, new)
+            done[former] = new
+        else:
+            provision.forgo(config.folder, folder)  # the database was not changed
+    if done:
+        broker.reload(config.folder)
+    return done
+
+
+def _numbers(config: Config) -> dict[str, int]:
+    """Of all boards, from the gateway that runs or else from the database."""
+    with contextlib.suppress(control.NotRunning):
+        boards = control.ask(config, "/state")["boards"]
+        return {name: int(board["number"]) for name, board in boards.items()}
+    path = rebuild.database(config)
+    if not path.exists():
+        return {}
+    db = Database(path, lambda: 0)
+    try:
+        return dict(db.query("SELECT name, number FROM boards"))
+    finally:
+        db.close()
 
 
 def removed(config: Config, name: str) -> None:
     """Remove a board from the registry; its folder goes, and its password at the broker."""
+    finish(config)
     _ask(config, "/boards/remove", {"name": name})
     provision.forget(config.folder, name)
     shutil.rmtree(config.folder / "boards" / name, ignore_errors=True)
@@ -98,6 +149,7 @@ def removed(config: Config, name: str) -> None:
 def lost(config: Config, name: str, sure: bool) -> dict[str, Any]:
     """Declare a board lost, if `sure`: hosts refuse its log number, the gateway its key, the broker its
     password. Otherwise say what would follow. Only a gateway that runs can tell the hosts."""
+    finish(config)
     answer = control.ask(config, "/boards/lost", {"name": name, "sure": sure})
     if sure:
         provision.forget(config.folder, name)

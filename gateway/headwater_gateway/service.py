@@ -94,6 +94,7 @@ class Service(Switching):
     def _open(self, again: bool) -> None:
         config = self.config
         self._begin_time()
+        registry.finish(config, dict(self.db.query("SELECT name, number FROM boards")))
         rebuild.agree(self.db, config.folder, self.keys, again, self.site_us())
         self.ends = OutboxStreams(self.db)
         self.cutter = CutterProcess(
@@ -221,6 +222,7 @@ class Service(Switching):
         _log.info("stopping")
         await self.web.stop()
         await self.notifier.stop(self.site_us())
+        await self.observer.proposals.close()
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -654,6 +656,7 @@ class Service(Switching):
             "hosts": list(plan.hosts),
             "alarms": stranded.shown(self, process),
             "late": stranded.late(plan),
+            "proposal": self.observer.proposals.shown(process),
             "vertices": [
                 {
                     "name": v.name,

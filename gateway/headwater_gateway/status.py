@@ -26,6 +26,11 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= NUMBER_MAX else None
 
 
+def _free(value: Any) -> int | None:
+    """Bytes of free heap. A host with an operating system measures none, and reports 0."""
+    return _count(value) or None
+
+
 def _id(value: Any) -> bytes | None:
     return bytes(value) if isinstance(value, bytes) and len(value) == ID_BYTES else None
 
@@ -95,7 +100,7 @@ def _waits(value: Any) -> list[list[Any]] | None:
 
 KEYS: dict[str, Callable[[Any], Any]] = {
     "alarms": _alarms, "backlog": _backlog, "battery": _count, "boot": _count, "crash": _crash,
-    "deployment": _count, "dropped": _count, "energy": _energy, "free": _count, "log": _pair, "next": _id,
+    "deployment": _count, "dropped": _count, "energy": _energy, "free": _free, "log": _pair, "next": _id,
     "plan": _id, "refused": _count, "rssi": _number, "sleep": _count, "state": _count, "sync": _count,
     "time": _count, "up": _count, "version": _text, "waits": _waits,
 }  # fmt: skip

@@ -2,11 +2,12 @@
 # and everything that another end could send. Both interpreters. More of them:
 # tests/unit/edge/test_ble_link_properties.py.
 
-import json
-
 from headwater.protocol import ble_info, ble_link
 from headwater.protocol.ble_link import BleLink
 from headwater.testing.ble_walk import Dice, Walk, content
+from headwater.testing.vectors import part
+
+VECTORS = "tests/data/wire_vectors.json"
 
 VALUE = memoryview(bytearray(ble_link.VALUE_MAX))
 
@@ -32,20 +33,6 @@ class Host:
         for value in values:
             self.link.arrived(value, 0)
         return self.link.error
-
-
-# Read alone: all the parts together do not fit into a board's heap.
-def golden():
-    start = '"bluetooth": '
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
 
 
 def walked(size, longest, seed, steps, **more):
@@ -256,12 +243,12 @@ def test_any_values_are_survived():
 
 
 def test_golden_connection_is_said_value_by_value():
-    part = golden()["link"]
+    told = part(VECTORS, "bluetooth")["link"]
     ends = {}
     for name in ("central", "peripheral"):
-        ends[name] = Host(part["longest"], central=name == "central", size=part["value bytes"])
-    waits = {name: list(part["frames"][name]) for name in ends}
-    steps = [(name, bytes.fromhex(value)) for name, value in part["steps"]]
+        ends[name] = Host(told["longest"], central=name == "central", size=told["value bytes"])
+    waits = {name: list(told["frames"][name]) for name in ends}
+    steps = [(name, bytes.fromhex(value)) for name, value in told["steps"]]
     turn = 0
     while steps:
         for name, other in (("central", "peripheral"), ("peripheral", "central")):
@@ -275,27 +262,27 @@ def test_golden_connection_is_said_value_by_value():
             end.values.clear()
         turn += 1
     for name, other in (("central", "peripheral"), ("peripheral", "central")):
-        assert [frame.hex() for frame in ends[name].frames] == part["frames"][other]
+        assert [frame.hex() for frame in ends[name].frames] == told["frames"][other]
 
 
 def test_golden_ends_of_links_have_their_reasons():
-    for values, reason in golden()["ends"]:
+    for values, reason in part(VECTORS, "bluetooth")["ends"]:
         end = Host(40)
         assert end.error_of(*[bytes.fromhex(value) for value in values]) == getattr(ble_link, reason)
 
 
 def test_golden_tags_info_and_service_data():
-    part = golden()["shown"]
-    key = ble_info.tag_key(bytes.fromhex(part["master"]))
-    assert key.hex() == part["key of the tags"]
+    told = part(VECTORS, "bluetooth")["shown"]
+    key = ble_info.tag_key(bytes.fromhex(told["master"]))
+    assert key.hex() == told["key of the tags"]
     site = ble_info.site_tag(key)
-    assert site.hex() == part["site"]
-    for name in part["tags"]:
-        assert ble_info.tag(key, name).hex() == part["tags"][name]
-    found = [ble_info.read_info(bytes.fromhex(part["info"][name]), site) for name in sorted(part["info"])]
+    assert site.hex() == told["site"]
+    for name in told["tags"]:
+        assert ble_info.tag(key, name).hex() == told["tags"][name]
+    found = [ble_info.read_info(bytes.fromhex(told["info"][name]), site) for name in sorted(told["info"])]
     assert found == [(16, 578, ble_info.tag(key, "chest")), (24, 578, ble_info.tag(key, "g"))]
-    assert ble_info.info(key, "chest", 16, 578).hex() in part["info"].values()
-    shown = [ble_info.read_data(bytes.fromhex(data)) for data in part["service data"].values()]
+    assert ble_info.info(key, "chest", 16, 578).hex() in told["info"].values()
+    shown = [ble_info.read_data(bytes.fromhex(data)) for data in told["service data"].values()]
     assert sorted([flags for _, flags in shown]) == [0, ble_info.WANTS | ble_info.LOW]
 
 

@@ -1,25 +1,13 @@
 # Blocks: what was encoded comes back, and the bytes are those of the vectors. Both interpreters.
 
-import json
 from array import array
 
 from headwater.data.alphabet import TYPES, Alphabet
 from headwater.data.batch import Batch
 from headwater.data.block import BlockError, bound, decode, encode, get_varint, peek, put_varint
+from headwater.testing.vectors import part
 
-
-# Read alone: all the parts together do not fit into a board's heap.
-def part(name):
-    start = '"%s": ' % name
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
+VECTORS = "tests/data/wire_vectors.json"
 
 
 def batch_of(spec):
@@ -56,7 +44,7 @@ def refused(data, batch):
 
 
 def test_golden_blocks_are_written_byte_for_byte():
-    for spec in part("blocks"):
+    for spec in part(VECTORS, "blocks"):
         batch = batch_of(spec)
         buf = bytearray(bound(batch.alphabet, batch.n))
         end = encode(batch, 0, batch.n, buf, 0)
@@ -64,7 +52,7 @@ def test_golden_blocks_are_written_byte_for_byte():
 
 
 def test_golden_blocks_are_read_back():
-    for spec in part("blocks"):
+    for spec in part(VECTORS, "blocks"):
         data = bytes.fromhex(spec["hex"])
         batch = Batch(Alphabet(spec["alphabet"]), 48)
         assert decode(data, 0, len(data), batch) == len(data), spec["name"]
@@ -74,7 +62,7 @@ def test_golden_blocks_are_read_back():
 
 def test_every_malformed_block_of_the_vectors_is_refused_for_its_reason():
     batch = Batch(Alphabet("a:i16"), 20)
-    for text, reason in part("refused")["block"]:
+    for text, reason in part(VECTORS, "refused")["block"]:
         assert refused(bytes.fromhex(text), batch) == reason, text
 
 
@@ -146,7 +134,7 @@ def test_a_buffer_without_room_gives_minus_one_and_nothing_beyond_it():
 
 
 def test_a_block_cut_anywhere_is_refused():
-    spec = part("blocks")[1]
+    spec = part(VECTORS, "blocks")[1]
     data = bytes.fromhex(spec["hex"])
     batch = Batch(Alphabet(spec["alphabet"]), 48)
     for k in range(len(data)):
@@ -160,7 +148,7 @@ def test_a_block_cut_anywhere_is_refused():
 
 def test_changed_bytes_give_a_batch_or_blockerror_and_values_inside_their_types():
     x = 12345
-    for spec in part("blocks"):
+    for spec in part(VECTORS, "blocks"):
         data = bytes.fromhex(spec["hex"])
         batch = Batch(Alphabet(spec["alphabet"]), 48)
         for _ in range(60):

@@ -1,11 +1,12 @@
 # Encryption of frames. Both interpreters. Hostile histories: tests/unit/edge/test_cipher_scenarios.py.
 
-import json
-
 from headwater.board.native import BOARD
 from headwater.offboard import reasons
 from headwater.protocol import cipher, frames, sessions
 from headwater.protocol.sessions import Peer, hmac, pair_key
+from headwater.testing.vectors import part
+
+VECTORS = "tests/data/wire_vectors.json"
 
 if not BOARD:
     from headwater.offboard import encryption
@@ -23,20 +24,6 @@ class Nonces:
     def __call__(self):
         self.next += 1
         return self.next
-
-
-# Read alone: all the parts together do not fit into a board's heap.
-def part(name):
-    start = '"%s": ' % name
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
 
 
 def pair(boot=1):
@@ -76,7 +63,7 @@ def messages(peer, frame, span):
 
 
 def test_the_stream_is_that_of_the_golden_vectors():
-    for key, counter, stream in part("encryption")["streams"]:
+    for key, counter, stream in part(VECTORS, "encryption")["streams"]:
         size = len(stream) // 2
         mem = bytearray(size + 2)
         cipher._aes[0](bytes.fromhex(key), counter, memoryview(mem)[1 : size + 1])
@@ -85,7 +72,7 @@ def test_the_stream_is_that_of_the_golden_vectors():
 
 
 def test_cipher_keys_are_those_of_the_golden_vectors():
-    golden = part("encryption")
+    golden = part(VECTORS, "encryption")
     key = bytes.fromhex(golden["key of 1 and 2"])
     peer = Peer(key, 1, 11, 1, 2, PLAN, Nonces(1))
     found = []
@@ -96,7 +83,7 @@ def test_cipher_keys_are_those_of_the_golden_vectors():
 
 
 def test_golden_life_is_lived_byte_for_byte():
-    life = part("encryption")
+    life = part(VECTORS, "encryption")
     key = bytes.fromhex(life["key of 1 and 2"])
     plan = bytes.fromhex(life["plan"])
     boots = life["boots"]

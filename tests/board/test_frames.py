@@ -7,28 +7,17 @@ from headwater.data.alphabet import Alphabet
 from headwater.data.batch import Batch
 from headwater.protocol import frames
 from headwater.protocol.frames import MESSAGES, TAG, FrameError, Writer, header, messages
+from headwater.testing.vectors import part
+
+VECTORS = "tests/data/wire_vectors.json"
 
 LOG_A = 0x1111222233334444
 LOG_B = 0x9999AAAABBBBCCCC
 
 
-# Read alone: all the parts together do not fit into a board's heap.
-def part(name):
-    start = '"%s": ' % name
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
-
-
 # One by one: all of them do not fit into a board's heap.
 def golden_frames():
-    with open("tests/data/wire_vectors.json") as f:
+    with open(VECTORS) as f:
         while f.readline() != '"frames": [\n':
             pass
         line = f.readline()
@@ -84,7 +73,7 @@ def test_golden_frames_are_written_byte_for_byte_and_read_back():
 
 
 def test_every_malformed_frame_of_the_vectors_is_refused_for_its_reason():
-    for text, reason in part("refused")["frame"]:
+    for text, reason in part(VECTORS, "refused")["frame"]:
         assert refused(bytes.fromhex(text)) == reason, text
 
 

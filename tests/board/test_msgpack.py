@@ -1,22 +1,9 @@
 # msgpack in one form: equal objects give equal bytes, and nothing else is read. Both interpreters.
 
-import json
-
 from headwater.data.msgpack import DEPTH_MAX, PackError, dumps, loads
+from headwater.testing.vectors import part
 
-
-# Read alone: all the parts together do not fit into a board's heap.
-def part(name):
-    start = '"%s": ' % name
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
+VECTORS = "tests/data/wire_vectors.json"
 
 
 # What loads says to the data, or "" where it takes them.
@@ -37,14 +24,14 @@ def unpackable(obj):
 
 
 def test_golden_objects_are_written_and_read():
-    for obj, text in part("msgpack"):
+    for obj, text in part(VECTORS, "msgpack"):
         assert dumps(obj) == bytes.fromhex(text), text
         back = loads(bytes.fromhex(text))
         assert back == obj and type(back) is type(obj), text
 
 
 def test_every_other_form_of_the_vectors_is_refused_for_its_reason():
-    for text, reason in part("refused")["msgpack"]:
+    for text, reason in part(VECTORS, "refused")["msgpack"]:
         assert refused(bytes.fromhex(text)) == reason, text
 
 

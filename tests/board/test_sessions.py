@@ -1,10 +1,11 @@
 # Seals: who sent a frame, and that it is new. Both interpreters. Hostile histories: tests/unit.
 
-import json
-
 from headwater.offboard import reasons
 from headwater.protocol import frames, sessions
 from headwater.protocol.sessions import Peer, hmac, pair_key
+from headwater.testing.vectors import part
+
+VECTORS = "tests/data/wire_vectors.json"
 
 PLAN = b"thisplan"
 OLD = b"old plan"
@@ -18,20 +19,6 @@ class Nonces:
     def __call__(self):
         self.next += 1
         return self.next
-
-
-# Read alone: all the parts together do not fit into a board's heap.
-def part(name):
-    start = '"%s": ' % name
-    with open("tests/data/wire_vectors.json") as f:
-        line = f.readline()
-        while not line.startswith(start):
-            line = f.readline()
-        lines = [line[len(start) :]]
-        while line[0] not in "]}":
-            line = f.readline()
-            lines.append(line)
-    return json.loads("".join(lines).rstrip(",\n"))
 
 
 def pair():
@@ -87,7 +74,7 @@ def test_a_pair_has_one_key_and_every_pair_another():
 
 
 def test_golden_life_is_lived_byte_for_byte():
-    life = part("seals")
+    life = part(VECTORS, "seals")
     key = pair_key(bytes.fromhex(life["master"]), 1, 2)
     assert key == bytes.fromhex(life["key of 1 and 2"])
     plan = bytes.fromhex(life["plan"])

@@ -25,7 +25,7 @@ from headwater.plan import model as plans
 from headwater.protocol import frames
 from headwater.protocol.clock import Clock
 from headwater.protocol.sessions import Peer, hmac, pair_key
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash
 from headwater_tools import environment
@@ -275,7 +275,7 @@ class Gateway:
             clock = Clock()
             wall = time.time_ns() // 1000
             clock.exchange(mono_us(), wall, wall, mono_us())
-            self.host = Host(self.plan, 0, store, keys, clock, self._send, _nonce, self.outbox, MTU)
+            self.host = GatewayHost(self.plan, 0, store, keys, clock, self._send, _nonce, self.outbox, MTU)
             self.host.start(mono_us())
 
     def deployment(self, board: str, plan: bytes) -> bytes:

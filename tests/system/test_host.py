@@ -134,6 +134,9 @@ def test_a_host_that_is_killed_again_and_again_loses_nothing_and_gives_nothing_t
         if shed.process and shed.process.poll() is None:
             shed.end()
     text = shed.log.read_text()
+    assert " not safe, " in text and " free" not in text
+    told = site.hw("board", "logs", "shed", str(site.folder))
+    assert "its last status: version " in told and "free 0" not in told and "bytes free" in told
     assert "Traceback" not in text and "crashed" not in text, text
 
 

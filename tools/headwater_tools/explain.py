@@ -1,23 +1,23 @@
 """`hw check --explain`: how long batteries last, where operators go and why, and whether to start elsewhere.
 
-What boards draw is in their energy profiles; the answer is that of `plan.placement.place`, the function by
-which hosts move operators. All lives are estimates from below: see headwater/process/energy.py.
+What boards draw is in their energy profiles; the proposal is that of headwater/process/proposal.py, which the
+gateway asks too. All lives are estimates from below: see headwater/process/energy.py.
 """
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.plan import draws, placement
+from headwater.plan import draws
 from headwater.plan.placement import FOREVER, HEAP, LINK, WIDTH
 from headwater.process.builder import GATEWAY, Host, near
 from headwater.process.check import Report
 from headwater.process.energy import Board, Energy, energy
 from headwater.process.problems import ERROR, WARNING, Problem
+from headwater.process.proposal import NOTICED, life, on, propose
 from headwater.process.sizing import kb
 
 from .boards import energy as profiles
@@ -26,7 +26,6 @@ from .image.profiles import Profile, profile
 from .image.profiles import names as kinds
 
 _LEVEL = re.compile(r"(?:(\d{1,3})%|(\d{1,2}(?:\.\d{1,3})?)V)\Z")
-NOTICED = 1  # percent: what lengthens a life by no more is no reason to run an operator elsewhere
 _RADIOS = {"off": "", "on": ", Bluetooth too", "only": ", Bluetooth alone"}
 VOLTS_MIN, VOLTS_MAX = 2.5, 4.5
 
@@ -74,19 +73,13 @@ class Explanation:
         self.energy: Energy = energy(report.sizing, self.plan, boards, self.percent, profiles.work())
         self.case = self.energy.case
         self.first = self.energy.first
-        self.best = placement.place(self.case, self.first) or self.first
-        if self.gain() is None:
-            self.best = self.first
+        self.proposal = propose(self.case, self.first, NOTICED)
+        self.best = self.proposal.places if self.proposal else self.first
 
     def _board(self, host: Host) -> Board | None:
         if host.name == GATEWAY:
             return None
         return profiles.board(host.board or profiles.ASSUMED)
-
-    def gain(self) -> int | None:
-        """Which battery, in the order in which they are empty, lasts noticeably longer at the best one."""
-        pairs = zip(self.case.worth(self.first), self.case.worth(self.best))
-        return next((k for k, (now, then) in enumerate(pairs) if 100 * (then - now) > NOTICED * now), None)
 
     # -- for people
 
@@ -189,36 +182,26 @@ class Explanation:
         return "%s (%s)" % (life(lives[h]), self.hosts[h].name)
 
     def _proposal(self) -> list[str]:
-        moves = self.moves()
         if not self.case.worth(self.first):
             return ["No host has a battery: every placement is as good."]
-        if not moves:
+        found = self.proposal
+        if not found:
             return ["No placement within the candidates lasts noticeably longer than the declared one."]
-        now, then = self.case.worth(self.first), self.case.worth(self.best)
-        k = self.gain()
-        assert k is not None
-        what = "first battery" if not k else "battery that is empty as number %d" % (k + 1)
-        out = [
-            "Proposal: the %s lasts %s instead of %s%s."
-            % (what, life(then[k]), life(now[k]), _more(now[k], then[k]))
-        ]
-        for v in moves:
+        more = "" if found.percent is None else ", %d %% more" % found.percent
+        text = "Proposal: the %s lasts %s instead of %s%s."
+        out = [text % (found.which, life(found.then_s), life(found.now_s), more)]
+        names = [host.name for host in self.hosts]
+        for v in found.moves:
             vertex = self.plan.vertices[v]
-            others = [self.hosts[h].name for h in vertex.hosts if h != self.best[v]]
-            place = '"%s", backup=%s' % (self.hosts[self.best[v]].name, json.dumps(others))
-            out.append("  %s: .on(%s)" % (vertex.name, place))
+            out.append("  %s: %s" % (vertex.name, on(names, vertex.hosts, found.places[v])))
         alone = []
-        for v in moves:
+        for v in found.moves:
             paces = [draws.pace(life) for life in self.case.moved(self.first, v, self.best[v])]
             if draws.gains(paces[:2], paces[2:]):
                 alone.append(v)
-        names = _and([self.plan.vertices[v].name for v in alone]) if alone else "none of them"
-        out.append("Alone, %s would spare the batteries of its two hosts by a sixth." % names)
+        which = _and([self.plan.vertices[v].name for v in alone]) if alone else "none of them"
+        out.append("Alone, %s would spare the batteries of its two hosts by a sixth." % which)
         return out
-
-    def moves(self) -> list[int]:
-        """The operators that the best placement puts elsewhere."""
-        return [v for v in range(len(self.best)) if self.best[v] != self.first[v]]
 
     # -- for programs
 
@@ -283,22 +266,6 @@ def levels(words: Sequence[str], hosts: Sequence[Host], boards: dict[str, Board 
                 raise UserError("--battery %s: give %g to %g volts" % (word, VOLTS_MIN, VOLTS_MAX))
             found[name] = board.percent(round(volts * 1000))
     return found
-
-
-def life(seconds: int) -> str:
-    """A duration for people."""
-    if seconds >= FOREVER:
-        return "-"
-    minutes, days = seconds // 60, seconds // 86400
-    if days >= 2:
-        return "%d d %d h" % (days, seconds // 3600 % 24)
-    if minutes >= 60:
-        return "%d h %02d min" % (minutes // 60, minutes % 60)
-    return "%d min" % minutes if minutes else "%d s" % seconds
-
-
-def _more(now: int, then: int) -> str:
-    return ", %d %% more" % (100 * (then - now) // now) if now else ""
 
 
 def _and(words: Sequence[str]) -> str:

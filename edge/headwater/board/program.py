@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ..protocol.sessions import Peer
     from ..runtime.host import Host
     from ..runtime.instance import Instance
+    from ..runtime.outputs import OutPort
     from ..storage.log import Log
     from .beginning import Sensor
     from .mqtt import Client
@@ -350,8 +351,7 @@ class Node:
     def unsafe(self) -> int:
         n = 0
         for p in self.host.ports.values():
-            if p.readers:
-                n += max(0, p.ring.last - min([r.safe for r in p.readers]))
+            n += max(0, p.ring.last - _safe(p))
         return n
 
     # on: sensors rest until everything held here is safe.
@@ -374,7 +374,7 @@ class Node:
             self.mark_us = host.now + self.mark_s * _SECOND_US
             host.promise(host.site())
         for p in self.host.ports.values():
-            if p.readers and p.ring.last > min([r.safe for r in p.readers]):
+            if p.ring.last > _safe(p):
                 p.press()
 
     # ---- how the board is
@@ -383,10 +383,10 @@ class Node:
     def _backlog(self) -> list[list[int]]:
         if not self.host:
             return []
-        return [
-            [p.stream, p.ring.last, min([r.safe for r in p.readers]) if p.readers else p.ring.last]
-            for p in self.host.ports.values()
-        ]
+        found = []
+        for p in self.host.ports.values():
+            found.append([p.stream, p.ring.last, _safe(p)])
+        return found
 
     def _dropped(self) -> int:
         n = self.dropped + self.client.strange
@@ -463,7 +463,7 @@ class Node:
         what = self._process()
         if self.revoked:
             what = "it was declared lost: erase its flash, and provision it again"
-        backlog = sum([max(0, b[1] - b[2]) for b in self._backlog()])
+        backlog = self.unsafe() if self.host else 0
         self.board.say(
             "%s %d s, boot %d, %s, %s, %d not safe, %d free, %s mV, sent %d, dropped %d"
             % (
@@ -479,6 +479,16 @@ class Node:
                 self._dropped() + c.dropped,
             )
         )
+
+
+# The last entry of a port that every consumer has safe. It may lie above the last one that is here.
+def _safe(port: "OutPort") -> int:
+    if not port.readers:
+        return port.ring.last
+    safe = port.readers[0].safe
+    for r in port.readers:
+        safe = min(safe, r.safe)
+    return safe
 
 
 # A boot, to the restart.

@@ -66,13 +66,19 @@ class Alphabet:
             raise AlphabetError("%d fields in one alphabet; at most %d" % (len(names), FIELDS_MAX))
         self.names = tuple(names)
         self.types = tuple(types)
-        self.codes = "".join([TYPES[t][0] for t in types])
-        self.width = sum([TYPES[t][1] for t in types])  # bytes of one element, unpacked
-        self.text = " ".join([n + ":" + t for n, t in zip(names, types)])
+        self.codes = ""
+        self.width = 0  # bytes of one element, unpacked
+        for kind in types:
+            self.codes += TYPES[kind][0]
+            self.width += TYPES[kind][1]
+        self.text = " ".join(map(":".join, zip(names, types)))
 
     # Preallocated columns for `size` elements, one array per field.
     def arrays(self, size: int) -> "Columns":
-        return tuple([array(TYPES[t][0], bytes(TYPES[t][1] * size)) for t in self.types])
+        columns = []
+        for kind in self.types:
+            columns.append(array(TYPES[kind][0], bytes(TYPES[kind][1] * size)))
+        return tuple(columns)
 
     # True if some field is a float: such streams are not exact across float widths.
     def floats(self) -> bool:

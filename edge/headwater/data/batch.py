@@ -37,7 +37,8 @@ class Batch:
         self.alphabet = alphabet
         self.size = size
         self.cols = alphabet.arrays(size)
-        self.mem = tuple([memoryview(c) for c in self.cols])  # the same columns, for copying slices
+        # The same columns, for copying slices.
+        self.mem: "tuple[memoryview, ...]" = tuple(map(memoryview, self.cols))
         self.xi = 1
         self.ts = 0
         self.dt = -1

@@ -33,8 +33,8 @@ class Cursor:
 class Ring:
     def __init__(self, alphabet: "Alphabet", cap: int, chunks: int) -> None:
         self.cap = cap
-        self.cols = alphabet.arrays(cap)
-        self.mem = tuple([memoryview(c) for c in self.cols])
+        # The columns, for copying slices.
+        self.mem: "tuple[memoryview, ...]" = tuple(map(memoryview, alphabet.arrays(cap)))
         # Offsets, made at the start or when the first irregular batch comes.
         self.at: "array[int] | None" = None
         self.k0 = self.k1 = 0
@@ -198,7 +198,7 @@ class Ring:
     def newest(self, field: int) -> "Any":
         if not self.k1 or self.c_what[(self.k1 - 1) % self.chunks] > 1:
             return None
-        return self.cols[field][(self.head + self.count - 1) % self.cap]
+        return self.mem[field][(self.head + self.count - 1) % self.cap]
 
     # The last entry of chunk k.
     def _end(self, k: int) -> int:

@@ -101,7 +101,7 @@ class Machine:
 
     def say(self, line: str) -> None:
         """A board prints how it is every second. Here it does so when something has changed, and each
-        minute."""
+        minute; without its free heap, which is measured on a board alone."""
         head, found, rest = line.partition(" s, boot ")
         if found and head.startswith(self._name() + " "):
             words = rest.split(", ")
@@ -109,6 +109,7 @@ class Machine:
             if same == self.shown and time.monotonic() - self.shown_s < LINE_EVERY_S:
                 return
             self.shown, self.shown_s = same, time.monotonic()
+            line = line.replace(", 0 free, ", ", ")
         print(line, flush=True)
 
     def _name(self) -> str:

@@ -34,6 +34,10 @@ class PlanError(ValueError):
 
 
 class Vertex:
+    give_up_s = (
+        0  # on the class: few operators have their own, and a board pays for each field of each vertex
+    )
+
     # index     number of the vertex in the plan
     # name      as the author wrote it
     # kind      name of the operator type, or "" for a source
@@ -75,7 +79,8 @@ class Vertex:
         self.log_bytes = log_bytes
         self.state_bytes = state_bytes
         self.changed_bytes = changed_bytes
-        self.give_up_s = give_up_s
+        if give_up_s:
+            self.give_up_s = give_up_s
 
 
 class Edge:
@@ -172,8 +177,11 @@ class Plan:
 
     # Edges into vertex v, by input port.
     def ins(self, v: int) -> list[Edge]:
-        out = [e for e in self.edges if e.dst == v]
-        out.sort(key=lambda e: e.dport)
+        out = []
+        for port in range(len(self.vertices[v].ins)):
+            for e in self.edges:
+                if e.dst == v and e.dport == port:
+                    out.append(e)
         return out
 
     # Hosts that an operator may run on: its candidates, and the gateway.
@@ -203,7 +211,11 @@ class Plan:
 
     # Edges out of port `port` of vertex v, in plan order.
     def outs(self, v: int, port: int) -> list[Edge]:
-        return [e for e in self.edges if e.src == v and e.sport == port]
+        out = []
+        for e in self.edges:
+            if e.src == v and e.sport == port:
+                out.append(e)
+        return out
 
     # The epoch under which the consumer of an edge begins.
     def first_epoch(self, e: "Edge") -> "Epoch":

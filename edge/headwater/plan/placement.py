@@ -13,12 +13,16 @@
 # The units are those of draws.py.
 
 from ..offboard.compat import TYPE_CHECKING
-from .draws import FOREVER, FRAME_BYTES, MAINS, NOWHERE, OUTSIDE, Draws, Edge, Host, Vertex, gains
+from . import draws as drawn
+from .draws import FOREVER, FRAME_BYTES, NOWHERE, OUTSIDE, gains
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from .draws import Link, Places
 
 __all__ = ["FOREVER", "FRAME_BYTES", "MAINS", "OUTSIDE", "Edge", "Host", "Link", "Places", "Vertex", "gains"]
+MAINS = -1  # charge left of a host without a battery
 TRIALS = 4000  # placements that `place` looks at, unless it is told otherwise
 
 NO_CANDIDATE, WIDTH, LINK, HEAP, LOG = 1, 2, 3, 4, 5  # which limit a placement breaks
@@ -26,11 +30,96 @@ _MUCH = 1 << 20  # weight of a limit that has no size, beside bytes
 _MOST_STARTS = 64
 
 
-class Case(Draws):
+class Host:
+    # left_mc     charge left, or MAINS
+    # base_na     what it draws before it runs an operator or sends a byte for one
+    # unit_pc     what a unit of work costs
+    # links       name -> (pc to send a byte, pc to receive one, nc for a frame)
+    # radio_na    what its radio draws at most for frames: it is on all the time
+    # heap_bytes, log_bytes: for operators
+    # floats      width of its floats in bits
+    def __init__(
+        self,
+        left_mc: int,
+        base_na: int,
+        unit_pc: int,
+        links: "dict[str, Link]",
+        radio_na: int,
+        heap_bytes: int = FOREVER,
+        log_bytes: int = FOREVER,
+        floats: int = 32,
+    ) -> None:
+        self.left_mc = left_mc
+        self.base_na = base_na
+        self.unit_pc = unit_pc
+        self.links = links
+        self.radio_na = radio_na
+        self.heap_bytes = heap_bytes
+        self.log_bytes = log_bytes
+        self.floats = floats
+
+
+class Vertex:
+    # hosts       candidates, best first; a source has one
+    # units_mhz   units of work a second
+    # heap_bytes  of its state and buffers, without the queues of its inputs
+    # log_bytes   of its checkpoints where it runs
+    # moved_bytes of its checkpoint with its transfer state: what a move sends
+    # width       of floats that it needs; 0: any
+    def __init__(
+        self,
+        hosts: "Sequence[int]",
+        units_mhz: int,
+        heap_bytes: int = 0,
+        log_bytes: int = 0,
+        moved_bytes: int = 0,
+        width: int = 0,
+    ) -> None:
+        self.hosts = hosts
+        self.units_mhz = units_mhz
+        self.heap_bytes = heap_bytes
+        self.log_bytes = log_bytes
+        self.moved_bytes = moved_bytes
+        self.width = width
+
+
+class Edge:
+    # src, dst     vertices; dst is OUTSIDE for an edge to the lake
+    # bytes_mhz, frames_mhz: that cross if its ends are on two hosts
+    # queue_bytes  heap that its consumer needs for it then
+    def __init__(self, src: int, dst: int, bytes_mhz: int, frames_mhz: int, queue_bytes: int = 0) -> None:
+        self.src = src
+        self.dst = dst
+        self.bytes_mhz = bytes_mhz
+        self.frames_mhz = frames_mhz
+        self.queue_bytes = queue_bytes
+
+
+class Case:
     # Hosts (0 is the gateway), vertices and edges of a process.
     def __init__(self, hosts: list[Host], vertices: list[Vertex], edges: list[Edge]) -> None:
-        Draws.__init__(self, hosts, vertices, edges)
+        self.hosts = hosts
+        self.vertices = vertices
+        self.edges = edges
         self.ins = [[e for e in edges if e.dst == v] for v in range(len(vertices))]
+
+    # -- what hosts draw: see draws.py -----------------------------------------------------------------
+
+    def links(self, a: int, b: int, bytes_mhz: int, frames_mhz: int) -> "tuple[str, str] | None":
+        return drawn.ways(self._hosts(), a, b, bytes_mhz, frames_mhz)
+
+    def traffic(self, places: "Places") -> "dict[int, list[int]]":
+        return drawn.traffic(len(self.hosts), self._streams(), places)
+
+    def draws(self, places: "Places") -> "list[int] | None":
+        units = [vertex.units_mhz for vertex in self.vertices]
+        return drawn.draws(self._hosts(), units, self._streams(), places)
+
+    def _hosts(self) -> "list[drawn.Host]":
+        return [(h.left_mc == MAINS, h.base_na, h.unit_pc, h.links, h.radio_na) for h in self.hosts]
+
+    def _streams(self) -> "list[drawn.Stream]":
+        return [(e.src, e.dst, e.bytes_mhz, e.frames_mhz) for e in self.edges]
 
     # -- time left -----------------------------------------------------------------------------------
 
@@ -163,9 +252,12 @@ def life_s(left_mc: int, draw_na: int) -> int:
 
 # The best placement of a case that it finds with at most `trials` looks, or None if it finds none that
 # keeps the limits. All placements are looked at where there are no more than that. `first`: where the
-# operators run now, or shall run if nothing else is better.
-def place(case: Case, first: "Places", trials: int = TRIALS) -> "list[int] | None":
-    search = _Search(case, first, trials)
+# operators run now, or shall run if nothing else is better. `each` is called after each look, so that a
+# thread can leave the processor to others; it changes nothing here.
+def place(
+    case: Case, first: "Places", trials: int = TRIALS, each: "Callable[[], object] | None" = None
+) -> "list[int] | None":
+    search = _Search(case, first, trials, each)
     if search.space() <= trials:
         search.all()
     else:
@@ -177,10 +269,13 @@ def place(case: Case, first: "Places", trials: int = TRIALS) -> "list[int] | Non
 
 
 class _Search:
-    def __init__(self, case: Case, first: "Places", trials: int) -> None:
+    def __init__(
+        self, case: Case, first: "Places", trials: int, each: "Callable[[], object] | None" = None
+    ) -> None:
         self.case = case
         self.first = list(first)
         self.left = trials
+        self.each = each
         self.best: "list[int] | None" = None
         self.best_worth: list[int] = []
         self.mixed = 1
@@ -205,7 +300,7 @@ class _Search:
     # and less the more it breaks them: a search that starts outside finds the way in. The last item
     # decides between equals: how many operators stay where they are.
     def look(self, places: list[int]) -> list[int]:
-        self.left -= 1
+        self.count()
         broken = self.case.breaks(places)
         if broken:
             return [0, -sum([much for _, _, much in broken])]
@@ -216,6 +311,11 @@ class _Search:
             self.best_worth = worth
             self.best = list(places)
         return worth
+
+    def count(self) -> None:
+        self.left -= 1
+        if self.each:
+            self.each()
 
     # Every placement, the candidates of the last vertex turning fastest.
     def all(self) -> None:
@@ -352,7 +452,7 @@ class _Search:
 
     # Whether something better may come of a placement that is not complete.
     def promises(self, places: list[int]) -> bool:
-        self.left -= 1
+        self.count()
         if self.case.breaks(places):
             return False
         most = [1]

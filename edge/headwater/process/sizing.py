@@ -312,20 +312,15 @@ class Sizing:
 
     def own_bytes(self, v: Vertex) -> int:
         """Heap of a vertex wherever it runs: state, a batch per output, rings."""
-        batch = self.process.batch
-        total = v.state_bytes
-        for alphabet, cap in self.port_caps(v):
-            cap = min(cap, 4 * batch) if v.source else cap
-            chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
-            total += batch * (alphabet.width + 4) + cap * (alphabet.width + 4 * v.irregular) + 24 * chunks
-        return total
+        caps = [(alphabet.width, cap) for alphabet, cap in self.port_caps(v)]
+        return own_bytes(self.process.batch, v.state_bytes, caps, v.source, v.irregular)
 
     def queue_bytes(self, wire: Wire) -> int:
         """Heap of the queue of an input whose producer runs on another host."""
         x = self.producer(wire)
         if not x.outs or wire.stream.port >= len(x.outs):
             return 0
-        return 5 * self.process.batch * (x.outs[wire.stream.port].width + 4 * x.irregular)
+        return queue_bytes(self.process.batch, x.outs[wire.stream.port].width, x.irregular)
 
     def log_bytes(self, v: Vertex) -> int:
         assert v.outs is not None
@@ -419,6 +414,23 @@ class Sizing:
             signal.silent_ms,
             -1 if signal.field is None else fields.index(signal.field),
         )
+
+
+def own_bytes(
+    batch: int, state_bytes: int, ports: Sequence[tuple[int, int]], source: bool, irregular: bool
+) -> int:
+    """Heap of a vertex wherever it runs; `ports`: of each output the width of its elements, and its cap."""
+    total = state_bytes
+    for width, cap in ports:
+        cap = min(cap, 4 * batch) if source else cap
+        chunks = min(cap, 8 + 2 * cap // max(1, min(batch, 16)))
+        total += batch * (width + 4) + cap * (width + 4 * irregular) + 24 * chunks
+    return total
+
+
+def queue_bytes(batch: int, width: int, irregular: bool) -> int:
+    """Heap of the queue of an input whose producer runs on another host."""
+    return 5 * batch * (width + 4 * irregular)
 
 
 def signal_name(index: int, signal: Signal) -> str:

@@ -31,4 +31,8 @@ def newer(a: "tuple[Epoch, Position]", b: "tuple[Epoch, Position]") -> bool:
 
 # Connected inputs of an operator: this many numbers of a position are xi.
 def inputs_of(v: "Vertex") -> int:
-    return len([a for a in v.ins if a is not None])
+    n = 0
+    for a in v.ins:
+        if a is not None:
+            n += 1
+    return n

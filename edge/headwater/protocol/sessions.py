@@ -56,8 +56,12 @@ def hmac(key: "Readable", *parts: "Readable") -> bytes:
 def _pads(key: "Readable") -> tuple[bytes, bytes]:
     if len(key) > 64:
         key = sha256(key).digest()
-    key = bytes(key) + bytes(64 - len(key))
-    return bytes([b ^ 0x36 for b in key]), bytes([b ^ 0x5C for b in key])
+    inner = bytearray(b"\x36" * 64)
+    outer = bytearray(b"\x5c" * 64)
+    for i in range(len(key)):
+        inner[i] ^= key[i]
+        outer[i] ^= key[i]
+    return bytes(inner), bytes(outer)
 
 
 def _mac(inner: bytes, outer: bytes, parts: "Iterable[Readable]") -> bytes:
@@ -175,33 +179,28 @@ class Peer:
             plan += self.cipher.close(writer)
         pos = writer.pos
         mem = writer.mem
-        mem[pos : pos + TAG] = self._tag(self.my_log, plan, mem[:pos])
+        mem[pos : pos + TAG] = self._whole_tag(self.my_log, plan, mem[:pos])[:TAG]
         writer.pos = pos + TAG
         if not self.live:
             self._open_with(0)
         return mem[: pos + TAG]
 
-    def _tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
-        return self._whole_tag(log, plan, body)[:TAG]
-
     def _whole_tag(self, log: int, plan: bytes, body: "Readable") -> bytes:
         if BOARD:  # MicroPython cannot copy a hash
             return _mac(self._inner, self._outer, (log.to_bytes(8, "little"), plan, body))
-        inner, outer = self._begun.get((log, plan)) or self._begin(log, plan)
-        inner = inner.copy()
+        begun = self._begun.get((log, plan))
+        if not begun:
+            # An opening frame names any log, and so may a stranger's: what is kept has a bound.
+            if len(self._begun) >= _BEGUN_MAX:
+                self._begun.clear()
+            begun = (sha256(self._inner + log.to_bytes(8, "little") + plan), sha256(self._outer))
+            self._begun[log, plan] = begun
+        inner = begun[0].copy()
         inner.update(body)
-        outer = outer.copy()
+        outer = begun[1].copy()
         outer.update(inner.digest())
         tag: bytes = outer.digest()
         return tag
-
-    # An opening frame names any log, and so may a stranger's: what is kept has a bound.
-    def _begin(self, log: int, plan: bytes) -> "tuple[Any, Any]":
-        if len(self._begun) >= _BEGUN_MAX:
-            self._begun.clear()
-        begun = (sha256(self._inner + log.to_bytes(8, "little") + plan), sha256(self._outer))
-        self._begun[log, plan] = begun
-        return begun
 
     def _genuine(self, frame: "Readable", log: int, plan: bytes) -> bool:
         end = len(frame) - TAG
@@ -224,7 +223,7 @@ class Peer:
             body += v.to_bytes(8, "little")
         if self.cipher:
             body = self.cipher.opening(body)
-        self.reply = body + self._tag(self.my_log, bytes(8), body)
+        self.reply = body + self._whole_tag(self.my_log, bytes(8), body)[:TAG]
 
     # Take a frame: a memoryview is read where it lies, pieces of other bytes are copied. -> (pos, end) of its
     # messages, in `plain`, or in the frame where that is None; or None: `why` says why, and `reply` may hold

@@ -21,6 +21,7 @@ from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.profile import WHOLE, Profile, left
 from ..protocol.moves import FLEE
+from ..protocol.offers import FOREVER, OK, SILENT
 from ..protocol.refusals import NO_ROOM
 from ..storage.keyspace import B_ENERGY
 from ..storage.log import LogFull
@@ -42,9 +43,7 @@ _SETTLES = const(16)  # readings before the correction is looked at
 _RESERVE_BEATS = const(12)  # the reserve is computed this often
 _WINDOW_MS = const(600000)  # what was spent longer ago than this counts half
 _HOUR_MS = const(3600000)
-_SILENT = const(12)  # up to this reason (protocol/offers.py) it was the other host that did not take it
 _FORM = const(1)
-FOREVER = const(0x3FFFFFFF)  # seconds, on mains: as in protocol/offers.py, which is not loaded for this
 UNITS = const(10)  # of work for an element of an operator that was not timed yet
 
 
@@ -182,8 +181,6 @@ class Energy:
         unload("runtime.leaving", "runtime.outlook", "plan.draws")
         if not self.meter.round:
             unload("runtime.bids")
-            if not self.host.taking and not self.host.giving:
-                unload("protocol.offers")
             if not self.host.giving:
                 unload("runtime.moving")
 
@@ -386,7 +383,7 @@ class Energy:
     # gives it.
     def refuses(self, v: int, rates: "Rates", why: int, left: int = FOREVER) -> int:
         if not self.powered:
-            return 0  # offers.OK
+            return OK
         from . import leaving
 
         self._reserve()
@@ -422,9 +419,9 @@ class Energy:
         self._look()
         cost = self.meter.spent_nc - self.begun_nc
         self.begun_nc = -1
-        if outcome:  # offers.OK is 0
-            if why == FLEE and outcome <= _SILENT:
-                self.due_us[1] = self.host.now  # another host may take it
+        if outcome != OK:
+            if why == FLEE and outcome <= SILENT:
+                self.due_us[1] = self.host.now  # that host did not take it: another one may
             return
         from . import outlook
 

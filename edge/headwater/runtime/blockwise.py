@@ -4,6 +4,7 @@
 from ..data import msgpack
 from ..offboard.compat import TYPE_CHECKING, const
 from ..storage import checkpoint_bytes
+from .transfer_state import blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,7 @@ def store(
     for p, start in zip(inst.ports, starts):
         n = 0
         turns: list[int] = []
-        for b in p.blocks(start, c.outs[p.number], turns):
+        for b in blocks(p, start, c.outs[p.number], turns):
             size += len(_bytes(len(b))) + len(b)
             n += 1
         counts.append(n)
@@ -53,7 +54,7 @@ def _parts(
         n = counts[p.number]
         yield _before(start, n)
         turns: list[int] = []
-        for b in p.blocks(start, c.outs[p.number], turns):
+        for b in blocks(p, start, c.outs[p.number], turns):
             yield _bytes(len(b))
             yield b
         if n:

@@ -20,8 +20,7 @@
 #   - At most two pending ones: the oldest stays, the newest is replaced, and takes its requests along.
 #   - A pending checkpoint that was not acknowledged is never restored, in any boot.
 
-from ..board.unload import unload
-from ..offboard.compat import TYPE_CHECKING, const
+from ..offboard.compat import TYPE_CHECKING
 from ..plan.model import EXTENDED, OUTSIDE, UNCOORDINATED, UNSAFE
 from ..protocol.position import further, rank
 from ..protocol.refusals import NO_ROOM
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 WAIT = 0
 NOWAIT = 1
-_IN_RAM = const(2048)  # bytes of transfer state that are made at once; of more, a block at a time
 _SEEN = 16  # ids of requests remembered, by the extended strategy
 
 
@@ -122,7 +120,10 @@ class Checkpoints:
             newest = self.pending[-1].pos if self.pending else self.pos
             base = newest[k] if newest and newest[-1] >= e.since else 0
             known = cid in self.seen
-            if known or (self.pending and self.inst.bytes_in * (xi - base) < self.load()):
+            widest = 1
+            for other in self.inst.inputs:
+                widest = max(widest, other.alphabet.width)
+            if known or (self.pending and widest * (xi - base) < self.load()):
                 self.extended += 1
                 mode = NOWAIT if e.edge.cyclic else WAIT
                 e.tell_extend(cid, mode, base)
@@ -166,9 +167,12 @@ class Checkpoints:
     # so the first one has to name the incarnations of all its inputs.
     def _unmet(self) -> bool:
         inst = self.inst
-        vertices = self.host.plan.vertices
-        met = [e.inc or vertices[e.edge.src].kind for e in inst.inputs]
-        return not inst.decided and not all(met)
+        if inst.decided:
+            return False
+        for e in inst.inputs:
+            if not e.inc and not self.host.plan.vertices[e.edge.src].kind:
+                return True
+        return False
 
     # Take one where the operator stands, and make it permanent without waiting for a consumer.
     def now(self) -> None:
@@ -201,9 +205,13 @@ class Checkpoints:
         self.taken += 1
         state = bytearray(inst.op.state_size())
         inst.op.snapshot(state, 0)
-        outs = [p.ring.last for p in inst.ports]
+        outs = []
+        for p in inst.ports:
+            outs.append(p.ring.last)
         pos = inst.position()
-        flags = [[int(e.closed), e.inc, e.from_ts] for e in inst.inputs]
+        flags = []
+        for e in inst.inputs:
+            flags.append([int(e.closed), e.inc, e.from_ts])
         front = inst.front + inst.past
         buf = self.host.exchange.writer.buf  # no frame is being written
         body = checkpoint_bytes.body(
@@ -225,21 +233,6 @@ class Checkpoints:
                     start = min(start, max(c.since[r.edge.index], r.safe))
             starts.append(max(start, min(p.first(), end)))  # what is not here is safe with its reader
         return starts
-
-    # ... as blocks; None where they take more than may be in RAM at once.
-    def _blocks(self, c: Checkpoint, starts: list[int]) -> "list[Any] | None":
-        parts = []
-        room = _IN_RAM
-        for p, start in zip(self.inst.ports, starts):
-            found = []
-            turns: list[int] = []
-            for b in p.blocks(start, c.outs[p.number], turns):
-                room -= len(b)
-                if room < 0:
-                    return None
-                found.append(bytes(b))
-            parts.append((start, found, turns if len(turns) > 1 else ()))
-        return parts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
     # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked for a
@@ -293,9 +286,10 @@ class Checkpoints:
     # Bytes that a checkpoint here and downstream costs, as far as known.
     def load(self) -> int:
         total = self.size
-        for r in [r for p in self.inst.ports for r in p.readers]:
-            if not r.edge.cyclic and r.edge.dst != OUTSIDE:
-                total += r.load
+        for p in self.inst.ports:
+            for r in p.readers:
+                if not r.edge.cyclic and r.edge.dst != OUTSIDE:
+                    total += r.load
         return total
 
     # How many other hosts have to store the permanent checkpoint.
@@ -331,7 +325,12 @@ class Checkpoints:
             restore.from_pending(self.host, inst, c)
         if whole and self._behind():
             return
-        names = [[p.record(r) + [r.gaps] for r in p.readers] for p in inst.ports]
+        names = []
+        for p in inst.ports:
+            known = []
+            for r in p.readers:
+                known.append(p.record(r) + [r.gaps])
+            names.append(known)
         starts = self._transfer(c, whole)
         # What comes before the transfer state every consumer has safe, or it is not here because of that.
         assert all(
@@ -342,18 +341,21 @@ class Checkpoints:
             ]
         ), "a permanent checkpoint does not carry what a consumer lacks"
         key = checkpoint_key(inst.vertex.index, PERMANENT)
-        parts = self._blocks(c, starts)
+        buf = self.host.exchange.writer.buf
+        parts: "Any" = [(start, (), ()) for start in starts]
+        if starts != c.outs:
+            from . import transfer_state
+
+            parts = transfer_state.at_once(inst.ports, starts, c.outs)
         try:
             if parts is None:
                 from . import blockwise
 
                 size = blockwise.store(self.host, inst, key, c, starts, names)
-                unload("runtime.blockwise")
             else:
-                buf = self.host.exchange.writer.buf
-                data = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, buf)
-                self.host.store.put_blob(key, data)
-                size = len(c.body) + len(data[2])
+                parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, buf)
+                self.host.store.put_blob(key, parts)
+                size = len(c.body) + len(parts[2])
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
             self.host.count(NO_ROOM)

@@ -78,7 +78,7 @@ class Exchange:
         self.asked_us = 0  # when the time was asked for that was answered last
         self._open = False  # a frame to the neighbour whose turn it is was begun
         self._left = False  # ... and something for it found no room
-        self._bare: tuple[int, ...] = ()  # neighbours whose links do not encrypt themselves
+        self._bare: list[int] = []  # neighbours whose links do not encrypt themselves
         self.lost: tuple[int, ...] = ()  # hosts whose keys are refused, because they are lost
         self.counts: "Meter | None" = None
         self.room: "Callable[[int], int] | None" = None  # frames that go to a host now; None: any number
@@ -101,7 +101,10 @@ class Exchange:
     # The link to this neighbour does not encrypt itself, or does, whether it is met already or not. False
     # where there is no AES: such a link cannot be used.
     def hide(self, number: int, on: bool) -> bool:
-        self._bare = tuple([n for n in self._bare if n != number]) + ((number,) if on else ())
+        if number in self._bare:
+            self._bare.remove(number)
+        if on:
+            self._bare.append(number)
         link = self.links.get(number)
         if not link:
             return True
@@ -111,7 +114,7 @@ class Exchange:
 
     # At the gateway: refuse the key of a lost host, whatever log number it speaks under; or speak to that
     # host with another key.
-    def refuse(self, number: int, peer: "Peer | None" = None) -> None:
+    def refuse_key(self, number: int, peer: "Peer | None" = None) -> None:
         self.lost = tuple([n for n in self.lost if n != number])
         if peer:
             self.meet(number, peer)

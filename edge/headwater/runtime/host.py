@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..data.alphabet import Alphabet
-    from ..offboard.interfaces import Epoch, Params
+    from ..offboard.interfaces import Epoch
     from ..plan.model import Plan
     from ..protocol.clock import Clock
     from ..storage.log import Log
@@ -69,8 +69,11 @@ class Host:
         self.scheduler = Scheduler(self)
         self.floor = Floor()  # of the sources here; flash knows it, from `start` on
         self.boot_number = 0
+        # Of each vertex: epoch number, its host; the host where it runs.
+        self.where: list[tuple[int, int, int]] = []
         widest = 256
         for v in plan.vertices:
+            self.where.append((1, v.hosts[0], v.hosts[0]))
             if not v.kind and v.hosts[0] == me:
                 widest = max(widest, block.bound(v.outs[0], plan.batch))
         self.scratch = Scratch(widest)  # what sources log always fits; of the rest a block is rarely so long
@@ -90,9 +93,6 @@ class Host:
         self.unlearned: list[int] = []  # operators of which this gateway does not know what changes have set
         self.given_up: list[int] = []  # operators of which this gateway does not know what they have given up
         self.ask_us = 0  # when the gateway asks next how operators stand
-        self.safe_us = 0  # when any end of an edge to the lake acknowledged last
-        # Of each vertex: epoch number, its host; the host where it runs.
-        self.where: list[tuple[int, int, int]] = [(1, v.hosts[0], v.hosts[0]) for v in plan.vertices]
         # Vertex -> why its operator moved last (protocol/moves.py), and when, in seconds of the site's time.
         # One that has not moved is not here, nor one of which that is not known yet.
         self.moves: dict[int, tuple[int, int]] = {}
@@ -135,16 +135,20 @@ class Host:
         from . import startup
 
         startup.start(self, now, made, again)
-        if not self.revoked and any([v.kind and len(v.hosts) > 1 for v in self.plan.vertices]):
+        if not self.revoked:
             self._listen()
-        if any([e.absent_ms and self.plan.may_run(e.dst, self.me) for e in self.plan.edges]):
-            from . import absence
+        for e in self.plan.edges:
+            if e.absent_ms and self.plan.may_run(e.dst, self.me):
+                from . import absence
 
-            self.absence = absence.Absence(self)
-        if any([self.me in (0, a.host) or self.plan.may_run(a.src, self.me) for a in self.plan.alarms]):
-            from . import signals
+                self.absence = absence.Absence(self)
+                break
+        for a in self.plan.alarms:
+            if self.me in (0, a.host) or self.plan.may_run(a.src, self.me):
+                from . import signals
 
-            self.signals = signals.Signals(self)
+                self.signals = signals.Signals(self)
+                break
         made = startup = None  # type: ignore[assignment]  # or they stay while this runs
         unload("runtime.startup")
         self.rest()
@@ -336,6 +340,8 @@ class Host:
             "runtime.judging",
             "runtime.decisions",
             "runtime.losses",
+            "runtime.blockwise",
+            "runtime.transfer_state",
             "storage.arrival",
             "storage.checkpoint_file",
             "storage.reading",
@@ -346,10 +352,6 @@ class Host:
             unload("runtime.watching")
         if self.energy:
             self.energy.rest()
-
-    # An end of an edge to the lake acknowledges now. The others wait for it, and do it at the same time.
-    def acknowledged(self) -> None:
-        self.safe_us = self.now
 
     # ---- where operators run
 
@@ -387,8 +389,12 @@ class Host:
 
     # Operators here that do not run, or are being handed over: see standing.py.
     def waits(self) -> "list[list[Any]]":
-        if not self.giving and not any([i.status != RUNNING or i.stuck() for i in self.instances.values()]):
-            return []
+        if not self.giving:
+            for inst in self.instances.values():
+                if inst.status != RUNNING or inst.stuck():
+                    break
+            else:
+                return []
         from . import standing
 
         found = standing.rows(self)
@@ -420,14 +426,6 @@ class Host:
         self.pump()
         return refused
 
-    # Let the gateway ask the host of operator v to hand it over; `asked` has the outcome.
-    def ask_move(self, v: int, to: int, now: int) -> None:
-        from . import moving
-
-        self.now = now
-        moving.ask(self, v, to)
-        self.pump()
-
     # A host hands operator v over, or not any more; the same where it takes one.
     def gives(self, move: "Any") -> None:
         self.giving = move
@@ -447,12 +445,6 @@ class Host:
 
     # ---- hosts that are lost
 
-    # At the gateway: a person says that this host is lost, with all that it stored under that log number.
-    def lose(self, number: int, log: int) -> None:
-        from . import losses
-
-        losses.declare(self, number, log)
-
     # This host was declared lost: it does nothing any more. What it has in its flash stays there.
     def revoke(self) -> None:
         self.revoked = True
@@ -462,40 +454,7 @@ class Host:
         self.exchange.leave()
         self.scheduler.arrange([])
 
-    # At the gateway: operator v waits at host `at`, under an epoch with this number, for a checkpoint that
-    # only lost hosts have. It goes on without.
-    def give_up(self, v: int, at: int, number: int, now: int) -> None:
-        from . import giving_up
-
-        self.now = now
-        giving_up.say(self, v, at, number)
-        self.pump()
-
-    # ---- decisions, at the gateway. ValueError says why a change cannot be made, or not now.
-
-    # Change parameters of an operator while it runs; the number of the change.
-    def configure(self, v: int, params: "Params") -> int:
-        from .. import operators
-        from . import decisions
-
-        vertex = self.plan.vertices[v]
-        # What it refuses here, with all changes that are made already, it would refuse later.
-        op = operators.find(vertex.kind)(vertex.params, vertex.ins, vertex.outs, 1)
-        decisions.follow(self, v, op)
-        op.configure(params)
-        return decisions.config(self, v, ["set", params])
-
-    # Let a join go on without an input whose producer is dead, and take it back.
-    def close(self, v: int, port: int) -> int:
-        return self._config(v, ["close", port])
-
-    def reopen(self, v: int, port: int, inc: int, from_ts: int) -> int:
-        return self._config(v, ["open", port, inc, from_ts])
-
-    def _config(self, v: int, content: "list[Any]") -> int:
-        from . import decisions
-
-        return decisions.config(self, v, content)
+    # ---- decisions
 
     # Let an operator that runs here decide something by itself. True where it did: not where it does not run
     # here, or may not decide now; then ask again.
@@ -508,11 +467,6 @@ class Host:
     # The gateway has just asked how operators stand, and waits this long before it asks again.
     def ask_later(self, us: int) -> None:
         self.ask_us = self.now + us
-
-    # True while it is not known of every operator what changes have set.
-    @property
-    def learning(self) -> bool:
-        return bool(self.unlearned)
 
     # ---- frames
 

@@ -89,7 +89,6 @@ class Instance:
         self.refused: "list[Any]" = []
         self.size = host.plan.batch
         self.timers = op.TIMED
-        self.bytes_in = max([1] + [e.alphabet.width for e in inputs])
         self.ck: "Checkpoints" = None  # type: ignore[assignment]  # see begin
         self.counts = host.plan.strategy <= UNCOORDINATED  # these look at each batch
         if len(inputs) == 1 and not inputs[0].edge.delay_us:
@@ -168,7 +167,10 @@ class Instance:
 
     # Whether it has: then this epoch alone has acknowledged anything in it.
     def began_anew(self) -> bool:
-        return any([p.inc == self.next_incarnation() for p in self.ports])
+        for p in self.ports:
+            if p.inc == self.next_incarnation():
+                return True
+        return False
 
     # It has waited so much longer for a checkpoint that it lacks; or not at all.
     def waits_longer(self, us: int) -> None:
@@ -189,12 +191,17 @@ class Instance:
 
     # These hosts have the checkpoint that it looks for, too.
     def fetch_also_from(self, holders: "Sequence[int]") -> None:
-        self.fetch_from += [h for h in holders if h not in self.fetch_from]
+        for h in holders:
+            if h not in self.fetch_from:
+                self.fetch_from.append(h)
 
     # Whether an input gives nothing before a decision: its stream is in another incarnation, or it is to be
     # closed.
     def lacks(self) -> bool:
-        return any([e.other or e.closing >= 0 for e in self.inputs])
+        for e in self.inputs:
+            if e.other or e.closing >= 0:
+                return True
+        return False
 
     # Whether its consumers have more than it has put out in this boot, and it has not what it would need for
     # that: an input gives nothing before a decision, or nothing more so far. What it needs is lost with the
@@ -222,7 +229,9 @@ class Instance:
     # ---- running
 
     def position(self) -> list[int]:
-        pos = [e.cur.xi for e in self.inputs]
+        pos = []
+        for e in self.inputs:
+            pos.append(e.cur.xi)
         pos.append(self.fired)
         pos.append(self.decided)
         return pos

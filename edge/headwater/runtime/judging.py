@@ -3,7 +3,7 @@
 # exchange.py: they are frequent, and this module is loaded for a moment only.
 
 from ..offboard.compat import TYPE_CHECKING
-from ..protocol import frames, moves
+from ..protocol import frames, moves, offers
 from ..protocol.position import EPOCH_MAX
 
 if TYPE_CHECKING:
@@ -58,8 +58,6 @@ def sane(plan: "Plan", m: "Message") -> bool:
 
 # The same for a message of a planned move.
 def _of_move(plan: "Plan", m: "Message") -> bool:
-    from ..protocol import offers
-
     kind = m[0]
     if kind in (frames.HAND, frames.KEEP):
         return plan.is_position(m[1], m[4])

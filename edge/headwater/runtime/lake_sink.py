@@ -17,8 +17,10 @@ from ..storage.keyspace import F_AGAIN, F_MET
 from .instance import RUNNING
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..offboard.interfaces import Outbox, Readable
-    from .host import Host
+    from .gateway_host import GatewayHost
     from .inputs import InEdge
     from .outputs import OutPort
 
@@ -36,8 +38,8 @@ class LakeSink:
     epoch = (1, 0)
     depth = 1 << 20  # what takes from it, in the lake, never goes back
 
-    def __init__(self, host: "Host", e: "InEdge", outbox: "Outbox") -> None:
-        self.host = host
+    def __init__(self, host: "Any", e: "InEdge", outbox: "Outbox") -> None:
+        self.host: "GatewayHost" = host
         self.inputs = [e]
         self.outbox = outbox
         self.batch = Batch(e.alphabet, host.plan.batch)

@@ -245,7 +245,7 @@ class Move:
         over(host, self.v, outcome)
         if host.energy:
             host.energy.open().gave(self.v, self.size, self.why, outcome)
-        unload("runtime.moving", "protocol.offers")
+        unload("runtime.moving")
 
 
 # Whether an operator may be handed over now: it runs, every open input has answered, and all that has to be
@@ -323,7 +323,7 @@ def begin(host: "Host", v: int, to: int, why: int) -> int:
         host.gives(Move(host, inst, to, why, _number(host)))
         host.giving.tick()
     elif not host.giving:
-        unload("runtime.moving", "protocol.offers")
+        unload("runtime.moving")
     return refused
 
 

@@ -69,7 +69,12 @@ def _fits(kind: str, value: "Any") -> bool:
     if kind == "text":
         return type(value) is str
     if kind == "ints":
-        return type(value) in (list, tuple) and all([type(v) is int for v in value])
+        if type(value) not in (list, tuple):
+            return False
+        for v in value:
+            if type(v) is not int:
+                return False
+        return True
     if kind[0] == "f":
         return type(value) in (int, float)
     return type(value) is int and TYPES[kind][2] <= value <= TYPES[kind][3]
@@ -117,7 +122,10 @@ class Operator:
     ) -> None:
         self.ins = ins
         self.size = size
-        self.outs = tuple([Batch(a, size) for a in outs])
+        made = []
+        for a in outs:
+            made.append(Batch(a, size))
+        self.outs = tuple(made)
         self.y: Batch = self.outs[0] if outs else None  # type: ignore[assignment]
         self.configure(params, True)
         for name, kind, count, _ in fields(self.STATE):
@@ -132,7 +140,9 @@ class Operator:
     # refused the operator stays as it was.
     def configure(self, params: "Params", first: bool = False) -> None:
         declared = fields(self.PARAMS)
-        known = [d[0] for d in declared]
+        known = []
+        for name, _, _, _ in declared:
+            known.append(name)
         for name in params:
             if name not in known:
                 raise OperatorError("unknown parameter '%s': has %s" % (name, " ".join(known) or "none"))

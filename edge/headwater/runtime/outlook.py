@@ -11,13 +11,15 @@
 from array import array
 
 from ..offboard.compat import TYPE_CHECKING, const
-from ..plan.draws import FRAME_BYTES, MAINS, Draws, Edge, Host, Vertex
-from ..protocol.offers import RATES_MAX
+from ..plan.draws import FRAME_BYTES, draws
+from ..protocol import moves, offers
 from ..storage.keyspace import PERMANENT, checkpoint_key, stream_key
+from .instance import RUNNING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ..plan.draws import Stream
     from ..plan.model import Plan
     from . import host as hosts
     from .battery import Energy
@@ -40,7 +42,7 @@ def rates(energy: "Energy", v: int) -> list[int]:
     ins = [energy.rate_mhz(-1 - e.index) or 0 for e in plan.ins(v)]
     outs = [energy.rate_mhz(stream_key(v, k)) or 0 for k in range(len(plan.vertices[v].outs))]
     units = sum(ins) * energy.cost(v) // copy_ns(energy)
-    return ([units] + ins + outs)[:RATES_MAX]  # of more streams the rest counts nothing
+    return ([units] + ins + outs)[: offers.RATES_MAX]  # of more streams the rest counts nothing
 
 
 # Nanoseconds of copying an element in a bare loop: a unit of work on this host, measured once in a boot.
@@ -66,51 +68,39 @@ def _copied(ticks: "Callable[[], int]") -> int:
     return max(1, best * 1000 // (8 * _COPIES))
 
 
-# What this host knows of the hosts, operators and streams of its process. taken: operators that run
-# elsewhere.
+# What this host knows of the hosts, operators and streams of its process: all that leaving.py wants to know
+# of it. taken: operators that run elsewhere.
 class View:
     def __init__(self, energy: "Energy", taken: "Taken" = ()) -> None:
-        host = energy.host
-        plan = host.plan
-        profile = energy.profile
         self.energy = energy
+        self.host = host = energy.host
         self.me = host.me
+        profile = energy.profile
         links = profile.links if profile else {"wifi": (0, 0, 0)}
-        free = {name: (0, 0, 0) for name in links}
-        mains = Host(MAINS, 0, 0, free, 0)
+        mains = (True, 0, 0, {name: (0, 0, 0) for name in links}, 0)
         board = mains
         if profile:
             unit_pc = profile.compute_na // 1000 * copy_ns(energy) // 1000
-            board = Host(1, 0, unit_pc, links, profile.radio_na)
-        vertices = []
+            board = (False, 0, unit_pc, links, profile.radio_na)
+        self.hosts = [mains] + [board] * (len(host.plan.hosts) - 1)
+        self.hosts[self.me] = board
         given = {v: found for v, found in taken}
-        for u in plan.vertices:
+        self.units_mhz: list[int] = []
+        for u in host.plan.vertices:
             units = 0
             if u.index in host.instances:
                 units = rates(energy, u.index)[0]
             elif given.get(u.index):
                 units = given[u.index][0]
-            vertices.append(Vertex(u.hosts, units))
-        edges = []
-        for e in plan.edges:
-            mhz = energy.rate_mhz(stream_key(e.src, e.sport))
-            if mhz is None:
-                mhz = energy.rate_mhz(-1 - e.index)
-            if mhz is None:
-                mhz = max([_given(plan, v, given[v], e.src, e.sport, e.index) for v in given] or [0])
-            frames = max(mhz // plan.batch, 1000000 // max(1, plan.batch_ms))
-            size = mhz * (plan.vertices[e.src].outs[e.sport].width + 1)
-            edges.append(Edge(e.src, e.dst, size, min(mhz, frames)))
-        boards = [mains] + [board] * (len(plan.hosts) - 1)
-        boards[self.me] = board
-        self.case = Draws(boards, vertices, edges)
+            self.units_mhz.append(units)
+        self.streams = _streams(energy, given)
         self.places = [w[2] for w in host.where]
         self.now: list[int] = []  # what each would draw as it is
 
     def _draws(self, places: list[int]) -> list[int]:
-        draws = self.case.draws(places)
-        assert draws is not None, "hosts have no way to each other"
-        return [na * self.energy.factor // _ONE for na in draws]
+        found = draws(self.hosts, self.units_mhz, self.streams, places)
+        assert found is not None, "hosts have no way to each other"
+        return [na * self.energy.factor // _ONE for na in found]
 
     # Nanoamperes that each host would draw more if the operators `without` ran at `to`, and those of `with_`
     # here.
@@ -123,6 +113,82 @@ class View:
         if not self.now:
             self.now = self._draws(self.places)
         return [b - a for a, b in zip(self.now, self._draws(after))]
+
+    # ---- for leaving.py: see its head
+
+    def operators(self) -> list[int]:
+        host = self.host
+        found = []
+        for v in sorted(host.instances):
+            if len(host.plan.vertices[v].hosts) > 1 and host.instances[v].status == RUNNING:
+                found.append(v)
+        return found
+
+    def candidates(self, v: int) -> list[int]:
+        host = self.host
+        hosts = host.plan.vertices[v].hosts
+        return [h for h in hosts if h != host.me and h in host.exchange.links and not host.words.dead(h)]
+
+    def rank(self, v: int, h: int) -> int:
+        return list(self.host.plan.vertices[v].hosts).index(h)
+
+    def left_s(self) -> int:
+        return self.energy.left_s()
+
+    def whole_s(self) -> int:
+        return self.energy.whole_s()
+
+    def after(self, vs: "Sequence[int]", h: int) -> "tuple[int, list[int]]":
+        energy = self.energy
+        more = self.differences(vs, h)
+        if not energy.powered:
+            return offers.FOREVER, more
+        left = energy.left_mc - sum([handover_mc(self.host, energy, v) for v in vs])
+        draw = energy.draw_na + more[self.me]
+        return min(offers.FOREVER - 1, max(0, left) * 1000000 // max(1, draw)), more
+
+    def flees(self) -> bool:
+        return self.energy.must_flee()
+
+    def stays(self) -> bool:
+        return self.energy.quiet[1] > 0
+
+    def crosses(self, v: int, h: int) -> bool:
+        where = self.host.where
+        for e in self.host.plan.edges:
+            if (
+                e.src == v
+                and (where[e.dst][2] if e.dst >= 0 else 0) == h
+                or e.dst == v
+                and where[e.src][2] == h
+            ):
+                return True
+        return False
+
+    def rests(self, v: int) -> bool:
+        from . import leaving
+
+        why, since = self.host.moves.get(v, (0, 0))
+        return why > moves.TAKEOVER and self.host.site() // 1000000 - since < leaving.REST_S
+
+    def trusts(self, v: int, h: int) -> bool:
+        return self.host.refused_by.get(v * 256 + h, 0) <= self.host.now
+
+
+# The streams of the process, as far as this host knows. given: rates of operators that run elsewhere.
+def _streams(energy: "Energy", given: "dict[int, Sequence[int]]") -> "list[Stream]":
+    plan = energy.host.plan
+    found = []
+    for e in plan.edges:
+        mhz = energy.rate_mhz(stream_key(e.src, e.sport))
+        if mhz is None:
+            mhz = energy.rate_mhz(-1 - e.index)
+        if mhz is None:
+            mhz = max([_given(plan, v, given[v], e.src, e.sport, e.index) for v in given] or [0])
+        frames = max(mhz // plan.batch, 1000000 // max(1, plan.batch_ms))
+        size = mhz * (plan.vertices[e.src].outs[e.sport].width + 1)
+        found.append((e.src, e.dst, size, min(mhz, frames)))
+    return found
 
 
 # What the rates of operator v say of this stream.

@@ -25,7 +25,7 @@
 import struct
 
 from ..data import block, msgpack
-from ..data.batch import SPAN_US, Batch
+from ..data.batch import Batch
 from ..data.ring import Cursor, Ring
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import DROP_OLDEST, FLASH, OUTSIDE, SPILL
@@ -34,7 +34,7 @@ from ..protocol.position import further
 from ..storage.keyspace import F_GAPS, F_READER, stream_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from ..offboard.interfaces import Epoch, Message, Position
@@ -180,21 +180,23 @@ class OutPort:
         self.logged = logged
         # Inside a cycle a port blocks: what it spilled beyond the bound of a checkpoint could only be made
         # safe by consumers that wait for it. So does one that logs everything.
-        self.loops = any([e.cyclic for e in edges])
-        self.spills = logged or (not self.loops and any([e.policy == SPILL for e in edges]))
-        self.drops = any([e.policy == DROP_OLDEST for e in edges])
+        self.loops = self.drops = spills = False
         self.source = not vertex.kind
         self.kept_here = not host.plan.level_of(vertex.index)  # no other host has its checkpoints
         batch = host.plan.batch
         cap = 0
+        self.readers: list[Reader] = []
         for e in edges:
             cap = max(cap, e.cap)
+            self.loops = self.loops or e.cyclic
+            self.drops = self.drops or e.policy == DROP_OLDEST
+            spills = spills or e.policy == SPILL
+            self.readers.append(Reader(e, host.plan.first_epoch(e)))
+        self.spills = logged or (not self.loops and spills)
         if self.source:
             cap = min(cap, 4 * batch) if cap else 2 * batch  # the log holds the rest
         cap = max(cap, batch)
         self.ring = Ring(self.alphabet, cap, 4 + cap // batch)
-        self.readers = [Reader(e, host.plan.first_epoch(e)) for e in edges]
-        self.inside = any([e.dst != OUTSIDE for e in edges])
         # (xi, cid, urgent, serial): Check-Requests, kept as long as the entries that they belong to.
         self.crs: list[tuple[int, bytes, int, int]] = []
         self.serial = 0
@@ -253,7 +255,9 @@ class OutPort:
         while ring.room() < n and ring.count:
             upto = ring.chunk_end()
             if self.loops:
-                upto = min([upto] + [r.safe for r in self.readers if r.edge.dst != OUTSIDE])
+                for r in self.readers:
+                    if r.edge.dst != OUTSIDE:
+                        upto = min(upto, r.safe)
                 if upto <= ring.first:
                     return
             if upto > self.sealed and not (self.logged and self._seal_upto(upto)):
@@ -372,43 +376,6 @@ class OutPort:
             self.scratch = Batch(self.alphabet, self.host.plan.batch)
         return self.scratch
 
-    # The entries (start, end] as a checkpoint carries them: blocks, as large as batches may be, each to be
-    # used before the next; and in `turns` how many entries in turn are stamped synchronised and not. For a
-    # ring holds what came finely cut, like the output of a join, in as many chunks, and with a block for each
-    # a checkpoint would have no bound.
-    def blocks(self, start: int, end: int, turns: list[int]) -> "Iterator[memoryview]":
-        cur = Cursor(start)
-        b = self.host.batch(self.alphabet)
-        while cur.xi < end:
-            n = self.read(cur, b, min(b.size, end - cur.xi))
-            assert n, "transfer state: entries missing"
-            _turn(turns, b.unsync, n)
-            cur.move(cur.xi + n)
-            n = self._follow(b, n, cur, end, turns)
-            b.stamp(0)
-            body = self.host.scratch.take(block.bound(self.alphabet, n))
-            yield memoryview(body)[: block.encode(b, 0, n, body, 0)]
-
-    # Put what follows the n entries of b in the ring after them; how many there are then.
-    def _follow(self, b: Batch, n: int, cur: Cursor, end: int, turns: list[int]) -> int:
-        s = self.spare()
-        while n < b.size and cur.xi < end and cur.xi >= self.ring.first and not b.hole:
-            if b.dt >= 0 and n > 16:
-                break  # a long regular run has no offsets
-            k = self.ring.read(cur, s, min(b.size - n, end - cur.xi))
-            shift = s.ts - b.ts
-            if s.hole or s.ts_of(k - 1) - b.ts > SPAN_US:
-                break
-            b.loosen()
-            for d, c in zip(b.mem, s.mem):
-                d[n : n + k] = c[:k]
-            for i in range(k):
-                b.at[n + i] = shift + (i * s.dt if s.dt >= 0 else s.at[i])
-            _turn(turns, s.unsync, k)
-            n += k
-            cur.move(cur.xi + k)
-        return n
-
     # The operator writes what it puts out into this batch.
     def write_into(self, batch: Batch) -> None:
         self.scratch = batch
@@ -437,8 +404,11 @@ class OutPort:
 
     # Put a Check-Request at entry xi of the stream, for every consumer inside.
     def request(self, xi: int, cid: bytes, urgent: int) -> None:
-        if not self.inside:
-            return
+        for r in self.readers:
+            if r.edge.dst != OUTSIDE:
+                break
+        else:
+            return  # none inside
         self.serial += 1
         self.crs.append((xi, cid, urgent, self.serial))
         if len(self.crs) > 8:
@@ -472,7 +442,11 @@ class OutPort:
 
     # A pending checkpoint was replaced: its request is void.
     def withdraw(self, xi: int, cid: bytes) -> None:
-        self.crs = [c for c in self.crs if c[0] != xi or c[1] != cid]
+        kept = []
+        for c in self.crs:
+            if c[0] != xi or c[1] != cid:
+                kept.append(c)
+        self.crs = kept
 
     # The operator stands at another place: what was asked and promised there is void.
     def jumped(self) -> None:
@@ -706,13 +680,3 @@ class OutPort:
 # The id of the Check-Request at entry xi of a stream: the same in every boot.
 def request_id(v: int, inc: int, xi: int) -> bytes:
     return struct.pack("<QBQ", inc, v, xi)[:15]
-
-
-# n more entries, stamped unsynchronised or not; turns begins with those that are not.
-def _turn(turns: list[int], unsync: int, n: int) -> None:
-    if not turns:
-        turns.append(0)
-    if len(turns) + unsync & 1:
-        turns[-1] += n
-    else:
-        turns.append(n)

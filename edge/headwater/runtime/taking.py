@@ -75,7 +75,7 @@ class Offer:
 
     def end(self) -> None:
         self.leave()
-        unload("runtime.taking", "protocol.offers", "storage.arrival")
+        unload("runtime.taking", "storage.arrival")
 
     def leave(self) -> None:
         if self.begun and self.why == moves.FLEE:
@@ -325,7 +325,7 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:
-        unload("runtime.taking", "protocol.offers", "storage.arrival")
+        unload("runtime.taking", "storage.arrival")
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -341,7 +341,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking", "protocol.offers", "storage.arrival")
+            unload("runtime.taking", "storage.arrival")
         return
     if host.taking:
         host.taking.leave()

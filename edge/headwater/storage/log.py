@@ -177,6 +177,11 @@ class Log:
         mounting.mount(self)
         mounting = None  # type: ignore[assignment]
         unload("storage.mounting")
+        self._pool = {}
+        self._limit()
+        self._count()
+        self._sound = True
+        assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
 
     # What mounting.py finds: the sector that is written, or -1; the number of the log; the newest chain, and
     # the sequence below which nothing lives.
@@ -185,14 +190,6 @@ class Log:
         self.log_number = number
         self._chain = chain
         self._oldest = oldest
-
-    # All of it is in: the log may be used.
-    def _mounted(self) -> None:
-        self._pool = {}
-        self._limit()
-        self._count()
-        self._sound = True
-        assert self._p >= 0 and self._seq[self._p] == max(self._seq), "another sector is newer"
 
     # Sector p is in use, or the one to be used next, whatever was said of it before.
     def _settle(self, p: int, is_next: int = 0) -> None:
@@ -326,22 +323,20 @@ class Log:
         end = 8 + len(body)
         if floor:
             self._room(end, floor)
-        buf = self._scratch(end)
+        buf = self.buf if end <= len(self.buf) else bytearray(end + 15 & ~15)
         pack_into("<HH", buf, 4, kind << 12 | end - 8, key)
         buf[8:end] = body
         self._emit(buf, end)
-
-    def _scratch(self, end: int) -> bytearray:
-        end = (end + 15) & ~15
-        return self.buf if end <= len(self.buf) else bytearray(end)
 
     # Records that sectors are void or bad, and which is next.
     def _say(self, sectors: "Sequence[int]", closing: int = 0) -> None:
         self._write(_NOTE, closing, self._marked(sectors))
 
     def _marked(self, sectors: "Sequence[int]") -> bytes:
-        marks = [p | _BAD if p in self._bad else p | _NEXT if p == self._next else p for p in sectors]
-        return b"".join([pack("<H", mark) for mark in marks])
+        marks = b""
+        for p in sectors:
+            marks += pack("<H", p | _BAD if p in self._bad else p | _NEXT if p == self._next else p)
+        return marks
 
     # Frees space for a record; floor: free sectors that must be left.
     def _room(self, end: int, floor: int, walks: int = _SECTORS_MAX) -> None:
@@ -412,10 +407,6 @@ class Log:
         self._usable = self._lim - _HEADER - self._table_size()
         self._floor = 3 + sectors_for(self._reserve, self._usable)
 
-    # New sectors that this many bytes of blobs need at most.
-    def _sectors(self, size: int) -> int:
-        return 1 + (size * 17 // 16 + 96) // max(64, self._usable - 64)
-
     # ---- the ring -----------------------------------------------------------------------------
 
     # Erases sector p and reads it back; False if it does not read blank.
@@ -454,7 +445,7 @@ class Log:
                 return False
             if p in self._bad:
                 continue
-            if not self._is_live(p):
+            if not self._holds(p):
                 pick = p
             elif self._skip < 0:
                 self._skip = p
@@ -494,9 +485,6 @@ class Log:
         if self._sound:
             self._say([p])
 
-    def _is_live(self, p: int) -> bool:
-        return p == self._p or self._holds(p)
-
     # Does sector p hold anything live, or may it once a chain in progress is closed?
     def _holds(self, p: int) -> bool:
         seq = self._seq[p]
@@ -526,12 +514,17 @@ class Log:
     # every sector that is used, so all of them are looked at in one loop.
     def _count(self) -> None:
         seqs = self._seq
-        blobs = [(seqs[b[0]], seqs[b[3]]) for b in self._blobs.values()]
+        blobs = []
+        for b in self._blobs.values():
+            blobs.append((seqs[b[0]], seqs[b[3]]))
         if self._hold:
             blobs.append((self._hold, 0xFFFFFFFF))
-        runs: "list[tuple[Any, int, int]]" = [
-            (s.hi, s.last + 1, s.last + 1 - s.saved) for s in self._streams.values()
-        ]
+        runs: "list[tuple[Any, int, int]]" = []
+        self._dirty = False
+        for s in self._streams.values():
+            runs.append((s.hi, s.last + 1, s.last + 1 - s.saved))
+            if s.saved != s.first:
+                self._dirty = True
         free = loose = self._n - len(self._bad)
         newest = self._p
         oldest = seqs[newest]
@@ -562,7 +555,6 @@ class Log:
         self._loose = loose
         self._pinned = pinned
         self._oldest = oldest
-        self._dirty = any([s.saved != s.first for s in self._streams.values()])
 
     # Tries to have `want` free sectors, and `loose` without a run, by copying the few live records of others.
     # Runs can wait, so they examine a few sectors a call; all other writes examine all of them.
@@ -583,7 +575,7 @@ class Log:
         ):
             self._probe = p = (self._probe + 1) % self._n
             self._probed += 1
-            if p != self._p and self._is_live(p):
+            if p != self._p and self._holds(p):
                 walks -= 1
                 self._reclaim(p, 2, self._free >= want)
         return self._free >= want and self._loose >= loose
@@ -607,10 +599,12 @@ class Log:
         seq = self._seq[p]
         if not seq:  # it is free already: named void twice, it would stay so when it is in use again
             return False
-        blobs = [key for key, b in self._blobs.items() if self._touches(b, seq)]
+        blobs = []
         size = 0
-        for key in blobs:
-            size += self._blobs[key][2] * 17 // 16 + 64
+        for key, b in self._blobs.items():
+            if self._touches(b, seq):
+                blobs.append(key)
+                size += b[2] * 17 // 16 + 64
         for run in self._runs(p):
             size += len(run[3]) + 42
         if size * share > self._usable:
@@ -676,7 +670,7 @@ class Log:
             self._room(end, 3, _WALKS)
         except LogFull:
             return False
-        buf = self._scratch(end)
+        buf = self.buf if end <= len(self.buf) else bytearray(end + 15 & ~15)
         if start == 14:
             pack_into("<HHHI", buf, 4, _RUN << 12 | end - 8, stream, n, ts)
         else:
@@ -862,7 +856,7 @@ class Log:
         if size < 0:
             if not isinstance(data, (list, tuple)):
                 parts = (data,)
-            size = sum([len(part) for part in parts])
+            size = sum(map(len, parts))
         if key not in self._blobs:
             self._fits(20)
         self._store(key, size, iter(parts), buf or self.buf)
@@ -874,8 +868,10 @@ class Log:
         whole = end <= len(buf) and end <= self._usable - 16
         pinned = self._holds(self._p)
         want = 0 if pinned or self._busy else floor
-        if self._pos + size * 17 // 16 + 96 > self._lim:
-            want = floor + (int(pinned) if whole else self._sectors(size))
+        most = size * 17 // 16 + 96
+        if self._pos + most > self._lim:
+            # In pieces it may begin new sectors.
+            want = floor + (int(pinned) if whole else 1 + most // max(64, self._usable - 64))
         if want and not self._gain(want):
             raise LogFull("blob %d: no room for %d bytes" % (key, size))
         self._part = b""
@@ -946,10 +942,12 @@ class Log:
                 if size <= 0:
                     return
             seq = self._seq[p]
-            after: "Any" = [other for other in self._seq if seq < other <= self._seq[to]]
+            after = 0
+            for other in self._seq:
+                if seq < other <= self._seq[to] and (not after or other < after):
+                    after = other
             if not after:
                 return
-            after = min(after)
             p = 0
             while self._seq[p] != after:
                 p += 1
@@ -1033,10 +1031,6 @@ class Log:
         stats = dict(zip(names, self._counts))
         stats["bad"] = len(self._bad)
         return stats
-
-    # Erases of every sector, as its header records; 0 if it has none.
-    def cycles(self) -> list[int]:
-        return [self._cycled if self._header(p) else 0 for p in range(self._n)]
 
 
 # Bytes of a sector that its table may take at most.

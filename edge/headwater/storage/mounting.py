@@ -78,7 +78,6 @@ def mount(log: "Log") -> None:
         raise LogError("the flash does not keep what is written: sector %d" % p)
     log._settle(p)
     _index(log, p)
-    log._mounted()
 
 
 # Reads sector p: its records become the state (full), or only its runs are recorded. Returns where its

@@ -27,6 +27,7 @@ from .alarms import BoardFacts, Change, Facts, Limits, SinkFacts, StreamFacts, W
 from .journal import Journal
 from .lags import Lag, Lags
 from .moves import Moves
+from .proposals import Proposals
 from .silence import Silence
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Observer:
         self.lags = Lags(service.db, service.ends)
         self.silence = Silence()
         self.moves = Moves(service.db, service.event)
+        self.proposals = Proposals(service)
         self._recent: dict[str, Recent] = {}
         self._since: dict[str, float] = {}  # link -> it has worked since then
         self._due = 0.0
@@ -113,6 +115,7 @@ class Observer:
 
     def on_status(self, board: Board) -> None:
         self._recent.setdefault(board.name, Recent()).note(board.status, time.monotonic())
+        self.proposals.on_status(board)
         process = self.service.by_board.get(board.name)
         backlog = board.status.get("backlog")
         if process is not None and backlog:
@@ -129,6 +132,7 @@ class Observer:
         if now >= self._due:
             self._due = now + LOOK_S
             self.look()
+            self.proposals.tick()
 
     def look(self) -> None:
         link, ways = self.service.link, self.service.ways

@@ -272,7 +272,7 @@ def _process(name: str, process: Mapping[str, Any]) -> dict[str, Any]:
         }
         for i, v in enumerate(process["vertices"])
     ]
-    keys = ("hash", "step", "strategy", "level", "coming", "edges", "alarms", "late")
+    keys = ("hash", "step", "strategy", "level", "coming", "edges", "alarms", "late", "proposal")
     return {"name": name, "nodes": nodes, **{key: process[key] for key in keys}}
 
 

@@ -10,7 +10,7 @@ import pytest
 from defects import Change, first_error, seeded
 from headwater.data import msgpack
 from headwater.plan.model import Plan
-from headwater.runtime import checkpoint_transfer, checkpoints, incoming, restore, startup
+from headwater.runtime import checkpoint_transfer, checkpoints, incoming, restore, startup, transfer_state
 from headwater.storage import arrival, checkpoint_bytes, checkpoint_file, reading, reserve
 from headwater.storage.keyspace import B_PARTS, HELD, PARTS_MAX, PERMANENT, checkpoint_key
 from headwater.storage.log import Log, LogFull
@@ -156,7 +156,7 @@ def test_a_checkpoint_made_block_by_block_has_the_same_bytes(monkeypatch: pytest
     monkeypatch.setattr(checkpoints.Checkpoints, "commit", commit)
     for room in (1 << 20, -1):
         made.append([])
-        monkeypatch.setattr(checkpoints, "_IN_RAM", room)
+        monkeypatch.setattr(transfer_state, "_IN_RAM", room)
         assert MovedLakeAway(1).run().errors == []
     assert made[0] == made[1]
     assert most > 4

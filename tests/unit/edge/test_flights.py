@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from defects import Change, seeded
 from headwater.plan import placement
-from headwater.runtime import bids, leaving, moving, outlook
+from headwater.runtime import leaving, moving, outlook
 from headwater.runtime.battery import Energy
 from headwater.runtime.taking import Offer
 from headwater_tools.simulator.directed.flights import SCHEDULES
@@ -86,7 +86,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "an operator does not rest",
         "a second move of an operator within ten minutes, and half a chain that comes back",
         [
-            (bids.View, "rests", "return why > moves.TAKEOVER and", "return False and"),
+            (outlook.View, "rests", "return why > moves.TAKEOVER and", "return False and"),
             (moving, "_refused", "if why in (moves.BALANCE, moves.APART) and v in host.moves:", "if 0:"),
         ],
         "batteries unlike",

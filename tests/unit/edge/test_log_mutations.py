@@ -194,8 +194,17 @@ class TrimForgottenBeforeErase(Log):
 class LiveSectorErased(Log):
     """Takes the next sector round the ring without looking whether something lives there."""
 
-    def _is_live(self, p):
-        return p == self._p
+    _choosing = False
+
+    def _choose(self):
+        self._choosing = True
+        try:
+            return super()._choose()
+        finally:
+            self._choosing = False
+
+    def _holds(self, p):
+        return not self._choosing and super()._holds(p)
 
 
 class ReclaimWithoutCopy(Log):

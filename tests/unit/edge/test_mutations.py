@@ -759,9 +759,12 @@ DEFECTS = [
         ["changes", "course left", "erased at rest"],
     ),
     Defect(
-        "a decision is taken before it is known where the stream of a source begins",
+        "a decision is taken before it is known where a source begins, and no other one says it",
         "an operator that does not know which incarnation of its source others have seen",
-        [(decisions, "answered", "e.contact or e.cur.xi or", "True or")],
+        [
+            (decisions, "answered", "e.contact or e.cur.xi or", "True or"),
+            (routing, "meet", "sink.first and (e.closed or not sink.decided)", "sink.first"),
+        ],
         ["changed unmet"],
     ),
     Defect(

@@ -7,6 +7,7 @@ import itertools
 from headwater.data.batch import Batch
 from headwater.plan import model as plans
 from headwater.protocol.clock import Clock
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
 from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash
@@ -61,7 +62,8 @@ class Pair:
             keys = {1 - me: bytes(32)}
             outbox = None if me else Outbox(self.plan)
             send = self.up.send if me else self._down
-            hosts.append(Host(self.plan, me, store, keys, clock, send, lambda: next(nonces), outbox, MTU))
+            kind = GatewayHost if outbox else Host
+            hosts.append(kind(self.plan, me, store, keys, clock, send, lambda: next(nonces), outbox, MTU))
         self.gateway, self.board = hosts
         self.board.exchange.pace_by(self.up.room)
         for host in hosts:

@@ -11,7 +11,6 @@ import placements
 import pytest
 from defects import Change, seeded
 from headwater.plan import draws, placement
-from headwater.plan.draws import Draws
 from headwater.plan.placement import FOREVER, MAINS, OUTSIDE, Case, Edge, Host, Vertex
 from headwater_tools.bench import energy
 from hypothesis import given, settings
@@ -278,14 +277,14 @@ DEFECTS: dict[str, Change] = {
     "hosts without a way to each other speak": (
         Case, "breaks", "self.links(a, pair % len(hosts), 0, 0) is None", "False",
     ),
-    "the gateway passes nothing on": (Draws, "links", "if a and b and first", "if False and first"),
-    "the dearest link": (Draws, "link", "cost < least", "cost > least"),
-    "the receiver pays nothing": (Draws, "draws", "((a, 0), (b, 1))", "((a, 0),)"),
-    "the radio is on more than always": (Draws, "draws", "min(frames[h], hosts[h].radio_na)", "frames[h]"),
-    "frames are added up": (Draws, "traffic", "max(pair[1], e.frames_mhz)", "pair[1] + e.frames_mhz"),
-    "frames have no heads": (Draws, "traffic", "pair[0] += pair[1] * FRAME_BYTES", "pass"),
-    "traffic inside a host costs": (Draws, "traffic", "if a != b and a", "if True and a"),
-    "work costs nothing": (Draws, "draws", "* hosts[places[v]].unit_pc", "* 0"),
+    "the gateway passes nothing on": (draws, "ways", "if a and b and first", "if False and first"),
+    "the dearest link": (draws, "way", "cost < least", "cost > least"),
+    "the receiver pays nothing": (draws, "draws", "((a, 0), (b, 1))", "((a, 0),)"),
+    "the radio is on more than always": (draws, "draws", "min(frames[h], hosts[h][4])", "frames[h]"),
+    "frames are added up": (draws, "traffic", "max(pair[1], frames_mhz)", "pair[1] + frames_mhz"),
+    "frames have no heads": (draws, "traffic", "pair[0] += pair[1] * FRAME_BYTES", "pass"),
+    "traffic inside a host costs": (draws, "traffic", "if a != b and a", "if True and a"),
+    "work costs nothing": (draws, "draws", "* hosts[places[v]][2]", "* 0"),
     "the first one is good enough": (placement._Search, "look", "worth > self.best_worth", "not self.best"),
     "the last of equals": (placement._Search, "look", "worth > self.best_worth", "worth >= self.best_worth"),
     "not every placement": (placement._Search, "all", "range(i, len(at))", "range(i, i + 1)"),

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from bare_gateway import configured
 from headwater.data import block
 from headwater.data.alphabet import Alphabet
 from headwater.data.batch import Batch
@@ -18,8 +19,7 @@ from headwater_tools import environment
 
 environment.ensure("gateway")
 from headwater_gateway import UserError, status  # noqa: E402
-from headwater_gateway.config import Config, read  # noqa: E402
-from headwater_gateway.keys import make  # noqa: E402
+from headwater_gateway.config import Config  # noqa: E402
 from headwater_gateway.monitoring import alarms  # noqa: E402
 from headwater_gateway.monitoring.alarms import (  # noqa: E402
     CRITICAL,
@@ -372,11 +372,7 @@ def test_signs_that_are_none_are_no_signs() -> None:
 
 
 def config_of(folder: Path, text: str = "") -> Config:
-    file = folder / "gateway.toml"
-    file.write_text('[gateway]\nclock = "wall"\n[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n' + text)
-    if not (folder / "secrets").exists():
-        make(folder / "secrets" / "master.key")
-    return read(file)
+    return configured(folder, '[gateway]\nclock = "wall"\n' + text)
 
 
 def some(xi: int, n: int) -> bytes:
@@ -474,7 +470,7 @@ def test_alarms_are_acknowledged_and_muted_by_ids_that_are(tmp_path: Path) -> No
 def test_a_board_that_crashes_has_a_low_battery_or_a_wrong_clock_raises_alarms(tmp_path: Path) -> None:
     service = Service(config_of(tmp_path, "[alarms]\nbattery_low_mv = 3500\n"))
     board = service.boards.add("vent")
-    service.by_board["vent"] = SimpleNamespace(name="greenhouse", since_us=1)  # type: ignore[assignment]
+    service.by_board["vent"] = SimpleNamespace(name="greenhouse", since_us=1, hosted=None)  # type: ignore[assignment]
     service.processes.clear()
     well = {"battery": 3900, "sync": 1000, "up": 1000, "boot": 3, "crash": None, "refused": 0, "state": 2}
 
@@ -513,6 +509,7 @@ def test_a_status_is_made_safe_to_show_whatever_a_board_says() -> None:
     found = status.read(msgpack.dumps(bad))
     assert found is not None and "<script>" not in found
     assert {key: value for key, value in found.items() if value is not None} == {"version": "a b" + 197 * "x"}
+    assert status.read(msgpack.dumps({"free": 0})) == {"free": None}  # not measured there
     assert status.read(b"\xc1") is None and status.read(msgpack.dumps([1])) is None
 
 

@@ -11,18 +11,16 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+from bare_gateway import configured, running
 from ble_board import BleBoard, run, until
 from headwater.data import msgpack
 from headwater.offboard.reasons import OF_CONNECTIONS
 from headwater.plan import model as plans
 from headwater.protocol import ble_carrier, frames
 from headwater.protocol.sessions import Peer
-from headwater_gateway import config
 from headwater_gateway.bluetooth import ways
 from headwater_gateway.bluetooth.radio import BleakRadio
-from headwater_gateway.keys import make
 from headwater_gateway.service import Service
-from headwater_gateway.web.http import make_token
 from headwater_gateway.web.metrics import Metrics
 from headwater_tools import environment
 from headwater_tools.boards import fleet
@@ -36,17 +34,7 @@ pytestmark = pytest.mark.bluetooth
 
 NAMES = ("a", "b")
 ENTRIES = 20
-TOML = """
-[mqtt]
-tls = false
-user = ""
-password_file = ""
-port = %d
-[http]
-port = 0
-[bluetooth]
-enabled = true
-"""
+TOML = "port = %d\n[http]\nport = 0\n[bluetooth]\nenabled = true\n"
 
 
 class Sealed(BleBoard):
@@ -75,31 +63,25 @@ class Sealed(BleBoard):
 async def site(
     folder: Path, monkeypatch: pytest.MonkeyPatch, port: int = 1
 ) -> AsyncIterator[tuple[Radio, Service, dict[str, Sealed]]]:
-    file = folder / "gateway.toml"
-    file.write_text(TOML % port)
-    make(folder / "secrets" / "master.key")
-    make_token(folder / "secrets" / "token")
     air = Radio()
     device, _ = await adapter(air, "F0:00:00:00:00:FE")
     made = BleakRadio("", Scanner.of(device), Client.of(device))
     monkeypatch.setattr(ways, "radio", lambda _adapter: made)
-    service = Service(config.read(file))
-    for name in NAMES:
-        service.boards.add(name)
-    await service.start()
     boards: dict[str, Sealed] = {}
     try:
-        await service.deploy(fleet.plan("one", NAMES, ENTRIES))
-        plan = plans.loads(service.processes["one"].plan)
-        for name in NAMES:
-            number = service.boards.all[name].number
-            boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
-            boards[name].carrier.knows(NAMES)
-            boards[name].process = fleet.Board(name, service.keys.board(number), plan)
-            boards[name].process.peer.hide(True)
-        yield air, service, boards
+        async with running(configured(folder, TOML % port)) as service:
+            for name in NAMES:
+                service.boards.add(name)
+            await service.deploy(fleet.plan("one", NAMES, ENTRIES))
+            plan = plans.loads(service.processes["one"].plan)
+            for name in NAMES:
+                number = service.boards.all[name].number
+                boards[name] = await Sealed.make(air, name, service.keys.bluetooth())  # type: ignore[assignment]
+                boards[name].carrier.knows(NAMES)
+                boards[name].process = fleet.Board(name, service.keys.board(number), plan)
+                boards[name].process.peer.hide(True)
+            yield air, service, boards
     finally:
-        await service.stop()
         for board in boards.values():
             board.off()
 

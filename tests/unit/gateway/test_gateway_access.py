@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bare_gateway import configured, running
 from headwater_tools import environment
 
 environment.ensure("gateway")
 import aiohttp  # noqa: E402
 from headwater_gateway import UserError, config, refused  # noqa: E402
 from headwater_gateway.database.engine import Database  # noqa: E402
-from headwater_gateway.keys import make  # noqa: E402
 from headwater_gateway.service import Service  # noqa: E402
 from headwater_gateway.web import access  # noqa: E402
 from headwater_gateway.web.access import (  # noqa: E402
@@ -32,7 +32,6 @@ from headwater_gateway.web.access import (  # noqa: E402
     host_of,
     shown_token,
 )
-from headwater_gateway.web.http import make_token  # noqa: E402
 
 # ---- names
 
@@ -171,26 +170,13 @@ def test_there_is_always_room_for_one_more_stream_and_who_has_most_gives_way() -
 # ---- of a real service
 
 
-async def service(folder: Path, text: str = "") -> Service:
-    file = folder / "gateway.toml"
-    file.write_text('[mqtt]\ntls = false\nuser = ""\npassword_file = ""\nport = 1\n[http]\nport = 0\n' + text)
-    make(folder / "secrets" / "master.key")
-    make_token(folder / "secrets" / "token")
-    made = Service(config.read(file))
-    await made.start()
-    return made
-
-
 def life(folder: Path, text: str, what: Callable[[Service, aiohttp.ClientSession], Awaitable[None]]) -> None:
     async def main() -> None:
-        made = await service(folder, text)
-        base = "http://127.0.0.1:%d" % made.web.port
-        try:
+        async with running(configured(folder, "port = 1\n[http]\nport = 0\n" + text)) as made:
+            base = "http://127.0.0.1:%d" % made.web.port
             jar = aiohttp.CookieJar(unsafe=True)
             async with aiohttp.ClientSession(base, cookie_jar=jar) as client:
                 await what(made, client)
-        finally:
-            await made.stop()
 
     asyncio.run(main())
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import paho.mqtt.client as mqtt
 import pytest
+from bare_gateway import configured
 from headwater.protocol import frames
 from headwater_gateway.board_link import BufferedClient
-from headwater_gateway.config import read
 from headwater_gateway.database.engine import Database
 from headwater_gateway.database.outbox import OutboxStreams, records
 from headwater_gateway.hosted import HostedProcess
@@ -185,13 +185,7 @@ def test_paho_asks_for_bytes_where_we_answer_from_what_was_read() -> None:
 
 
 def service(folder: Path) -> Service:
-    file = folder / "gateway.toml"
-    file.write_text('[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n')
-    from headwater_gateway.keys import make
-
-    make(folder / "secrets" / "master.key")
-
-    return Service(read(file))
+    return Service(configured(folder))
 
 
 def test_no_two_processes_share_a_board_or_a_stream(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from headwater.process.check import check
 from headwater.protocol import frames
 from headwater.protocol.clock import Clock
 from headwater.runtime import decisions
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater_gateway.database.engine import Database
 from headwater_gateway.database.outbox import Outbox, OutboxStreams
 from headwater_gateway.deployments import parameters
@@ -42,7 +42,7 @@ def host(tmp_path: Path) -> Any:
     plan = plans.loads(report.plan)
     db = Database(tmp_path / "gateway.db", lambda: 0)
     nonce = itertools.count(1)
-    made = Host(
+    made = GatewayHost(
         plan, 0, db.space("green", plan.hash), {0: b"", 1: bytes(32)}, Clock(), lambda to, frame: None,
         lambda: next(nonce), Outbox(OutboxStreams(db), plan), 512,
     )  # fmt: skip

@@ -9,24 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bare_gateway import configured
 from headwater.data import msgpack
 from headwater.plan import reader
 from headwater.protocol import frames
 from headwater.protocol.site_link import AGAIN, DRAIN, DRAINED, DRAINING, PIECE_BYTES, RUN, RUNS
 from headwater_gateway import UserError
 from headwater_gateway.boards import Board, Deployment, register
-from headwater_gateway.config import Config, read
+from headwater_gateway.config import Config
 from headwater_gateway.deployments import rebuild
-from headwater_gateway.keys import Keys, load, make
+from headwater_gateway.keys import Keys, load
 from headwater_gateway.service import Service
 from headwater_tools.boards import fleet
-
-
-def site(folder: Path) -> Config:
-    file = folder / "gateway.toml"
-    file.write_text('[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n')
-    make(folder / "secrets" / "master.key")
-    return read(file)
 
 
 def home(config: Config, name: str, key: bytes) -> None:
@@ -40,7 +34,7 @@ def keys(config: Config) -> Keys:
 
 
 def test_a_folder_of_boards_without_a_database_is_told(tmp_path: Path) -> None:
-    config = site(tmp_path)
+    config = configured(tmp_path)
     rebuild.check(config)  # a new site
     (tmp_path / "boards" / "noted").mkdir(parents=True)
     rebuild.check(config)  # a folder without a key is no board's
@@ -60,7 +54,7 @@ def test_a_folder_of_boards_without_a_database_is_told(tmp_path: Path) -> None:
 
 
 def test_boards_get_the_numbers_that_belong_to_their_keys(tmp_path: Path) -> None:
-    config = site(tmp_path)
+    config = configured(tmp_path)
     for name, number in (("wrist", 700), ("chest", 3)):
         home(config, name, keys(config).board(number))
     made = Service(config, True)
@@ -71,7 +65,7 @@ def test_boards_get_the_numbers_that_belong_to_their_keys(tmp_path: Path) -> Non
 
 
 def test_a_database_that_is_older_than_the_folders_gives_no_number_twice(tmp_path: Path) -> None:
-    config = site(tmp_path)
+    config = configured(tmp_path)
     made = Service(config)
     made.boards.add("wrist")
     made.db.close()
@@ -92,7 +86,7 @@ def test_keys_that_fit_no_number_or_two_folders_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rebuild, "NUMBER_MAX", 50)
-    config = site(tmp_path)
+    config = configured(tmp_path)
     home(config, "wrist", keys(config).board(1))
     home(config, "copy", keys(config).board(1))
     with pytest.raises(UserError, match="copy and wrist have the same board.key"):
@@ -108,7 +102,7 @@ class Site:
     """A gateway without broker after the loss of its database, and boards a and b as it hears them."""
 
     def __init__(self, folder: Path) -> None:
-        self.config = site(folder)
+        self.config = configured(folder)
         for number, name in enumerate("ab", 1):
             home(self.config, name, keys(self.config).board(number))
         self.service = Service(self.config, True)

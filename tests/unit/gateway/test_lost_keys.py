@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from bare_gateway import configured, running
 from defects import Change, seeded
 from headwater.data import msgpack
 from headwater.protocol import frames
@@ -19,25 +18,15 @@ from headwater_gateway import UserError, config, provision, refused
 from headwater_gateway.boards import Boards, Deployment
 from headwater_gateway.deployments import rebuild
 from headwater_gateway.hosted import HostedProcess
-from headwater_gateway.keys import load, make, write_secret
+from headwater_gateway.keys import load, write_secret
 from headwater_gateway.losses import Losses
 from headwater_gateway.service import Service
-from headwater_gateway.web.http import make_token
 from headwater_tools.boards import fleet
 from headwater_tools.demo.subprocesses import free_port
 
 PROCESS = "one"
 ENTRIES = 20
 FLASH = 7
-TOML = """
-[mqtt]
-tls = false
-user = ""
-password_file = ""
-port = %d
-[http]
-port = 0
-"""
 
 
 def nonce() -> int:
@@ -49,21 +38,7 @@ def folder_of(service: Service, name: str) -> Path:
 
 
 def site(folder: Path) -> config.Config:
-    file = folder / "gateway.toml"
-    file.write_text(TOML % free_port())
-    make(folder / "secrets" / "master.key")
-    make_token(folder / "secrets" / "token")
-    return config.read(file)
-
-
-@asynccontextmanager
-async def running(settings: config.Config, again: bool = False) -> AsyncIterator[Service]:
-    service = Service(settings, again)
-    await service.start()
-    try:
-        yield service
-    finally:
-        await service.stop()
+    return configured(folder, "port = %d\n[http]\nport = 0\n" % free_port())
 
 
 def register(service: Service, *names: str) -> None:

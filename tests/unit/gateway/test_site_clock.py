@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bare_gateway import configured
 from headwater.protocol.clock import STEP_US, UNKNOWN_US, Clock
 from headwater_gateway import site_clock
 from headwater_gateway.boards import Board
-from headwater_gateway.config import read
-from headwater_gateway.keys import make
 from headwater_gateway.service import Service
 from headwater_gateway.site_clock import NOT_SYNCHRONISED, Reading, SiteClock, kernel_error_us, told
 from hypothesis import given
@@ -261,10 +260,7 @@ def test_the_kernel_says_whether_the_clock_is_synchronised(
 
 
 def service(folder: Path) -> Service:
-    file = folder / "gateway.toml"
-    file.write_text('[gateway]\nclock = "wall"\n[mqtt]\ntls = false\nuser = ""\npassword_file = ""\n')
-    make(folder / "secrets" / "master.key")
-    return Service(read(file))
+    return Service(configured(folder, '[gateway]\nclock = "wall"\n'))
 
 
 def test_every_commit_keeps_the_time_and_a_service_goes_on_from_it(

@@ -47,6 +47,7 @@ def process(*edges: tuple[int, int | None, str | None]) -> dict[str, Any]:
         ],
         "alarms": [],
         "late": [],
+        "proposal": {"state": "none"},
         "edges": [
             {"from": a, "port": 0, "to": b, "lake": lake, "durable": "gateway", "alphabet": "mV:i16"}
             for a, b, lake in edges

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from headwater.plan.placement import FOREVER
-from headwater_tools import cli, environment, explain
+from headwater.process.proposal import life
+from headwater_tools import cli, environment
 from headwater_tools.boards import energy
 from headwater_tools.errors import UserError
 from headwater_tools.image import profiles
@@ -158,7 +159,7 @@ def test_an_installed_wheel_has_no_profiles_and_reports_that(
     ],
 )
 def test_a_life_is_told_as_people_say_it(seconds: int, text: str) -> None:
-    assert explain.life(seconds) == text
+    assert life(seconds) == text
 
 
 # ---- profiles

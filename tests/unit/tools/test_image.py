@@ -349,8 +349,9 @@ def test_what_never_enters_an_image_is_known_by_its_folder() -> None:
     known = sources.texts()
     off_board = {name for name in known if sources.place(name).partition("/")[0] in sources.OFF_BOARD}
     assert {"process", "check", "compat", "cut_flash"} <= off_board
-    # What the gateway and `hw check` know of placement; a board needs `draws` alone.
-    assert sources.of_board(known) == set(known) - off_board - {"placement"}
+    # What the gateway and `hw check` know of placement, and the host of a gateway; a board needs `draws` and
+    # `host` alone.
+    assert sources.of_board(known) == set(known) - off_board - {"placement", "gateway_host"}
 
 
 def test_an_image_is_flat() -> None:

@@ -268,10 +268,11 @@ def _heap() -> list[Measure]:
     done = micropython.run(text, heap="256k", tests=False)
     if done.returncode:
         raise UserError("the bench failed on MicroPython:\n" + (done.stdout + done.stderr).strip())
-    rest, first, _, again, left = [int(n) for n in done.stdout.split()]
+    rest, first, _, _, again, waiting, left = [int(n) for n in done.stdout.split()]
     return [
         at_most("heap at rest", rest, "bytes", REST_BYTES),
         at_most("heap for a round of bids, beside that", max(first, again), "bytes", ROUND_BYTES),
+        Measure("heap while it waits for answers, beside that", waiting, "bytes"),
         Measure("heap that stays after a round", left, "bytes"),
     ]
 

@@ -244,7 +244,12 @@ class Meter:
         return self.random.randint(self.every // 2, self.every * 3 // 2)
 
     def _look(self) -> None:
-        ports = [port for host in self.hosts for port in host.ports.values() if port.inside]
+        ports = [
+            port
+            for host in self.hosts
+            for port in host.ports.values()
+            if any(r.edge.dst != OUTSIDE for r in port.readers)
+        ]
         self.held.append(sum((p.ring.last - p.trim_to) * p.alphabet.width for p in ports))
         self.world.after(SAMPLE_US, self._look)
 

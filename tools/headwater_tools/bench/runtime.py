@@ -29,7 +29,7 @@ from headwater.operators import fir
 from headwater.operators.qrs import _WINDOW
 from headwater.process import Affine, DeadBand, Difference, Process, Where
 from headwater.process.coefficients import BANDPASS
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.storage.log import Log
 
 from .. import environment
@@ -350,7 +350,7 @@ def own_chain(folder: Path, batches: list[list[int]]) -> tuple[float, list[int]]
     nonces = iter(range(1, 1 << 30))
     now = 1_000_000
     nobody: Any = None  # there is no link to send over
-    host: Any = Host(plan, 0, log, {}, gateway_clock(now), nobody, lambda: next(nonces), results)
+    host: Any = GatewayHost(plan, 0, log, {}, gateway_clock(now), nobody, lambda: next(nonces), results)
     host.start(now)
     batch = Batch(plan.vertices[0].outs[0], BATCH)
     batch.dt = 2778

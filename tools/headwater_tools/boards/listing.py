@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from headwater.process.proposal import life
 from headwater_gateway.status import ENERGY
 
 from ..errors import UserError
-from ..explain import life
 from ..site.place import NotRunning, Place
 
 HEAD = ("board", "link", "over", "last heard", "process", "plan", "battery", "version", "boot", "runs here")
@@ -200,9 +200,6 @@ def rename(place: Place, name: str, new: str) -> tuple[int, dict[str, Any]]:
         told = broker.reload(place.folder)
     except GatewayTrouble as trouble:
         raise UserError(str(trouble))
-    virtual = place.virtual(name)
-    if virtual.is_dir():
-        virtual.rename(place.virtual(new))
     print("board %s is called %s now, with the same key: %s" % (name, new, home))
     print("a real board needs its new config.json; its former name is refused from now on")
     _print_told(told)

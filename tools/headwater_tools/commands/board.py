@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any] | None]:
     from ..site.place import Place
 
     place = Place(args.site)
+    place.finish()
     if args.do == "run":
         return _run(args, place)
     from ..boards import listing

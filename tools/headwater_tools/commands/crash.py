@@ -12,7 +12,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,14 +169,7 @@ def _bluetooth(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     minutes = BLUETOOTH_MINUTES if args.minutes is None else args.minutes
     with Station(args.seed) as station, _left() as folder:
         crash = BluetoothCrash(folder.path, station, args.seed, _say)
-        try:
-            ending = crash.run(minutes)
-        finally:
-            crash.close()
-        wrong = ending.wrong()
-        folder.right = not wrong
-        _told(page(ending), wrong)
-    return (1 if wrong else 0), {**dataclasses.asdict(ending), "wrong": wrong}
+        return _judged(folder, crash, minutes, page)
 
 
 def _moves(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
@@ -238,6 +231,20 @@ def _left() -> Iterator[_Folder]:
             _say("database, segments, boards and logs are left in %s" % folder.path)
 
 
+def _judged(
+    folder: _Folder, crash: Any, extent: float, page: Callable[[Any], list[str]]
+) -> tuple[int, dict[str, Any]]:
+    """Let it run for so many minutes or kills, and tell what came of it."""
+    try:
+        ending = crash.run(extent)
+    finally:
+        crash.close()
+    wrong = ending.wrong()
+    folder.right = not wrong
+    _told(page(ending), wrong)
+    return (1 if wrong else 0), {**dataclasses.asdict(ending), "wrong": wrong}
+
+
 def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     environment.ensure("gateway")
     environment.ensure("lake")
@@ -247,14 +254,7 @@ def _gateway(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
 
     with _left() as folder:
         crash = GatewayCrash(folder.path, args.seed, _say)
-        try:
-            ending = crash.run(args.kills)
-        finally:
-            crash.close()
-        wrong = ending.wrong()
-        folder.right = not wrong
-        _told(page(ending), wrong)
-    return (1 if wrong else 0), {**dataclasses.asdict(ending), "wrong": wrong}
+        return _judged(folder, crash, args.kills, page)
 
 
 def _random(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:

@@ -30,6 +30,7 @@ def run(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from ..site.place import Place
 
     place = Place(args.site)
+    place.finish()
     boards = None if args.boards is None else [name for name in args.boards.split(",") if name]
     if boards == ["none"]:
         boards = []

@@ -26,6 +26,7 @@ from ..boards.on_board import board_sensors
 from ..demo.site import ON, ONLY, Site
 from ..demo.subprocesses import until
 from .landed import Landed, Results, gaps, rows, timed
+from .promise import above, broken
 
 if TYPE_CHECKING:
     from ..radio.antenna import Antenna
@@ -165,16 +166,9 @@ class Ending:
         """The broken parts of the promise."""
         none = (
             "refused", "lost", "twice", "divergent", "lost_results", "results_twice", "results_divergent",
-            "gaps", "crashes",
-            "ended",
+            "gaps", "crashes", "ended",
         )  # fmt: skip
-        found = ["%d %s" % (n, name.replace("_", " ")) for name in none if (n := getattr(self, name))]
-        if not self.accepted:
-            found.append("no board accepted a sample")
-        for what in ("unknown", "results_unknown"):
-            if getattr(self, what) > self.unknown_most():
-                found.append("%d %s" % (getattr(self, what), what.replace("_", " ")))
-        return found
+        return broken(self, *none) + above(self, self.unknown_most(), "unknown", "results_unknown")
 
 
 class BluetoothCrash:

@@ -22,6 +22,7 @@ from ..demo.observer import Watch
 from ..demo.site import Site
 from ..demo.subprocesses import until
 from ..errors import UserError
+from .promise import broken
 
 NAME = "crash"
 BOARDS = ("chest", "wrist", "hip")
@@ -103,11 +104,9 @@ class Ending:
     def wrong(self) -> list[str]:
         """The broken parts of the promise."""
         none = ("refused", "lost", "twice", "divergent", "lost_results", "out_of_order", "files_refused")
-        found = ["%d %s" % (n, name.replace("_", " ")) for name in none if (n := getattr(self, name))]
+        found = broken(self, *none)
         if self.gaps_declared:
             found.append("%d gaps: a killed gateway loses nothing that it acknowledged" % self.gaps_declared)
-        if not self.accepted:
-            found.append("no board accepted a sample")
         if self.unknown > self.unknown_most:
             found.append("%d rows that no board accepted" % self.unknown)
         if not self.audit_ok or not self.conserved:

@@ -30,6 +30,7 @@ from ..demo.subprocesses import until
 from ..errors import UserError
 from ..radio.air import Verdict
 from .landed import Timed, timed
+from .promise import above
 
 if TYPE_CHECKING:
     from ..radio.antenna import Antenna
@@ -96,9 +97,7 @@ class Sweep:
         stood = sum(case.stood for case in self.cases)
         if stood:
             found.append("%d moves of an operator that stood still" % stood)
-        for name in ("results_wrong", "results_lost", "twice"):
-            if getattr(self, name):
-                found.append("%d %s" % (getattr(self, name), name.replace("_", " ")))
+        found += above(self, 0, "results_wrong", "results_lost", "twice")
         if not self.results:
             found.append("no results")
         if not any(case.cut for case in self.cases):

@@ -29,6 +29,7 @@ from typing import Any
 
 from headwater.plan.model import Plan
 from headwater.protocol.moves import COMMAND
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
 
 from ..errors import UserError
@@ -478,10 +479,10 @@ def _reopen(history: Scripted, v: int, p: int) -> None:
     history.reopen(v, p)
 
 
-def _asked(history: Scripted, ask: Callable[[Host], Any]) -> None:
+def _asked(history: Scripted, ask: Callable[[GatewayHost], Any]) -> None:
     """Ask the gateway for a change, if it is up; it may refuse with a sentence."""
 
-    def asking(host: Host) -> None:
+    def asking(host: GatewayHost) -> None:
         try:
             ask(host)
         except ValueError as error:

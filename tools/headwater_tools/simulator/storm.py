@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.plan.model import DROP_OLDEST, LOCAL, OUTSIDE, UNSAFE, Edge, Plan, Vertex
 from headwater.protocol.moves import COMMAND
 from headwater.runtime import decisions
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.testing.cut_flash import KINDS
 
 from . import parameters
@@ -510,7 +510,7 @@ class Storm:
         if not node.up:
             return
 
-        def ask(host: Host) -> Any:
+        def ask(host: GatewayHost) -> Any:
             if odd:
                 return decisions.config(host, v, ["set", params])
             return host.configure(v, params)

@@ -25,6 +25,7 @@ from headwater.plan.model import OUTSIDE, UNSAFE, Plan, Vertex
 from headwater.protocol.clock import Clock
 from headwater.protocol.position import further, newer
 from headwater.protocol.sessions import pair_key
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
 from headwater.storage import checkpoint_file, reading, reserve
 from headwater.storage.keyspace import (
@@ -360,7 +361,7 @@ class World:
         node.blobs = store.checkpoints()
         node.log = store.log_number
         outbox = self.outbox if node.number == 0 else None
-        host = Host(
+        host = (GatewayHost if outbox else Host)(
             self.plan,
             node.number,
             store,
@@ -430,7 +431,7 @@ class World:
             self.call(node, lambda host: host.tick(node.mono()), "tick")
             self.after(TICK_US, lambda: self.tick(node, life))
 
-    def call(self, node: Node, action: Callable[[Host], Any], what: str = "call") -> Any:
+    def call(self, node: Node, action: Callable[[Any], Any], what: str = "call") -> Any:
         """Let a host do something; a power cut in one of its flash operations ends its boot. It has no
         other way to fail: any exception is an error of the history."""
         assert node.host is not None

@@ -99,6 +99,16 @@ class Place:
             )
         return self.folder / "boards" / board
 
+    def finish(self) -> None:
+        """Do what is left of renaming boards, where a command was killed."""
+        from headwater_gateway import UserError as GatewayTrouble
+        from headwater_gateway import registry
+
+        try:
+            registry.finish(self.config)
+        except GatewayTrouble as trouble:
+            raise UserError(str(trouble))
+
     # ---- what it says
 
     def ask(self, what: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

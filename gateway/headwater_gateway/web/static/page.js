@@ -204,7 +204,8 @@ function show(changed) {
   if (changed.alarms || changed.mutes || changed.receivers) show_alarms();
   if (changed.processes || changed.hosts) show_processes();
   if (changed.positions || changed.processes || changed.hosts) show_positions();
-  if (changed.hosts) show_hosts();
+  if (changed.hosts || changed.processes) show_hosts();
+  if (changed.processes) show_proposals();
   if (changed.streams) {
     if (undecided && view.streams.length) first_plots();
     show_streams();
@@ -336,6 +337,8 @@ function show_hosts() {
       ["clock within", host.clock_us === null ? "not synchronised" : `${(host.clock_us / 1000).toFixed(1)} ms`],
       ["running for", host.up_s === null || host.up_s === undefined ? "–" : `${span(host.up_s)}, start ${number(host.boot)}`],
     ];
+    const better = proposed(host);
+    if (better !== null) facts.unshift(["better start", left(better)]);
     if (host.left_s !== null) facts.unshift(["battery lasts", left(host.left_s)]);
     if (host.rssi !== null && host.rssi !== undefined) facts.push(["radio", `${host.rssi} dBm`]);
     if (host.refused) facts.push(["samples refused", number(host.refused)]);
@@ -347,6 +350,32 @@ function show_hosts() {
       notes.map((text) => h("p", { class: "note" }, text)));
   });
   $("hosts").replaceChildren(...(items.length ? items : [h("li", { class: "quiet" }, "No board is registered.")]));
+}
+
+// How long the battery of a host lasts with the better start; null where none is proposed, or it lasts as long.
+function proposed(host) {
+  const process = view.processes.find((each) => each.name === host.process);
+  const lives = process && process.proposal.state === "better" ? process.proposal.lives_s[host.name] : undefined;
+  return lives && host.left_s !== null && Math.abs(lives[1] - lives[0]) > lives[0] / 100 ? lives[1] : null;
+}
+
+// Where operators would start so that batteries last longer. It changes nothing: that is for the process file.
+function show_proposals() {
+  const items = view.processes.filter((process) => process.proposal.state === "better" || process.proposal.state === "good").map(({ name, proposal }) => {
+    if (proposal.state === "good") {
+      return h("li", { class: "quiet", "data-proposal": name }, `The first hosts of ${name} are as good as any: with no others would a battery last a quarter longer.`);
+    }
+    const { which, percent, now, then, moves } = proposal;
+    const more = percent === null ? "" : `, ${number(percent)} % longer`;
+    const same = now.host === then.host;
+    return h("li", { class: "better", "data-proposal": name },
+      h("h3", null, `A better start for ${name}`),
+      h("p", null, `The ${which}${same ? ` (${now.host})` : ""} would last `, h("b", null, left(then.left_s)), `${same ? "" : ` (${then.host})`} instead of ${left(now.left_s)}${same ? "" : ` (${now.host})`}${more}, if operators started elsewhere:`),
+      h("table", null, h("thead", null, h("tr", null, ["Operator", "First host now", "Would start on", "In the process file"].map((text) => h("th", { scope: "col" }, text)))),
+        h("tbody", null, moves.map((m) => h("tr", null, h("th", { scope: "row" }, m.operator), h("td", { "data-is": "now" }, m.from), h("td", { "data-is": "would start on" }, h("b", null, m.to)), h("td", null, h("code", null, m.on)))))),
+      h("p", { class: "values" }, "Computed ", aged(proposal.at_us), " from what the boards report. It changes nothing by itself: write it into the process file, and deploy that."));
+  });
+  $("proposals").replaceChildren(...items);
 }
 
 // The adapter of the gateway. A board is connected only while something waits.

@@ -1,6 +1,6 @@
 # Runs on MicroPython: the heap of what a host knows of its energy, at rest and while it decides.
 # The bench puts a plan into it, in which host 1 runs operators that other hosts may run.
-# Prints bytes: at rest; then twice, beside that: during a round, after it.
+# Prints bytes: at rest; then twice, beside that: most during a round, while it waits for answers, after it.
 
 import gc
 
@@ -89,37 +89,51 @@ def run():
     rest = used() - before
     print(rest)
     for _ in range(2):
-        decided = decide(energy.open())
+        decided, waited = decide(energy.open())
         energy.open().asks(None)
         energy.rest()
-        print(decided - before - rest, used() - before - rest)
+        print(decided - before - rest, waited - before - rest, used() - before - rest)
 
 
-# A round of bids, to its end: the most heap, while it asks and while it chooses. What asking has loaded is
-# unloaded meanwhile, as on a board.
+# A round of bids, to its end: the most heap, while it asks and while it chooses; and while it waits. What
+# asking has loaded is unloaded meanwhile, as on a board.
 def decide(energy):
     asking = ask(energy)
-    return max(asking, choose(energy))
+    waiting = used()
+    return max(asking, waiting, choose(energy)), waiting
 
 
 def ask(energy):
-    from headwater.runtime import bids, leaving
+    from headwater.runtime import bids
 
-    view = bids.View(energy)
-    asked = leaving.asks(view) or [(v, view.candidates(v)) for v in view.operators()]
+    asked, most = questions(energy)
+    energy.rests()
     found = bids.Round(energy, asked, False)
-    now = used()
     energy.asks(found)
+    found.say(energy)
+    most = max(most, used())
     for v, hosts in asked:
         for h in hosts:
             found.heard(h, (0, v, found.number, 100000, 90000, 1000000, 0))
-    return now
+    return most
+
+
+# All that may be asked, so that there is something to choose from; and the heap while it is found.
+def questions(energy):
+    from headwater.runtime import leaving, outlook
+
+    view = outlook.View(energy)
+    asked = leaving.asks(view)
+    if not asked:
+        for v in view.operators():
+            asked.append((v, view.candidates(v)))
+    return asked, used()
 
 
 def choose(energy):
-    from headwater.runtime import bids, leaving
+    from headwater.runtime import leaving, outlook
 
-    view = bids.View(energy)
+    view = outlook.View(energy)
     found = energy.meter.round
     leaving.choose(view, found.bids, found.rooms)
     return used()

@@ -18,7 +18,7 @@ from headwater.data.batch import Batch
 from headwater.plan.model import Plan
 from headwater.process import Process
 from headwater.protocol.clock import Clock
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.storage.log import Log
 from headwater.testing.cut_flash import CutFlash
 
@@ -91,7 +91,7 @@ class Gateway:
         self.received = 0
         nonces = iter(range(1 << 40, 1 << 62))
         self.now = 5_000_000
-        self.host: Any = Host(
+        self.host: Any = GatewayHost(
             plan, 0, log, {number: KEY for number in range(1, neighbours + 1)}, gateway_clock(self.now),
             self.send, lambda: next(nonces), self.outbox,
         )  # fmt: skip

@@ -10,6 +10,7 @@ from headwater.process import Affine, Process
 from headwater.process.builder import FLASH_KB
 from headwater.protocol import frames
 from headwater.runtime.exchange import Exchange
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
 
 from ..scenario import Scenario
@@ -125,7 +126,7 @@ class Directed(Scenario):
         if self.node(GATEWAY).up:
             self.world.call(self.node(GATEWAY), lambda host: self.ask(host, v, params), "configure")
 
-    def ask(self, host: Host, v: int, params: dict[str, int]) -> None:
+    def ask(self, host: GatewayHost, v: int, params: dict[str, int]) -> None:
         """Request a change; the gateway may refuse it while too many are open."""
         try:
             host.configure(v, params)

@@ -248,7 +248,7 @@ class Refused(Powered):
                 return False
             return bool(may_say(sender, m))
 
-        host.exchange.may_say = busy
+        host.exchange.may_say = busy  # type: ignore[method-assign]
 
 
 class TwoLeave(Powered):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
-from headwater.runtime.host import Host
+from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.operator import Operator
 
 from ...examples import sp4
@@ -37,7 +37,7 @@ class DeadInput(Directed):
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
 
-        def reopen(host: Host) -> None:
+        def reopen(host: GatewayHost) -> None:
             host.reopen(join, 1, host.instances[join].inputs[1].inc, host.site())
 
         return [
@@ -50,7 +50,7 @@ class DeadInput(Directed):
     def join(self) -> int:
         return [v.index for v in self.plan.vertices if v.kind][0]
 
-    def at_gateway(self, action: Callable[[Host], object]) -> None:
+    def at_gateway(self, action: Callable[[GatewayHost], object]) -> None:
         self.world.call(self.node(GATEWAY), action)
 
     def close(self, port: int = 1) -> None:
@@ -102,8 +102,9 @@ class InTurn(DeadInput):
 
 
 class TakenBack(DeadInput):
-    """No host dies: the entries of the closed input wait at the join, which reopens it and then loses power.
-    The second boot gets all of them at once, and skips what the first one did.
+    """No host dies: the entries of the closed input wait at their board, which is cut off, and come when the
+    join has opened it. Then that loses power. The second boot gets all of them at once, and skips what the
+    first one did.
     """
 
     LAKE = {"cap": 900, "durable": "lake"}
@@ -113,7 +114,9 @@ class TakenBack(DeadInput):
         return [
             (5, lambda: self.open_lake(False)),
             (6, close),
+            (6.2, lambda: self.cut(GATEWAY, RIGHT)),
             (9, reopen),
+            (9.5, lambda: self.heal(GATEWAY, RIGHT)),
             (13, lambda: self.crash(GATEWAY)),
             (13.5, lambda: self.boot(GATEWAY)),
             (16, lambda: self.open_lake(True)),
@@ -121,7 +124,7 @@ class TakenBack(DeadInput):
 
 
 class TakenBackUnnamed(TakenBack):
-    """The same, and the request for the input knows no incarnation of it."""
+    """The same without a cut, and the request for the input knows no incarnation of it."""
 
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
@@ -129,7 +132,8 @@ class TakenBackUnnamed(TakenBack):
         def reopen() -> None:
             self.at_gateway(lambda host: host.reopen(join, 1, 0, host.site()))
 
-        return [(when, reopen if when == 9 else action) for when, action in super().script()]
+        whole = [(when, action) for when, action in super().script() if when not in (6.2, 9.5)]
+        return [(when, reopen if when == 9 else action) for when, action in whole]
 
 
 class PassedOver(DeadInput):
@@ -170,7 +174,7 @@ class TakenBackLate(DeadInput):
     def script(self) -> list[tuple[float, Any]]:
         join = self.vertex("join")
 
-        def reopen(host: Host) -> None:
+        def reopen(host: GatewayHost) -> None:
             host.reopen(join, 1, self.world.current(-1, 0), host.site())
 
         return [
@@ -378,7 +382,7 @@ class BeginsHalf(DeadInput):
     def script(self) -> list[tuple[float, Any]]:
         join = self.join()
 
-        def save(host: Host) -> None:
+        def save(host: GatewayHost) -> None:
             host.instances[join].ck.now()
 
         return [
