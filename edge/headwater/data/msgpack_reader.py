@@ -20,6 +20,11 @@ def read(data: "Readable") -> "Any":
     return v
 
 
+# The object with which these bytes begin, as the item of a list, and where it ends.
+def first(data: "Readable") -> "tuple[Any, int]":
+    return _read(memoryview(data), 0, 1)
+
+
 # Big-endian number of `width` bytes at pos.
 def _number(data: memoryview, pos: int, width: int) -> int:
     if pos + width > len(data):

@@ -444,7 +444,7 @@ class Feasibility(Rules):
             if written:
                 self.flash(written, h, host)
             heap = sum([self.buffer_bytes(v, h) for v in runs])
-            spare = max([self.buffer_bytes(v, h) for v in held if v.host != h] or [0])
+            spare = max([self.taken_bytes(v, h) for v in held if v.host != h] or [0])
             runtime = self.runtime_kb(h)
             if runtime * 1024 + heap + spare > host.heap_kb * 1024:
                 self.error(

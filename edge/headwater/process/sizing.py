@@ -305,6 +305,11 @@ class Sizing:
                 total += self.queue_bytes(v.inputs[port])
         return total
 
+    def taken_bytes(self, v: Vertex, host: int) -> int:
+        """Heap of an operator that comes to a host: as it is read from its checkpoint, its state is there
+        twice more. The rest of a large checkpoint is in flash."""
+        return self.buffer_bytes(v, host) + 2 * v.state_bytes
+
     def own_bytes(self, v: Vertex) -> int:
         """Heap of a vertex wherever it runs: state, a batch per output, rings."""
         caps = [(alphabet.width, cap) for alphabet, cap in self.port_caps(v)]

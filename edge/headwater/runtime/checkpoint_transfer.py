@@ -81,13 +81,15 @@ def push_again(host: "Host") -> None:
             _push(host, host.instances[v])
 
 
-# Send the piece at `offset` of a stored checkpoint.
+# Send the piece at `offset` of a stored checkpoint. One that is damaged there is deleted.
 def piece(host: "Host", v: int, key: int, pos: "Position", epoch: "Epoch", to: int, offset: int) -> None:
     size = host.store.blob_size(key)
     if not size or offset > size or to not in host.exchange.links:
         return
     data = bytearray(min(size - offset, max(32, host.exchange.writer.mtu - 64 - 10 * len(pos))))
-    host.store.read_blob(key, offset, data)
+    if host.store.read_blob(key, offset, data) < len(data):
+        host.store.drop_blob(key)
+        return
     host.exchange.say(to, frames.CKPT, (v, offset), v, epoch, pos, size, offset, bytes(data))
 
 

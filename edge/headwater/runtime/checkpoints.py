@@ -219,9 +219,9 @@ class Checkpoints:
         )
         return Checkpoint(cid, pos, outs, body, slot)
 
-    # Transfer state of every port from `since` on, as blocks.
-    def _transfer(self, c: Checkpoint, whole: bool) -> "list[Any]":
-        parts: "list[Any]" = []
+    # Where the transfer state of every port begins.
+    def _transfer(self, c: Checkpoint, whole: bool) -> list[int]:
+        starts = []
         for p in self.inst.ports:
             end = c.outs[p.number]
             start = end
@@ -231,14 +231,8 @@ class Checkpoints:
                         start = min(start, p.carried(r))
                 elif r.edge.index in c.since:
                     start = min(start, max(c.since[r.edge.index], r.safe))
-            start = max(start, min(p.first(), end))  # what is not here is safe with its reader
-            if start < end:
-                from . import transfer_state
-
-                parts.append(transfer_state.blocks(p, start, end))
-            else:
-                parts.append((end, (), ()))
-        return parts
+            starts.append(max(start, min(p.first(), end)))  # what is not here is safe with its reader
+        return starts
 
     # Whether a port has spilled more entries that some consumer has not made safe than a checkpoint may
     # carry. They stay in the log, nothing is acknowledged for them, and the consumer is asked for a
@@ -337,23 +331,35 @@ class Checkpoints:
             for r in p.readers:
                 known.append(p.record(r) + [r.gaps])
             names.append(known)
-        parts = self._transfer(c, whole)
+        starts = self._transfer(c, whole)
         # What comes before the transfer state every consumer has safe, or it is not here because of that.
         assert all(
             [
-                p.covered(r, part[0]) or part[0] <= p.first()
-                for p, part in zip(inst.ports, parts)
+                p.covered(r, start) or start <= p.first()
+                for p, start in zip(inst.ports, starts)
                 for r in p.readers
             ]
         ), "a permanent checkpoint does not carry what a consumer lacks"
-        parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, self.host.exchange.writer.buf)
+        key = checkpoint_key(inst.vertex.index, PERMANENT)
+        buf = self.host.exchange.writer.buf
+        parts: "Any" = [(start, (), ()) for start in starts]
+        if starts != c.outs:
+            from . import transfer_state
+
+            parts = transfer_state.at_once(inst.ports, starts, c.outs)
         try:
-            self.host.store.put_blob(checkpoint_key(inst.vertex.index, PERMANENT), parts)
+            if parts is None:
+                from . import blockwise
+
+                size = blockwise.store(self.host, inst, key, c, starts, names)
+            else:
+                parts = checkpoint_bytes.permanent(inst.epoch, c.body, parts, names, buf)
+                self.host.store.put_blob(key, parts)
+                size = len(c.body) + len(parts[2])
         except LogFull:
             # It stays as it was: nothing is acknowledged, and the producers wait.
             self.host.count(NO_ROOM)
             return
-        size = len(c.body) + len(parts[2])
         self.committed += 1
         self.bytes += size
         self.size = (3 * self.size + size) // 4

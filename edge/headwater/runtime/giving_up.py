@@ -130,8 +130,9 @@ class Anew:
             if further(other, name):
                 name = other
         op: "Operator | None" = None
-        data = host.store.get_blob(checkpoint_key(inst.vertex.index, PERMANENT))
-        if data is None or not restore.restore(host, inst, data) or further(name, inst.ck.pos):
+        key = checkpoint_key(inst.vertex.index, PERMANENT)
+        there = host.store.blob_size(key) and restore.restore(host, inst, key)
+        if not there or further(name, inst.ck.pos):
             op = restore.made(host, inst.vertex)
             op.configure(inst.changed)
         pos = name if op and name else inst.ck.pos or [0] * (inputs_of(inst.vertex) + 2)

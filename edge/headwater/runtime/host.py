@@ -86,8 +86,7 @@ class Host:
         # checkpoints on their way to holders (checkpoint_transfer.py)
         self.pushes: "dict[int, list[Any]]" = {}
         self.late: dict[int, int] = {}  # holder that did not confirm in time -> when it is asked again
-        # Vertex -> checkpoint on its way here: [(epoch, position), size, buffer, bytes that are here, when
-        # the last piece came].
+        # Vertex -> checkpoint on its way here: see storage/arrival.py.
         self.incoming: "dict[int, list[Any]]" = {}
         self.largest: dict[int, int] = {}  # vertex -> bytes of a checkpoint that is kept here, at most
         self.again = bytearray()  # what F_AGAIN holds
@@ -341,8 +340,11 @@ class Host:
             "runtime.judging",
             "runtime.decisions",
             "runtime.losses",
+            "runtime.blockwise",
             "runtime.transfer_state",
+            "storage.arrival",
             "storage.checkpoint_file",
+            "storage.reading",
             "storage.reserve",
             "data.msgpack_reader",
         )

@@ -54,9 +54,9 @@ def operator(
             gaps.forget(p)
         host.ports[(v.index, p.number)] = p
     host.instances[v.index] = inst
-    data = host.store.get_blob(checkpoint_key(v.index, PERMANENT))
-    if data:
-        restore.restore(host, inst, data)
+    key = checkpoint_key(v.index, PERMANENT)
+    if host.store.blob_size(key):
+        restore.restore(host, inst, key)
     _load_pending(host, inst)
     if inst.ck.pending:
         lifecycle.wait(inst, host.now + _WAIT_US)

@@ -29,7 +29,7 @@ _TRIES = 8  # a holder that was asked this often for a checkpoint that it named 
 
 
 def _on_piece(host: "Host", sender: int, m: "Message") -> None:
-    from ..storage import checkpoint_file
+    from ..storage import arrival
     from . import lifecycle
 
     _, v, epoch, pos, size, offset, piece = m
@@ -37,7 +37,6 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         host.count(CHECKPOINT)
         return
     say = host.exchange.say
-    key = checkpoint_key(v, HELD)
     here = (tuple(epoch), pos)
     have = newest(host, v)[1]
     inst = host.instances.get(v)
@@ -53,43 +52,28 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
     elif not wanted and have and not newer(here, have):
         say(sender, frames.STORED, v, v, have[0], have[1], size)
     else:
-        inc = host.incoming.get(v)
-        if inc is None or inc[0] != here or inc[1] != size:
-            if inc is not None and newer(inc[0], here) and host.now - inc[4] < RETRY_US:
-                return
-            try:
-                inc = host.incoming[v] = [here, size, bytearray(size), 0, host.now]
-            except MemoryError:
-                host.count(NO_HEAP)
-                if host.taking:
-                    host.taking.fails(v, NO_HEAP)
-                return
+        inc = _arriving(host, v, here, size)
+        if inc is None:
+            return
         if offset == inc[3]:
-            inc[2][offset : offset + len(piece)] = piece
-            inc[3] += len(piece)
             inc[4] = host.now
+            try:
+                arrival.add(host.store, inc, piece)
+            except LogFull:
+                _fails(host, v, NO_ROOM)
+                return
         elif inc[3] and host.now - inc[4] < RETRY_US // 2:
             return  # a repetition; the piece that follows is on its way
         if inc[3] < size:
             say(sender, frames.FETCH, v, v, pos, inc[3])
             return
-        del host.incoming[v]
-        found = checkpoint_file.read_permanent(host.plan.vertices[v], inc[2])
-        if found is None or (found.epoch, found.pos) != here:
-            host.count(CHECKPOINT)
-            if host.taking:
-                host.taking.fails(v, CHECKPOINT)
+        failed = _put(host, v, inc)
+        if failed >= 0:
+            _fails(host, v, failed)
             return
-        found = None
-        try:
-            host.store.put_blob(key, inc[2])
-        except LogFull:
-            host.count(NO_ROOM)
-            if host.taking:
-                host.taking.fails(v, NO_ROOM)
-            return
-        say(sender, frames.STORED, v, v, epoch, pos, size)
         inc = None
+        _end(host, v)
+        say(sender, frames.STORED, v, v, epoch, pos, size)
         if host.taking:
             host.taking.arrived(v)
     inst = host.instances.get(v)
@@ -99,11 +83,75 @@ def _on_piece(host: "Host", sender: int, m: "Message") -> None:
         _jump(host, inst)
 
 
+# What is known of the checkpoint of operator v that arrives, or None: its pieces are not taken now.
+def _arriving(host: "Host", v: int, here: "tuple[Epoch, Position]", size: int) -> "list[Any] | None":
+    from ..storage import arrival
+
+    inc = host.incoming.get(v)
+    if inc and inc[0] == here and inc[1] == size:
+        return inc
+    if inc and newer(inc[0], here) and host.now - inc[4] < RETRY_US:
+        return None
+    part = size if host.outbox is not None else arrival.part_bytes(size)
+    for u in list(host.incoming) if part < size else ():
+        other = host.incoming[u]
+        if u != v and arrival.lies(other):
+            if not (_waited_for(host, v) and not _waited_for(host, u)):
+                if host.now - other[4] < _TRIES * RETRY_US:
+                    return None  # there is room for one in flash; its sender tries again
+            _end(host, u)
+    _end(host, v)
+    try:
+        inc = host.incoming[v] = arrival.begin(here, size, part, host.now)
+    except MemoryError:
+        _fails(host, v, NO_HEAP)
+    return inc
+
+
+# Whether an operator waits here for its checkpoint: not to be kept for another host, but to go on from.
+def _waited_for(host: "Host", v: int) -> bool:
+    inst = host.instances.get(v)
+    return inst is not None and inst.status == FETCHING or bool(host.taking and host.taking.v == v)
+
+
+# Store what has arrived, if it can be read. -1, or why it was not stored.
+def _put(host: "Host", v: int, inc: "list[Any]") -> int:
+    from ..storage import arrival, checkpoint_file, reading
+
+    try:
+        found = checkpoint_file.read_permanent(host.plan.vertices[v], arrival.read(host.store, inc), False)
+        if found is None or (found.epoch, found.pos) != inc[0]:
+            return CHECKPOINT
+        found = None
+        arrival.store(host.store, checkpoint_key(v, HELD), inc)
+    except LogFull:
+        return NO_ROOM
+    except reading.Short:
+        return CHECKPOINT
+    return -1
+
+
+# What has arrived of operator v is not kept.
+def _end(host: "Host", v: int) -> None:
+    from ..storage import arrival
+
+    inc = host.incoming.pop(v, None)
+    if inc and arrival.lies(inc):
+        arrival.clear(host.store)
+
+
+def _fails(host: "Host", v: int, reason: int) -> None:
+    _end(host, v)
+    host.count(reason)
+    if host.taking:
+        host.taking.fails(v, reason)
+
+
 # (epoch, position) of a checkpoint that is stored here, or None.
 def place(host: "Host", v: int, slot: int) -> "tuple[Epoch, Position] | None":
     from ..storage import checkpoint_file
 
-    return checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
+    return checkpoint_file.place(host.plan.vertices[v], host.store, checkpoint_key(v, slot))
 
 
 # Key and (epoch, position) of the newest checkpoint of an operator that is stored here, of those that stand
@@ -216,12 +264,10 @@ def recall(host: "Host", inst: "Instance") -> None:
         elif inst.status != FETCHING and not inst.blind and _knows_enough(host, inst):
             inst.recall(inst.unsettled, False, [], inst.erased)
             key = checkpoint_key(v, PERMANENT)
-            data = host.store.get_blob(key)
-            if data:
-                host.store.put_blob(key, checkpoint_file.kept_by(inst.epoch, data))
+            kept = checkpoint_file.keep(host.store, key, key, inst.epoch)
             if inst.status == RECALLING:
                 lifecycle.go_on(host, inst)
-            if data:
+            if kept:
                 inst.ck.store_at_level()
         for h in () if inst.blind else inst.unheard:
             host.exchange.say(h, frames.FETCH, (v, RECALL), v, inst.position(), RECALL + inst.epoch[0])
@@ -294,13 +340,12 @@ def _jump(host: "Host", inst: "Instance") -> bool:
         return False
     from . import restore
 
-    data: "Any" = host.store.get_blob(key)  # it was read a moment ago
-    if not restore.restore(host, inst, data):
+    if not restore.restore(host, inst, key):
         return False
     assert not further(inst.target, inst.ck.pos), "it took an earlier checkpoint than the one that was named"
     own = checkpoint_key(v, PERMANENT)
     if key != own:
-        host.store.put_blob(own, data if inst.recalling else checkpoint_file.kept_by(inst.epoch, data))
+        checkpoint_file.keep(host.store, key, own, (0, 0) if inst.recalling else inst.epoch)
     lifecycle.recall(inst)
     lifecycle.note_running(host, inst)
     inst.ck.moved()

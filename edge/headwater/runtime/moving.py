@@ -426,9 +426,9 @@ def _on_keep(host: "Host", sender: int, m: "Message") -> None:
             continue
         key = checkpoint_key(v, slot)
         if have[0] == tuple(old) and host.store.blob_size(key) == size:
-            data = host.store.get_blob(key)
             try:
-                host.store.put_blob(key, checkpoint_file.kept_by(tuple(epoch), data or b""))
+                if not checkpoint_file.keep(host.store, key, key, tuple(epoch)):
+                    return
             except LogFull:
                 return
         elif have[0] != tuple(epoch):

@@ -51,7 +51,12 @@ def activate(
     inst = hosting.operator(host, vertex, epoch, op, True)
     hosting = None  # type: ignore[assignment]  # or it stays while this runs
     unload(
-        "runtime.hosting", "runtime.restore", "runtime.gaps", "storage.checkpoint_file", "data.msgpack_reader"
+        "runtime.hosting",
+        "runtime.restore",
+        "runtime.gaps",
+        "storage.checkpoint_file",
+        "storage.reading",
+        "data.msgpack_reader",
     )
     from . import incoming
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..plan.model import Vertex
     from ..storage.checkpoint_file import Stored
+    from ..storage.reading import Reading
     from .checkpoints import Checkpoint
     from .host import Host
     from .instance import Instance
@@ -30,15 +31,18 @@ def made(host: "Host", v: "Vertex") -> "Operator":
     return operators.find(v.kind)(v.params, v.ins, v.outs, host.plan.batch)
 
 
-# Bring an instance to the permanent checkpoint in `data`. False, and nothing has changed, where it cannot
-# be read: then it is as if there were none.
-def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
-    from ..storage import checkpoint_file
+# Bring an instance to the permanent checkpoint that is stored under this key. False, and nothing has changed,
+# where it cannot be read: then it is as if there were none. One that is damaged is deleted.
+def restore(host: "Host", inst: "Instance", key: int) -> bool:
+    from ..storage import checkpoint_file, reading
 
-    found = checkpoint_file.read_permanent(inst.vertex, data)
-    op = _operator(host, inst, found) if found and _whole(host, inst, found) else None
+    src = reading.stored(host.store, (key,))
+    found = checkpoint_file.read_permanent(inst.vertex, src)
+    op = _operator(host, inst, found) if found and _whole(host, inst, found, src) else None
     if not found or not op:
         host.count(CHECKPOINT)
+        if not found and src.damaged():
+            host.store.drop_blob(key)
         return False
     _set(inst, found, op)
     for p in inst.ports:
@@ -46,7 +50,10 @@ def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
         if names and names[0][1] != p.inc:
             p.renumber(names[0][1])
             mount(p)
-        _fill(host, p, found)
+        start, blocks, _ = found.parts[p.number]
+        p.reset(start if blocks else found.outs[p.number])
+    _fill(host, inst, found, src)
+    for p in inst.ports:
         for rec in found.names[p.number]:
             adopt(p, rec, rec[7])
         p.trim()
@@ -56,13 +63,15 @@ def restore(host: "Host", inst: "Instance", data: bytes) -> bool:
     return True
 
 
-# The entries that the checkpoint carries are in the ring again.
-def _fill(host: "Host", p: "OutPort", found: "Stored") -> None:
-    start, blocks, turns = found.parts[p.number]
-    p.reset(found.outs[p.number] if not blocks else start)
-    w = host.batch(p.alphabet)
-    unsync = 0
-    for b in blocks:
+# The entries that the checkpoint carries are in the rings again.
+def _fill(host: "Host", inst: "Instance", found: "Stored", src: "Reading") -> None:
+    from ..storage import checkpoint_file
+
+    unsync = [0] * len(inst.ports)
+    for k, b in checkpoint_file.blocks(found, src):
+        p = inst.ports[k]
+        turns = found.parts[k][2]
+        w = host.batch(p.alphabet)
         block.decode(b, 0, len(b), w)
         p.has_room(w.n)
         done = 0
@@ -71,14 +80,14 @@ def _fill(host: "Host", p: "OutPort", found: "Stored") -> None:
             if turns:
                 while not turns[0]:
                     turns.pop(0)
-                    unsync ^= 1
+                    unsync[k] ^= 1
                 n = min(n, turns[0])
                 turns[0] -= n
-            w.stamp(unsync)
+            w.stamp(unsync[k])
             p.ring.append(w, done, n)
             done += n
         w.clear()
-    assert p.ring.last == found.outs[p.number], "what a checkpoint carries does not end where its output did"
+    assert [p.ring.last for p in inst.ports] == found.outs, "what a checkpoint carries ends elsewhere"
 
 
 # The operator in the state of a checkpoint, or None where it refuses that.
@@ -96,24 +105,25 @@ def _operator(host: "Host", inst: "Instance", found: "Stored") -> "Operator | No
 
 
 # Whether the blocks of a checkpoint hold the entries that it names, and the rings have room for them.
-def _whole(host: "Host", inst: "Instance", found: "Stored") -> bool:
+def _whole(host: "Host", inst: "Instance", found: "Stored", src: "Reading") -> bool:
+    from ..storage import checkpoint_file
+
+    at = [part[0] for part in found.parts]
+    try:
+        for k, b in checkpoint_file.blocks(found, src):
+            w = host.batch(inst.ports[k].alphabet)
+            block.decode(b, 0, len(b), w)
+            if w.xi != at[k] + 1:
+                return False
+            at[k] += w.n
+    except block.BlockError:
+        return False
     for p in inst.ports:
         start, blocks, turns = found.parts[p.number]
         end = found.outs[p.number]
         if turns and sum(turns) != end - start:
             return False
-        w = host.batch(p.alphabet)
-        room = p.ring.cap
-        try:
-            for b in blocks:
-                block.decode(b, 0, len(b), w)
-                if w.xi != start + 1:
-                    return False
-                start += w.n
-                room -= w.n
-        except block.BlockError:
-            return False
-        if room < 0 or (blocks and start != end):
+        if at[p.number] - start > p.ring.cap or (blocks and at[p.number] != end):
             return False
     return True
 

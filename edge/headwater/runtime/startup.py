@@ -38,16 +38,26 @@ if TYPE_CHECKING:
 
 # made: operators that are likely to run here, by vertex. again: see Host.start.
 def start(host: "Host", now: int, made: "dict[int, Operator]", again: bool) -> None:
+    from ..storage import arrival
+
     sizes = _sizes(host)
     unload("storage.reserve")
     number = _boot(host, now)
     _meet(host, number)
     _remember(host, number, again)
+    arrival.clear(host.store)
     if host.me in host.lost and host.lost[host.me][0] == host.store.log_number:
         host.revoke()
         return
     _begin(host, made)
-    unload("runtime.hosting", "runtime.restore", "storage.checkpoint_file", "data.msgpack_reader")
+    unload(
+        "runtime.hosting",
+        "runtime.restore",
+        "storage.arrival",
+        "storage.checkpoint_file",
+        "storage.reading",
+        "data.msgpack_reader",
+    )
     from . import routing
 
     routing.wire(host)

@@ -18,6 +18,7 @@
 #   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE.
 
 from ..board.unload import unload
+from ..data import block
 from ..offboard.compat import TYPE_CHECKING, const
 from ..plan.model import UNSAFE
 from ..protocol import frames, moves, offers
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..offboard.interfaces import Epoch, Message, Position
+    from ..plan.model import Vertex
     from .host import Host
     from .inputs import InEdge
     from .instance import Instance
 
+_BODY_BYTES = const(256)  # of the body of a checkpoint, beside state and parameters
 _PIECES = const(4)  # of heap that an operator takes beside its checkpoint, at least,
 _PIECE_BYTES = const(1024)  # ... each as large as this: a heap that was used for long has few larger ones
 _SETTLES_US = const(30000000)  # for so long after it has begun other hosts are asked to keep its checkpoint
@@ -72,7 +75,7 @@ class Offer:
 
     def end(self) -> None:
         self.leave()
-        unload("runtime.taking")
+        unload("runtime.taking", "storage.arrival")
 
     def leave(self) -> None:
         if self.begun and self.why == moves.FLEE:
@@ -279,9 +282,7 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
 
     try:
         operators.find(vertex.kind)
-        # It is in RAM once as it arrives, and three times as it is read to go on from it.
-        room = [bytearray(size) for _ in range(3)] + [bytearray(_PIECE_BYTES) for _ in range(_PIECES)]
-        room.clear()
+        room(vertex, size, host.plan.batch).clear()
     except MemoryError:
         return offers.HEAP
     except (ImportError, KeyError, ValueError):
@@ -289,6 +290,19 @@ def _cannot(host: "Host", v: int, size: int, rates: "Sequence[int]", why: int, l
     if host.energy:
         return host.energy.open().refuses(v, rates, why, left)
     return offers.OK
+
+
+# Heap that the operator takes beside its buffers. Of its checkpoint there are in RAM a part as it arrives,
+# for which there have to be two places, since something else may lie in one by then; and as it is read its
+# body, which has the state, twice, and the largest block.
+def room(vertex: "Vertex", size: int, batch: int) -> list[bytearray]:
+    from ..storage import arrival
+
+    body = min(size, _BODY_BYTES + vertex.state_bytes + vertex.changed_bytes)
+    longest = min(size, max([block.bound(y, batch) for y in vertex.outs] + [0]))
+    part = arrival.part_bytes(size)
+    sizes = [part, part, body, body, longest] + [_PIECE_BYTES] * _PIECES
+    return [bytearray(n) for n in sizes]
 
 
 # Whether it hears every producer of operator v, feedback aside.
@@ -311,7 +325,7 @@ def _on_bid(host: "Host", sender: int, m: "Message") -> None:
     room = 2 * refused + int(_hears(host, v))
     host.exchange.say(sender, frames.ROOM, v, v, number, without, beside, left_mc, room)
     if not host.taking:
-        unload("runtime.taking")
+        unload("runtime.taking", "storage.arrival")
 
 
 def _on_offer(host: "Host", sender: int, m: "Message") -> None:
@@ -327,7 +341,7 @@ def _on_offer(host: "Host", sender: int, m: "Message") -> None:
         if refused == offers.NEWER:
             host.tell_where(sender, v)
         if not host.taking:
-            unload("runtime.taking")
+            unload("runtime.taking", "storage.arrival")
         return
     if host.taking:
         host.taking.leave()

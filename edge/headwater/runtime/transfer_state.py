@@ -8,20 +8,38 @@
 from ..data import block
 from ..data.batch import SPAN_US
 from ..data.ring import Cursor
-from ..offboard.compat import TYPE_CHECKING
+from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from ..data.batch import Batch
     from .outputs import OutPort
 
 
-# The entries (start, end] of a port: where they begin, blocks, and how many entries in turn are stamped
-# synchronised and not.
-def blocks(port: "OutPort", start: int, end: int) -> "tuple[int, list[bytes], Sequence[int]]":
-    out: list[bytes] = []
-    turns: list[int] = []
+_IN_RAM = const(2048)  # bytes of blocks that are made at once; of more, one at a time (blockwise.py)
+
+
+# The entries (start, end] of each port: where they begin, blocks, and how many entries in turn are stamped
+# synchronised and not. None where they take more than may be in RAM at once.
+def at_once(ports: "Sequence[OutPort]", starts: list[int], ends: list[int]) -> "list[Any] | None":
+    parts = []
+    room = _IN_RAM
+    for p, start in zip(ports, starts):
+        found = []
+        turns: list[int] = []
+        for b in blocks(p, start, ends[p.number], turns):
+            room -= len(b)
+            if room < 0:
+                return None
+            found.append(bytes(b))
+        parts.append((start, found, turns if len(turns) > 1 else ()))
+    return parts
+
+
+# The blocks of the entries (start, end] of a port, each to be used before the next; turns: see above.
+def blocks(port: "OutPort", start: int, end: int, turns: list[int]) -> "Iterator[memoryview]":
     cur = Cursor(start)
     b = port.host.batch(port.alphabet)
     while cur.xi < end:
@@ -32,9 +50,7 @@ def blocks(port: "OutPort", start: int, end: int) -> "tuple[int, list[bytes], Se
         n = _follow(port, b, n, cur, end, turns)
         b.stamp(0)
         body = port.host.scratch.take(block.bound(port.alphabet, n))
-        size = block.encode(b, 0, n, body, 0)
-        out.append(bytes(memoryview(body)[:size]))
-    return start, out, turns if len(turns) > 1 else ()
+        yield memoryview(body)[: block.encode(b, 0, n, body, 0)]
 
 
 # Put what follows the n entries of b in the ring after them; how many there are then.

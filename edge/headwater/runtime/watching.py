@@ -204,8 +204,7 @@ def producers(host: "Host", v: int) -> tuple[list[int], list[int]]:
 
     closed: "list[Any]" = []
     key = incoming.newest(host, v)[0]
-    data = host.store.get_blob(key) if key else None
-    found = checkpoint_file.read_permanent(host.plan.vertices[v], data) if data else None
+    found = checkpoint_file.read_beginning(host.plan.vertices[v], host.store, key) if key else None
     if found:
         closed = [flag[0] for flag in found.inputs]
     hosts: list[int] = []

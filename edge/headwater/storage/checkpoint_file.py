@@ -12,56 +12,45 @@
 #
 # What comes over a link is read here before it is stored: a checkpoint that could not be restored later
 # is never confirmed. What cannot be read gives None.
+#
+# Promise: where a permanent one is read, what is in RAM of it is its state, if it is asked for, parameters,
+# what ports know of consumers, and a record of the log or a block.
 
-from ..data import msgpack
+from ..data import msgpack_reader
+from ..data.msgpack import PackError
 from ..offboard.compat import TYPE_CHECKING, const
 from ..protocol.position import inputs_of
 from .checkpoint_bytes import FORMAT, head
+from .reading import Short, given, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from ..offboard.interfaces import Epoch, Params, Readable
     from ..plan.model import Vertex
+    from .log import Log
+    from .reading import Reading
 
 _HEAD = const(8)
-
-
-# The epoch that keeps a permanent checkpoint; and the same checkpoint, kept by another one.
-def epoch(data: "Readable") -> "Epoch":
-    return (int.from_bytes(bytes(data[4:8]), "little"), data[3])
-
-
-def kept_by(epoch: "Epoch", data: "Readable") -> "list[Readable]":
-    return [head(epoch, _length(data)), memoryview(data)[_HEAD:]]
-
-
-def _length(data: "Readable") -> int:
-    return int.from_bytes(bytes(data[:3]), "little")
+_THREE = const(0x93)  # a list of three
+_MOST = const(40)  # bytes of what is said of an input or output before the parameters, at most
+_AHEAD = const(256)  # bytes of parameters beyond what the plan says, at most
 
 
 # A checkpoint that was read. What a pending one lacks is empty.
 class Stored:
-    def __init__(
-        self,
-        version: int,
-        pos: list[int],
-        outs: list[int],
-        inputs: "list[Any]",
-        changed: "Params",
-        front: int,
-        state: bytes,
-    ) -> None:
+    def __init__(self, version: int, pos: list[int], outs: list[int]) -> None:
         self.version = version  # of the operator type's state
         self.pos = pos
         self.outs = outs  # xi of every output port
-        self.inputs = inputs  # of every input: [closed by a decision, incarnation, from ts]
-        self.changed = changed  # parameters that decisions have set
-        self.front = front  # ts of what was taken last
-        self.state = state
+        self.inputs: "list[Any]" = []  # of every input: [closed by a decision, incarnation, from ts]
+        self.changed: "Params" = {}  # parameters that decisions have set
+        self.front = 0  # ts of what was taken last
+        self.state = b""
         self.given = (0, 0)  # of the last change from a gateway: its log number, number
         self.epoch: "Epoch" = (0, 0)  # that keeps a permanent one
-        self.parts: "list[Any]" = []  # of every output port: [start, blocks, turns]
+        self.parts: "list[Any]" = []  # of every output port: [start, number of blocks, turns]
         # Of every output port: what it knows of its consumers, a record each (ports.Reader).
         self.names: "list[Any]" = []
         self.cid = b""  # of a pending one: the id of the Check-Request
@@ -71,68 +60,194 @@ class Stored:
 # The checkpoint of operator v from the bytes of a body, or None.
 def read_body(v: "Vertex", data: "Readable") -> "Stored | None":
     try:
-        items = msgpack.loads(bytes(data))
-        form, version, pos, outs, flags, changed, front, state = items[:8]
-        given = items[8:]
-    except (msgpack.PackError, ValueError, TypeError):
+        return _body(v, given(data), len(data), True)
+    except (PackError, Short):
         return None
-    if form != FORMAT or type(version) is not int or type(changed) is not dict or type(state) is not bytes:
-        return None
+
+
+# Its next n bytes are those of a body. whole: with the state, which is passed over otherwise.
+def _body(v: "Vertex", src: "Reading", n: int, whole: bool) -> "Stored":
+    end = src.left - n
+    items = _list(src)
+    found = _beginning(v, src)
+    ahead = src.take(min(src.left - end, v.changed_bytes + _AHEAD))
+    changed, used = msgpack_reader.first(ahead)
+    src.back(ahead[used:])
+    found.changed = _sure(changed, type(changed) is dict)
+    found.front = _number(src)
+    size = _size(src)
+    if whole:
+        found.state = bytes(src.take(size))
+    else:
+        src.skip(size)
+    if items == 10:
+        found.given = (_number(src), _number(src))
+    _sure(items, items in (8, 10) and src.left == end)
+    return found
+
+
+# What comes before the parameters.
+def _beginning(v: "Vertex", src: "Reading") -> "Stored":
     inputs = inputs_of(v)
-    if not number(front) or not numbers(pos, inputs + 2) or not numbers(outs, len(v.outs)):
-        return None
-    if given and not numbers(given, 2):
-        return None
-    if type(flags) is not list or len(flags) != inputs:
-        return None
-    for i in range(inputs):
-        if number(flags[i]):
-            flags[i] = [0, flags[i], 0]
-        elif not numbers(flags[i], 3):
-            return None
-    found = Stored(version, pos, outs, flags, changed, front, state)
-    if given:
-        found.given = (given[0], given[1])
+    form = _number(src)
+    version = _number(src)
+    found = Stored(version, _numbers(src), _numbers(src))
+    _sure(form, form == FORMAT and len(found.pos) == inputs + 2 and len(found.outs) == len(v.outs))
+    _sure(inputs, _list(src) == inputs)
+    for _ in range(inputs):
+        code = src.take(1)[0]
+        if code == _THREE:
+            found.inputs.append([_number(src) for _ in range(3)])
+        else:
+            found.inputs.append([0, _number(src, code), 0])
     return found
 
 
-# A permanent checkpoint of operator v, or None.
-def read_permanent(v: "Vertex", data: "Readable") -> "Stored | None":
-    n = _HEAD + _length(data)
-    found = read_body(v, data[_HEAD:n])
-    if found is None:
-        return None
+# A permanent checkpoint of operator v, or None: all of it was read. whole: with its state. What it carries
+# stays where it is: see `blocks`.
+def read_permanent(v: "Vertex", src: "Reading", whole: bool = True) -> "Stored | None":
+    src.begin()
     try:
-        parts, names = msgpack.loads(bytes(data[n:]))
-        if len(parts) != len(v.outs) or len(names) != len(v.outs):
-            return None
-        for k in range(len(parts)):
-            if parts[k] == 0:
-                parts[k] = [found.outs[k], [], []]
-            start, blocks, turns = parts[k]
-            if not number(start) or type(blocks) is not list or not all([type(b) is bytes for b in blocks]):
-                return None
-            if not numbers(turns):
-                return None
-        for port in names:
-            for edge, inc, count, host, safe, name, holders, gaps in port:
-                if not numbers([edge, inc, count, host, safe]) or not numbers(name) or not numbers(holders):
-                    return None
-                for gap in gaps:
-                    if not numbers(gap, 3):
-                        return None
-    except (msgpack.PackError, ValueError, TypeError):
+        first = src.take(_HEAD)
+        found = _body(v, src, _length(first), whole)
+        found.epoch = _epoch(first)
+        _sure(src, _list(src) == 2)
+        for _ in _blocks(src, found.outs, found.parts):
+            pass
+        _sure(src, _list(src) == len(v.outs))
+        for _ in v.outs:
+            found.names.append([_name(src) for _ in range(_list(src))])
+        _sure(src, not src.left)
+    except (PackError, Short):
         return None
-    found.epoch = epoch(data)
-    found.parts = parts
-    found.names = names
     return found
 
 
-# (epoch that keeps it, where it stands) of a permanent checkpoint, or None.
-def place(v: "Vertex", data: "Readable | None") -> "tuple[Epoch, list[int]] | None":
-    found = read_body(v, data[_HEAD : _HEAD + _length(data)]) if data else None
-    return (epoch(data), found.pos) if data and found else None
+# The blocks of a permanent checkpoint that was read, one by one: output port, block.
+def blocks(found: "Stored", src: "Reading") -> "Iterator[tuple[int, Readable]]":
+    src.begin()
+    src.skip(_length(src.take(_HEAD)))
+    _list(src)
+    return _blocks(src, found.outs, [])
+
+
+# The beginning of a stored permanent checkpoint, without parameters, state and what it carries; or None.
+def read_beginning(v: "Vertex", store: "Log", key: int) -> "Stored | None":
+    data = bytearray(min(store.blob_size(key), _HEAD + _MOST * (2 + len(v.ins) + len(v.outs)) + _MOST))
+    store.read_blob(key, 0, data)
+    src = given(data)
+    try:
+        first = src.take(_HEAD)
+        _list(src)
+        found = _beginning(v, src)
+    except (PackError, Short):
+        return None
+    found.epoch = _epoch(first)
+    return found
+
+
+# (epoch that keeps it, where it stands) of a stored permanent checkpoint, or None.
+def place(v: "Vertex", store: "Log", key: int) -> "tuple[Epoch, list[int]] | None":
+    found = read_beginning(v, store, key)
+    return (found.epoch, found.pos) if found else None
+
+
+# Store the permanent checkpoint of one key under another one, or the same, kept by this epoch; 0: by the one
+# that keeps it. False, and nothing has changed, where there is none that can be read.
+def keep(store: "Log", key: int, to: int, epoch: "Epoch" = (0, 0)) -> bool:
+    src = stored(store, (key,))
+    try:
+        first = src.take(_HEAD)
+        store.put_blob(to, _kept(head(epoch, _length(first)) if epoch[0] else first, src), src.size)
+    except Short:
+        return False
+    return True
+
+
+def _kept(first: "Readable", src: "Reading") -> "Iterator[Readable]":
+    yield first
+    for piece in src.rest():
+        yield piece
+
+
+def _length(head: "Readable") -> int:
+    return int.from_bytes(bytes(head[:3]), "little")
+
+
+def _epoch(first: "Readable") -> "Epoch":
+    return (int.from_bytes(bytes(first[4:_HEAD]), "little"), first[3])
+
+
+# The blocks of all ports. What is said of those of a port goes to `parts` behind them: the entry after which
+# the first begins, how many there are, turns.
+def _blocks(src: "Reading", outs: list[int], parts: "list[Any]") -> "Iterator[tuple[int, Readable]]":
+    _sure(outs, _list(src) == len(outs))
+    for k in range(len(outs)):
+        code = src.take(1)[0]
+        if not code:
+            parts.append([outs[k], 0, []])
+            continue
+        start = _sure(_number(src), code == _THREE)
+        n = _list(src)
+        for _ in range(n):
+            yield k, src.take(_size(src))
+        parts.append([start, n, _numbers(src)])
+
+
+# What a port knows of a consumer.
+def _name(src: "Reading") -> "list[Any]":
+    _sure(src, _list(src) == 8)
+    found: "list[Any]" = [_number(src) for _ in range(5)]
+    found += [_numbers(src), _numbers(src)]
+    gaps = [_numbers(src) for _ in range(_list(src))]
+    return found + [_sure(gaps, all([len(gap) == 3 for gap in gaps]))]
+
+
+def _sure(value: "Any", right: bool) -> "Any":
+    if not right:
+        raise PackError("not a checkpoint of this operator")
+    return value
+
+
+# ---- msgpack, as it is read. As with `loads`, one canonical form and no other.
+
+
+def _numbers(src: "Reading") -> list[int]:
+    return [_number(src) for _ in range(_list(src))]
+
+
+def _number(src: "Reading", code: int = -1) -> int:
+    if code < 0:
+        code = src.take(1)[0]
+    if code < 128:
+        return code
+    return _after(src, code, 0xCC, 4, 7)
+
+
+# How many items a list has.
+def _list(src: "Reading") -> int:
+    code = src.take(1)[0]
+    if code & 0xF0 == 0x90:
+        return code & 15
+    return _after(src, code, 0xDB, 3, 4)
+
+
+# How many bytes a string of them has.
+def _size(src: "Reading") -> int:
+    return _after(src, src.take(1)[0], 0xC4, 3, 0)
+
+
+# The number after a code, of 1, 2, 4 or 8 bytes; the codes for them count up from `first`. A short number
+# has another form: bits says how long it has to be at least.
+def _after(src: "Reading", code: int, first: int, codes: int, bits: int) -> int:
+    k = code - first
+    if not int(bits == 4) <= k < codes:
+        raise PackError("unknown code %d" % code)
+    n = int.from_bytes(bytes(src.take(1 << k)), "big")
+    least = 4 << k if k > int(bits == 4) else bits
+    if least and not n >> least:
+        raise PackError("a longer form than needed")
+    return n
 
 
 # A pending checkpoint of operator v, or None.

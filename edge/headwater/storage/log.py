@@ -37,7 +37,7 @@ from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from ..offboard.interfaces import Device, Readable, Writable
@@ -617,7 +617,7 @@ class Log:
         try:
             for key in blobs:
                 b = self._blobs[key]
-                self._store(key, b[2], self._pieces(b, bytearray(len(self.buf))))
+                self._store(key, b[2], self._pieces(b, bytearray(len(self.buf))), self.buf)
             for key, xi, n, body in self._runs(p):
                 self._write(_RUN_FAR, key, pack("<HQQ", n, xi, 0) + bytes(body), 1)
                 self._streams[key].note(self._p, xi, xi + n - 1)
@@ -840,17 +840,29 @@ class Log:
 
     # ---- blobs --------------------------------------------------------------------------------
 
-    # data: bytes, or a list of parts. The old value stays live until all of the new one is written.
-    def put_blob(self, key: int, data: "Readable | Sequence[Readable]") -> None:
+    # data: bytes, or a list of parts; or parts of `size` bytes together that are made one by one. For these
+    # this log may be read by reading.py; in another way only where records are built in a `buf` beside its
+    # own. The old value stays live until all of the new one is written.
+    def put_blob(
+        self,
+        key: int,
+        data: "Readable | Iterable[Readable]",
+        size: int = -1,
+        buf: bytearray | None = None,
+    ) -> None:
         if not 0 <= key < 65536:
             raise LogError("blob %d: keys are below 65536" % key)
-        parts: "Any" = data if isinstance(data, (list, tuple)) else (data,)
+        parts: "Any" = data
+        if size < 0:
+            if not isinstance(data, (list, tuple)):
+                parts = (data,)
+            size = sum(map(len, parts))
         if key not in self._blobs:
             self._fits(20)
-        self._store(key, sum(map(len, parts)), iter(parts))
+        self._store(key, size, iter(parts), buf or self.buf)
 
-    def _store(self, key: int, size: int, parts: "Iterator[Readable]") -> None:
-        buf = self.buf
+    # buf: records are built there.
+    def _store(self, key: int, size: int, parts: "Iterator[Readable]", buf: bytearray) -> None:
         floor = 1 if self._busy else 3
         end = 8 + size
         whole = end <= len(buf) and end <= self._usable - 16
@@ -865,18 +877,19 @@ class Log:
         self._part = b""
         if whole:
             self._room(end, floor)
-            self._fill(parts, 8, end)
+            self._fill(parts, buf, 8, end)
             pack_into("<HH", buf, 4, _BLOB << 12 | size, key)
             b = (self._p, self._pos, size, self._p, crc32(memoryview(buf)[8:end]))
             self._emit(buf, end)
         else:
-            b = self._store_chain(key, size, parts, floor)
+            b = self._store_chain(key, size, parts, floor, buf)
         self._counts[2] += size
         self._blobs[key] = b
         self._freed()
 
-    def _store_chain(self, key: int, size: int, parts: "Iterator[Readable]", floor: int) -> "_Blob":
-        buf = self.buf
+    def _store_chain(
+        self, key: int, size: int, parts: "Iterator[Readable]", floor: int, buf: bytearray
+    ) -> "_Blob":
         self._chain = chain = (self._chain + 1) & 0xFFFF
         self._hold = self._seq[self._p]
         try:
@@ -884,7 +897,7 @@ class Log:
             while done < size:
                 self._room(64, floor)
                 end = min(size - done + 10, (self._lim - self._pos) & ~15, len(buf))
-                self._fill(parts, 10, end)
+                self._fill(parts, buf, 10, end)
                 if not index:
                     p = self._p
                     off = self._pos
@@ -899,14 +912,14 @@ class Log:
             self._hold = 0
         return (p, off, size, self._p, crc)
 
-    # Moves the next bytes of parts into the scratch buffer.
-    def _fill(self, parts: "Iterator[Readable]", i: int, end: int) -> None:
+    # Moves the next bytes of parts into buf.
+    def _fill(self, parts: "Iterator[Readable]", buf: bytearray, i: int, end: int) -> None:
         part = self._part
         while i < end:
             if not len(part):
                 part = memoryview(next(parts))
             n = min(end - i, len(part))
-            self.buf[i : i + n] = part[:n]
+            buf[i : i + n] = part[:n]
             part = part[n:]
             i += n
         self._part = part

@@ -18,6 +18,7 @@ from ..plan.model import (
     SPILL,
     UNSAFE,
 )
+from .arrival import parts
 from .keyspace import LOST_MAX
 from .log import sectors_for
 
@@ -74,7 +75,18 @@ def _spills(plan: "Plan", v: "Vertex", k: int) -> bool:
     return not v.kind
 
 
-# Sizes of all blobs that host `me` may have to hold at once; the one that is being written is there twice.
+# Bytes of the largest checkpoint that may come to host `me`: one kept for another host, or to go on from.
+def arriving_bytes(plan: "Plan", me: int) -> int:
+    sizes = [0]
+    for v in plan.vertices:
+        keepers = plan.keepers(v.index) if v.kind and plan.strategy != UNSAFE else []
+        if me in keepers and len(keepers) > 1:
+            sizes.append(checkpoint_bytes(plan, v))
+    return max(sizes)
+
+
+# Sizes of all blobs that host `me` may have to hold at once; the one that is being written is there twice,
+# and one that comes from elsewhere a third time, in parts.
 # deployment: bytes of the deployment that it runs; another one as large may wait beside it.
 def blobs(plan: "Plan", me: int, deployment: int = 0) -> list[int]:
     sizes = [deployment, deployment, _SMALL] if deployment else []
@@ -95,7 +107,7 @@ def blobs(plan: "Plan", me: int, deployment: int = 0) -> list[int]:
             sizes.append(checkpoint_bytes(plan, v))
     if sizes:
         sizes.append(max(sizes))
-    return sizes
+    return sizes + parts(arriving_bytes(plan, me))
 
 
 # (streams, bytes of the table at the head of every sector) of host `me`, at most.
@@ -106,6 +118,7 @@ def table(plan: "Plan", me: int) -> tuple[int, int]:
     if any([a.host == me for a in plan.alarms]):
         size += 4 + len(plan.alarms)
     size += 20 * min(LOST_MAX, len(plan.hosts) - 1)
+    size += 20 * len(parts(arriving_bytes(plan, me)))
     for v in plan.vertices:
         here = me in v.hosts
         moves = len(v.hosts) > 1

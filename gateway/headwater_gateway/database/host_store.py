@@ -56,8 +56,9 @@ class Store:
 
     # ---- blobs
 
-    def put_blob(self, key: int, data: Any) -> None:
-        whole = b"".join(bytes(p) for p in data) if isinstance(data, (list, tuple)) else bytes(data)
+    def put_blob(self, key: int, data: Any, size: int = -1, buf: Any = None) -> None:
+        one = isinstance(data, (bytes, bytearray, memoryview))
+        whole = bytes(data) if one else b"".join([bytes(part) for part in data])
         self._blobs[key] = self.db.pending().blobs[(self.space, key)] = whole
 
     def get_blob(self, key: int) -> bytes | None:

@@ -163,7 +163,7 @@ def permanent(host: Any, v: int) -> list[int] | None:
     """Position of the furthest permanent checkpoint that this host has: its own, or one held for another."""
     best: list[int] | None = None
     for slot in (PERMANENT, HELD):
-        place = checkpoint_file.place(host.plan.vertices[v], host.store.get_blob(checkpoint_key(v, slot)))
+        place = checkpoint_file.place(host.plan.vertices[v], host.store, checkpoint_key(v, slot))
         if place and (best is None or further(place[1], best)):
             best = place[1]
     return best

@@ -37,7 +37,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "the transfer state is dropped on its way",
         "results that neither host has",
-        [(Checkpoints, "commit", "parts = self._transfer(c, whole)", "parts = self._transfer(c, False)")],
+        [(Checkpoints, "commit", "starts = self._transfer(c, whole)", "starts = self._transfer(c, False)")],
         "moved, lake away",
     ),
     (

@@ -23,6 +23,7 @@ def ranges(prefix: str) -> list[tuple[int, int]]:
             of_vertex = name in FACTS_OF_VERTICES + BLOBS_OF_VERTICES
             count = VERTICES_MAX if of_vertex else EDGES_MAX if name in FACTS_OF_EDGES else 1
             count = HOSTS_MAX if name in FACTS_OF_HOSTS else count
+            count = keyspace.PARTS_MAX if name == "B_PARTS" else count
             found.append((key, key + count - 1))
     return found
 

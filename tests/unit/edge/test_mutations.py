@@ -157,7 +157,7 @@ DEFECTS = [
     Defect(
         "a holder confirms what it did not store",
         "a named checkpoint that nobody holds",
-        [(incoming, "_on_piece", "host.store.put_blob(key, inc[2])", "pass")],
+        [(incoming, "_put", "arrival.store(host.store, checkpoint_key(v, HELD), inc)", "pass")],
         ["sp2", "buttons", "sp4 spare"],
     ),
     Defect(

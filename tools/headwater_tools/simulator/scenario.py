@@ -18,6 +18,7 @@ from headwater.runtime.instance import RUNNING
 from headwater.storage import reserve
 
 from .absence import Absence
+from .arrivals import Arrivals
 from .checkers import (
     Bounds,
     Clocks,
@@ -141,6 +142,7 @@ class Scenario:
         self.flights = Flights(world)
         self.absence = Absence(world, self.place)
         world.checks = [self.handovers, self.sameness, Bounds(world), self.clocks, Held(world), Holes(world)]
+        world.checks.append(Arrivals(world))
         self.closings = Closings(world)
         if any(e.absent_ms for e in plan.edges):
             world.checks.append(self.closings)

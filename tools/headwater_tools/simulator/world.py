@@ -12,7 +12,7 @@ import random
 import traceback
 from array import array
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from headwater.protocol.position import further, newer
 from headwater.protocol.sessions import pair_key
 from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.host import Host
-from headwater.storage import checkpoint_file, reserve
+from headwater.storage import checkpoint_file, reading, reserve
 from headwater.storage.keyspace import (
     F_FLOOR,
     F_INC,
@@ -130,22 +130,32 @@ class Store(Log):
             self.world.accepted_block(vertex, self.world.incarnation(self, vertex), body)
         return ok
 
-    def put_blob(self, key: int, data: Readable | Sequence[Readable]) -> None:
+    def put_blob(
+        self,
+        key: int,
+        data: Readable | Iterable[Readable],
+        size: int = -1,
+        buf: bytearray | None = None,
+    ) -> None:
         found = whole_checkpoint(key)
         vertex: Any = self.world.plan.vertices[found[0]] if found else None
-        held = checkpoint_file.place(vertex, self.get_blob(key)) if found else None
-        super().put_blob(key, data)
+        held = checkpoint_file.place(vertex, self, key) if found else None
+        super().put_blob(key, data, size, buf)
         if found:
-            whole = bytes(data) if isinstance(data, (bytes, bytearray, memoryview)) else b"".join(data)
             blobs = self.world.nodes[self.number].blobs
-            place: Any = checkpoint_file.place(vertex, whole)  # its host could read it
+            src = reading.given(self.get_blob(key) or b"")
+            if checkpoint_file.read_permanent(vertex, src) is None:
+                self.world.error(
+                    "%s stores a checkpoint of %s that it cannot read" % (self.name(), vertex.name)
+                )
+            place: Any = checkpoint_file.place(vertex, self, key)
             if found[1] == HELD and held and newer(held, place):
                 self.world.error("%s held %r, and put %r in its place" % (self.name(), held, place))
             most = reserve.checkpoint_bytes(self.world.plan, vertex)
-            if len(whole) > most:
+            if src.size > most:
                 self.world.error(
                     "%s: a checkpoint of %s has %d bytes, the reserve of the log has room for %d"
-                    % (self.name(), vertex.name, len(whole), most)
+                    % (self.name(), vertex.name, src.size, most)
                 )
             blobs[key] = place
 
@@ -158,7 +168,7 @@ class Store(Log):
         for key in self.blob_keys():
             of = whole_checkpoint(key)
             if of:
-                place: Any = checkpoint_file.place(self.world.plan.vertices[of[0]], self.get_blob(key))
+                place: Any = checkpoint_file.place(self.world.plan.vertices[of[0]], self, key)
                 found[key] = place
         return found
 

@@ -129,8 +129,7 @@ class Boards:
         noted: Any = lifecycle.noted(_Store(log), self.v)  # type: ignore[arg-type]
         places: list[Any] = []
         for slot in (PERMANENT, HELD):
-            data = log.get_blob(checkpoint_key(self.v, slot))
-            place = checkpoint_file.place(self.plan.vertices[self.v], data) if data else None
+            place = checkpoint_file.place(self.plan.vertices[self.v], log, checkpoint_key(self.v, slot))
             if place:
                 places.append(place)
         return (noted[0][0] if noted else 0), (max(places)[1] if places else [0])

@@ -192,6 +192,56 @@ class MovedLarge(Handed):
         return result
 
 
+class LargeLosesWrite(MovedLarge):
+    """... and power fails at the taker in flash operation `cut` of the move: parts of the checkpoint are in
+    its flash. They are gone after its next start."""
+
+    PLANNED: Sequence[int] = (0, 1)
+    ENDS: Sequence[int] = (HOME, OTHER)
+    WHO = OTHER
+    KEEP = 1024
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware(mtu=700)
+
+    def __init__(self, seed: int, cut: int = -1) -> None:
+        self.cut_at = seed * 7919 % 97 if cut < 0 else cut
+        super().__init__(seed)
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        def arm() -> None:
+            flash = self.node(self.WHO).flash
+            flash.arm(flash.op + self.cut_at, self.moment * 3 % 400, self.cut_at % len(KINDS))
+
+        super().faults_at()
+        return [(AT - 0.001, arm), (self.SECONDS - 0.1, self.arrives)]
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the move had so many flash operations."""
+        return any(host == self.WHO for host, _ in self.world.cuts)
+
+
+class TwoLarge(LargeLosesWrite):
+    """Two hosts have large checkpoints, and the same first keeper. It takes them one after the other, and
+    both operators have theirs stored."""
+
+    PLANNED = (0,)
+    ENDS = (HOME,)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", checkpoints=self.STRATEGY, every=200, batch=60)
+        values = p.source("values", "v:i16", rate_hz=100, on="left")
+        for name, host in (("shifted", "home"), ("second", "left")):
+            window = Average(us=20_000_000, keep=self.KEEP, field="v").named(name)
+            p.lake("handed/" + name, values >> window.on(host, backup=list(self.BACKUP)), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        super().faults_at()
+        return [(t, self.arrives) for t in (AT, AT + 10, AT + 20)]
+
+
 class MovedToGateway(Moved):
     TO = GATEWAY
     ENDS = (GATEWAY,)
@@ -525,6 +575,8 @@ SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
     "moved at once": MovedAtOnce,
     "moved with a large state": MovedLarge,
+    "moved with a large state, write lost": LargeLosesWrite,
+    "two large checkpoints": TwoLarge,
     "moved to the gateway": MovedToGateway,
     "moved, local": MovedLocal,
     "moved, uncoordinated": MovedUncoordinated,
