@@ -790,6 +790,12 @@ DEFECTS = [
         ["closed, and it lives, opened"],
     ),
     Defect(
+        "an output that nobody takes is kept",
+        "an operator that stands as soon as that output is full, and a source whose log it fills",
+        [(OutPort, "has_room", "if not self.readers:", "if 0:")],
+        ["unused output"],
+    ),
+    Defect(
         "changes are taken in any order",
         "a change that is never taken",
         [(decisions, "_on_config", "if number == last + 1:", "if number > last:")],

@@ -92,6 +92,7 @@ from .logs import (
     SpilledBefore,
     SpilledFull,
     Spoiled,
+    Unused,
 )
 from .losses import (
     Apart,
@@ -195,6 +196,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "behind": Behind,
     "full": Full,
     "spoiled": Spoiled,
+    "unused output": Unused,
     "cut elsewhere": CutElsewhere,
     "cut while sealing": CutWhileSealing,
     "short frames": ShortFrames,
