@@ -43,6 +43,8 @@ def operator(
     if anew:
         # Only now that there was room for it: from here on this host is the one that runs it.
         lifecycle.note(host, v.index, epoch, UNSETTLED)
+    host.instances[v.index] = inst
+    if anew:
         lifecycle.forget_epoch(host, v.index)
     for e in inst.inputs:
         host.inputs[e.edge.index] = e
@@ -53,7 +55,6 @@ def operator(
 
             gaps.forget(p)
         host.ports[(v.index, p.number)] = p
-    host.instances[v.index] = inst
     data = host.store.get_blob(checkpoint_key(v.index, PERMANENT))
     if data:
         restore.restore(host, inst, data)

@@ -126,6 +126,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "moved with a large state",
     ),
     (
+        "a taker refuses what it has begun",
+        "an operator of which half runs, under an epoch that every producer takes for the present one",
+        [(Offer, "_begin", "if v in host.instances:", "if 0:")],
+        "taker has no heap",
+    ),
+    (
         "a refusal is not heard",
         "an operator that pauses longer than it must",
         [(Move, "end", "if self.inst.status == PAUSED:", "if 0:")],

@@ -11,11 +11,12 @@ from headwater.plan.model import Plan
 from headwater.process import Affine, Average, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND, FLEE
+from headwater.runtime import incoming, lifecycle, restore
 from headwater.runtime.exchange import Exchange
 from headwater.testing.cut_flash import KINDS
 
 from ..scenario import Result
-from ..world import SECOND, Hardware
+from ..world import SECOND, Hardware, Node
 from .base import GATEWAY, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
@@ -372,6 +373,40 @@ class GiverRestartsLocal(GiverRestarts):
     LEVEL = "local"
 
 
+class TakerNoHeap(Handed):
+    """... has too little heap for what it still has to do when it has noted that it runs the operator. That is
+    a restart, as of any board whose heap is full; the operator begins in the next boot."""
+
+    PLANNED = (0, 1)
+    SECONDS = 40
+    STEPS = ((lifecycle, "forget_epoch"), (restore, "mount"), (restore, "restore"), (incoming, "begin_recall"))
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT - 0.01, self.fill)]
+
+    def fill(self) -> None:
+        module, name = self.STEPS[self.seed % len(self.STEPS)]
+        world = self.world
+        done, raised = getattr(module, name), world.raised
+
+        def full(*args: Any) -> Any:
+            setattr(module, name, done)
+            taker = self.node(OTHER).host
+            if taker and taker.taking:
+                raise MemoryError
+            return done(*args)
+
+        def restarts(node: Node, what: str, error: Exception) -> None:
+            if not isinstance(error, MemoryError):
+                raised(node, what, error)
+                return
+            world.crash(node)
+            world.after(2 * SECOND, lambda: world.boot(node))
+
+        setattr(module, name, full)
+        world.raised = restarts  # type: ignore[method-assign]
+
+
 class TakerSleeps(TakerRestarts):
     """It sleeps although it should not, and wakes into a new boot."""
 
@@ -542,6 +577,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "taker restarts, local": TakerRestartsLocal,
     "giver restarts, local": GiverRestartsLocal,
     "taker sleeps": TakerSleeps,
+    "taker has no heap": TakerNoHeap,
     "taker loses a write": TakerLosesWrite,
     "giver loses a write": GiverLosesWrite,
     "taker loses a write, local": TakerLosesWriteLocal,
