@@ -15,8 +15,8 @@
 #   - One offer at a time. A restart of this host ends it.
 #   - The operator begins within the time of the offer, or never. Repeats of OFFER do not extend it.
 #   - It begins above every epoch that was told, and not at all where a newer one than the giver's is known.
-#   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE. After that it is a restart of
-#     this host, and the next boot goes on with the operator.
+#   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE. A later one restarts this
+#     host, and the next boot goes on with the operator.
 
 from ..board.unload import unload
 from ..offboard.compat import TYPE_CHECKING, const

@@ -17,6 +17,7 @@ from headwater.process import Debounce, Process, Union
 from headwater.process.check import Needs
 from headwater.protocol.clock import Clock
 from headwater.runtime import (
+    absence,
     checkpoint_transfer,
     decisions,
     incoming,
@@ -794,6 +795,12 @@ DEFECTS = [
         "an operator that stands as soon as that output is full, and a source whose log it fills",
         [(OutPort, "has_room", "if not self.readers:", "if 0:")],
         ["unused output"],
+    ),
+    Defect(
+        "a host that does not know the time takes what it drops for old",
+        "an input that stays closed although its source is back",
+        [(absence.Absence, "tick", "or gives and not host.clock.synced", "")],
+        ["absent, and no time"],
     ),
     Defect(
         "changes are taken in any order",

@@ -53,6 +53,7 @@ from .erased import (
     GatewayErasedWithOperator,
 )
 from .joins import (
+    AbsentTimeless,
     Asleep,
     BeginsHalf,
     BoundFirst,
@@ -191,6 +192,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "changed unmet": ChangedUnmet,
     "begins half": BeginsHalf,
     "opened unmet": OpenedUnmet,
+    "absent, and no time": AbsentTimeless,
     "closed, and it lives": ClosedAlive,
     "closed, and it lives, opened": ClosedAliveOpened,
     "behind": Behind,

@@ -374,12 +374,17 @@ class GiverRestartsLocal(GiverRestarts):
 
 
 class TakerNoHeap(Handed):
-    """... has too little heap for what it still has to do when it has noted that it runs the operator. That is
-    a restart, as of any board whose heap is full; the operator begins in the next boot."""
+    """... has too little heap for what it still has to do when it has noted that it runs the operator: it
+    restarts, as any board whose heap is full, and the operator begins in the next boot."""
 
     PLANNED = (0, 1)
     SECONDS = 40
-    STEPS = ((lifecycle, "forget_epoch"), (restore, "mount"), (restore, "restore"), (incoming, "begin_recall"))
+    STEPS = (
+        (lifecycle, "forget_epoch"),
+        (restore, "mount"),
+        (restore, "restore"),
+        (incoming, "begin_recall"),
+    )
 
     def faults_at(self) -> list[tuple[float, Any]]:
         return [(AT - 0.01, self.fill)]

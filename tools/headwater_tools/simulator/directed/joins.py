@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
+from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Threshold, Tumbling, Union, operator
 from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.operator import Operator
 
@@ -344,6 +344,36 @@ class ClosedAlive(DeadInput):
 
 class ClosedAliveOpened(ClosedAlive):
     OPENS = [17]
+
+
+class AbsentTimeless(DeadInput):
+    """The gateway is away, and no board knows the time. A sensor gives nothing for a while; its consumer goes
+    on without it, and with it again as soon as it gives something."""
+
+    SECONDS = 50
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        best = a.otherwise(b, after_ms=6000, local=True).named("best").on("right", backup=["left"])
+        high = best >> Threshold(high=10, low=-10).named("high").on("right", backup=["left"]).unused(0)
+        p.alarm(high, field="on", on="right", driver="led")
+        p.lake("pair/a", a, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.world.cut.update((m, n) for m in range(3) for n in range(3) if not m * n)),
+            (10, lambda: self.world.mute_until.update({LEFT: 20 * SECOND})),
+            (19, lambda: self.look(True)),
+            (23, lambda: self.look(False)),
+            (40, lambda: self.look(False)),
+        ]
+
+    def look(self, closed: bool) -> None:
+        host = self.node(RIGHT).host
+        assert host is not None and not host.clock.synced
+        if host.instances[self.vertex("best")].inputs[0].closed != closed:
+            self.world.error("the input is %s" % ("open" if closed else "closed"))
 
 
 class OpenedUnmet(DeadInput):

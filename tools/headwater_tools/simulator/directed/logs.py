@@ -351,8 +351,8 @@ class SpilledFull(Sized):
 
 
 class Unused(Directed):
-    """Outputs that nobody takes: of an operator whose results only an alarm looks at, and of a source of which
-    the same is true and whose log is small. Both go on, and so does what else their streams come from."""
+    """Only an alarm looks at the results of an operator, and at a source whose log is small: both go on, and
+    so does all that shares a stream with them."""
 
     SECONDS = 60
 
