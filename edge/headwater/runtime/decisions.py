@@ -246,10 +246,7 @@ def take(host: "Host", inst: "Instance", content: "list[Any]", given: tuple[int,
     if not _may_decide(host, inst):
         return False
     if content[0] == "open":
-        found = _opens(host, inst, content)
-        if found is None:
-            return False
-        content = found
+        content = _opens(host, inst, content)
     if host.plan.strategy != UNSAFE:
         lifecycle.expose(host, inst)
     inst.decide(content, given)
@@ -261,15 +258,13 @@ def take(host: "Host", inst: "Instance", content: "list[Any]", given: tuple[int,
     return True
 
 
-# What the decision to take an input back says exactly, or None where it cannot be taken yet.
-def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any] | None":
+# What the decision to take an input back says exactly.
+def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any]":
     _, port, inc, from_ts = content
     e = inst.inputs[port]
     inc = inc or e.other or e.inc  # 0: the gateway has heard of none; the one that is met here
     if not e.closed and e.inc == inc:
         return ["set", {}]  # it is open already
-    if not inst.front and len(inst.inputs) == 1 and inst.ck.pos and any(inst.ck.pos[:-1]):
-        return None
     # It cannot take any more what is older than what it has taken, or than a boundary that it has given; what
     # an earlier boot promised without the input was before now.
     from_ts = max([from_ts, inst.front + inst.past] + [p.bound for p in inst.ports])

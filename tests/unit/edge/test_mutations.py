@@ -797,6 +797,19 @@ DEFECTS = [
         ["unused output"],
     ),
     Defect(
+        "an operator that has dropped entries and taken none opens no input",
+        "a change that is never taken, and an operator that never begins",
+        [
+            (
+                decisions,
+                "take",
+                "if not _may_decide(host, inst):",
+                'if not _may_decide(host, inst) or content[0] == "open" and not inst.front:',
+            )
+        ],
+        ["closed unmet"],
+    ),
+    Defect(
         "a host that does not know the time takes what it drops for old",
         "an input that stays closed although its source is back",
         [(absence.Absence, "tick", "or gives and not host.clock.synced", "")],

@@ -399,6 +399,25 @@ class OpenedUnmet(DeadInput):
         ]
 
 
+class ClosedUnmet(DeadInput):
+    """The only input of an operator is closed before it has taken anything of it. It drops what comes, and
+    takes the input again when a person asks for that."""
+
+    def process(self) -> Process:
+        p = boards("pair", "left", "right")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        p.lake("pair/one", b >> Affine().named("one").on("gateway", backup=["left", "right"]), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.cut(RIGHT, GATEWAY)),
+            (3, lambda: self.close(0)),
+            (5, lambda: self.heal(RIGHT, GATEWAY)),
+            (12, lambda: self.at_gateway(lambda host: host.reopen(self.join(), 0, 0, 0))),
+        ]
+
+
 class BeginsHalf(DeadInput):
     """A join is asked for a checkpoint before it has met one of its sources. It begins when it has, and
     starts again before it has taken a checkpoint of its own.
