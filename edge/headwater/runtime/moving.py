@@ -162,9 +162,13 @@ class Move:
         if self.step == _AHEAD and (sender, v, epoch) == (self.to, self.v, self.inst.epoch):
             self._ready_to_offer()
 
+    # What came with this answer may have stopped the operator, or made it wait: then the move ends.
     def _ready_to_offer(self) -> None:
         from . import lifecycle
 
+        if not _ready(self.inst):
+            self.tick()
+            return
         self.unsent = _unsent(self.inst)
         if self.unsent:
             lifecycle.pause(self.inst)
@@ -371,12 +375,19 @@ def ask(host: "Host", v: int, to: int) -> None:
     if w[2] == to and (to != host.me or v in host.instances):
         asked[2] = offers.OK if again else offers.HERE
     elif v in host.instances:
-        if not host.giving or host.giving.v != v:
-            refused = begin(host, v, to, moves.COMMAND)
-            if refused:
-                over(host, v, refused)
+        refused = _asked(host, v, to)
+        if refused:
+            over(host, v, refused)
     elif not host.exchange.say(w[2], frames.MOVE, v, v, asked[0], to):
         over(host, v, offers.SILENT)
+
+
+# A person asks this host for a move: the one that is under way, or another one. Why it is refused, or OK.
+def _asked(host: "Host", v: int, to: int) -> int:
+    move = host.giving
+    if move and (move.v, move.to) == (v, to):
+        return offers.OK
+    return begin(host, v, to, moves.COMMAND)
 
 
 # A move of operator v has this outcome: the host that asked for it hears of that.
@@ -443,7 +454,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
     asked = host.asked.get(v)
     if not asked or asked[0] != number:
         asked = host.asked[v] = [number, to, offers.PENDING]
-        refused = begin(host, v, to, moves.COMMAND)
+        refused = _asked(host, v, to)
         if refused:
             asked[2] = refused
     host.exchange.say(0, frames.MOVED, v, v, number, asked[2])

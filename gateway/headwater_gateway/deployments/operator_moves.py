@@ -55,7 +55,9 @@ async def move(hosted: HostedProcess, operator: str, host: str) -> dict[str, Any
         if looks % int(_REPEAT_S / _LOOK_S) == 0:
             hosted.move(vertex.index, to)
         looks += 1
-        outcome = hosted.host.asked[vertex.index][2]
+        _, asked, outcome = hosted.host.asked[vertex.index]
+        if asked != to:
+            outcome = offers.PENDING  # somebody else has asked for another move since: ask again
         if outcome == offers.PENDING:
             await asyncio.sleep(_LOOK_S)
     return {

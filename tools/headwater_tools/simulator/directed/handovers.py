@@ -11,6 +11,7 @@ from headwater.plan.model import Plan
 from headwater.process import Affine, Average, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND, FLEE
+from headwater.protocol.offers import BUSY, OK
 from headwater.runtime import incoming, lifecycle, restore
 from headwater.runtime.exchange import Exchange
 from headwater.testing.cut_flash import KINDS
@@ -561,6 +562,80 @@ class NeverSent(Spilled):
         return [(3, lambda: self.cut(HOME, GATEWAY)), (80, lambda: self.heal(HOME, GATEWAY))]
 
 
+class OverAndBid(Spilled):
+    """The operator holds results in its flash. Its host hears, one after the other, that it has begun
+    elsewhere and that a candidate could take it."""
+
+    PLANNED = (0,)
+    ENDS = (GATEWAY,)
+    SECONDS = 40
+    FLASH = True
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", flash_kb=512)
+        return shifted(p, "home", *self.BACKUP, cap=400, durable="flash", accept_loss=True)
+
+    def script(self) -> list[tuple[float, Any]]:
+        bids: list[tuple[int, Any]] = []
+
+        def back() -> None:
+            nonlocal bids
+            bids = self.keep_back(HOME, frames.ROOM)
+
+        def both() -> None:
+            self.let(HOME)
+            self.move(SHIFTED, GATEWAY)
+            self.world.call(self.node(HOME), hear)
+
+        def hear(host: Any) -> None:
+            host.heard_where(SHIFTED, (2, GATEWAY), GATEWAY)
+            for sender, m in bids:
+                host.exchange.hear(sender, m)
+            host.pump()
+
+        return [
+            (7.5, lambda: self.cut(HOME, GATEWAY)),
+            (AT - 0.1, back),
+            (AT, lambda: self.hand(SHIFTED, HOME, OTHER)),
+            (AT + 0.3, both),
+            (15, lambda: self.heal(HOME, GATEWAY)),
+        ]
+
+
+class AskedTwice(Handed):
+    """People ask for two moves of one operator, and for the first one again. Each answer is about the move
+    that was asked for."""
+
+    GIVER = HOME
+    ASKS: Sequence[tuple[float, int]] = ((0, OTHER), (0.05, GATEWAY), (0.1, OTHER))
+    ANSWER = (OTHER, OK)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(AT + s, partial(self.ask_move, to)) for s, to in self.ASKS]
+
+    def ask_move(self, to: int) -> None:
+        node = self.node(GATEWAY)
+        self.world.call(node, lambda host: host.ask_move(SHIFTED, to, node.mono()), "move")
+
+    def finish(self) -> Result:
+        result = super().finish()
+        host = self.node(GATEWAY).host
+        if host and tuple(host.asked[SHIFTED][1:]) != self.ANSWER:
+            self.world.error("the answer is %r" % host.asked[SHIFTED][1:])
+        return result
+
+
+class AskedTwiceHere(AskedTwice):
+    """... of one that runs at the gateway, and only the first one begins."""
+
+    ASKS = ((0, OTHER), (0.05, HOME))
+    ANSWER = (HOME, BUSY)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other")
+        return shifted(p, "gateway", "home", "other", cap=600)
+
+
 SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
     "moved at once": MovedAtOnce,
@@ -595,4 +670,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "spilled before a move, local": SpilledLocal,
     "in the flash before a move": FlashLocal,
     "never sent": NeverSent,
+    "over, and a bid": OverAndBid,
+    "asked twice": AskedTwice,
+    "asked twice of the gateway": AskedTwiceHere,
 }
