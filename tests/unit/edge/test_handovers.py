@@ -150,6 +150,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "asked twice of the gateway",
     ),
     (
+        "an operator that logs what it puts out runs while it is offered",
+        "results that are in the flash of the giver alone, and lost with the move",
+        [(Move, "_ready_to_offer", "or any([p.logged for p in self.inst.ports])", "")],
+        "logged while it is offered",
+    ),
+    (
         "a refusal is not heard",
         "an operator that pauses longer than it must",
         [(Move, "end", "if self.inst.status == PAUSED:", "if 0:")],

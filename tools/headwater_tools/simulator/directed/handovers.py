@@ -14,6 +14,7 @@ from headwater.protocol.moves import COMMAND, FLEE
 from headwater.protocol.offers import BUSY, OK
 from headwater.runtime import incoming, lifecycle, restore
 from headwater.runtime.exchange import Exchange
+from headwater.runtime.moving import OFFERING
 from headwater.testing.cut_flash import KINDS
 
 from ..scenario import Result
@@ -562,6 +563,38 @@ class NeverSent(Spilled):
         return [(3, lambda: self.cut(HOME, GATEWAY)), (80, lambda: self.heal(HOME, GATEWAY))]
 
 
+class LoggedWhileOffered(Handed):
+    """All that the operator put out was safe when it was offered. Then its host loses the lake, and the
+    answer comes late: what it would put out meanwhile would be in the flash of its host alone."""
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", batch=2, batch_ms=100)
+        values = p.source("values", "v:i16", rate_hz=2, on="left")
+        shifted = values >> Affine().named("shifted").on("home", backup=list(self.BACKUP))
+        p.lake("handed/shifted", shifted, cap=400, durable="flash", accept_loss=True)
+        return p
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (AT - 0.1, lambda: self.keep_back(HOME, frames.ACCEPT)),
+            (AT, lambda: self.until(self.offers, lambda: self.cut(HOME, GATEWAY))),
+            (AT + 1.5, lambda: self.let(HOME)),
+            (15, lambda: self.heal(HOME, GATEWAY)),
+        ]
+
+    def offers(self) -> bool:
+        """Whether its host waits for ACCEPT."""
+        host = self.node(HOME).host
+        return bool(host and host.giving and host.giving.step == OFFERING)
+
+    def finish(self) -> Result:
+        result = super().finish()
+        gaps = [gap for stream in self.world.outbox.streams.values() for gap in stream.gaps]
+        if gaps:
+            self.world.error("the lake is told of gaps %r, and no host was lost" % gaps)
+        return result
+
+
 class OverAndBid(Spilled):
     """The operator holds results in its flash. Its host hears, one after the other, that it has begun
     elsewhere and that a candidate could take it."""
@@ -670,6 +703,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "spilled before a move, local": SpilledLocal,
     "in the flash before a move": FlashLocal,
     "never sent": NeverSent,
+    "logged while it is offered": LoggedWhileOffered,
     "over, and a bid": OverAndBid,
     "asked twice": AskedTwice,
     "asked twice of the gateway": AskedTwiceHere,
