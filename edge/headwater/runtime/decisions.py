@@ -320,9 +320,10 @@ def other(host: "Host", e: "InEdge") -> None:
             e.tell_apart()
 
 
-# Without checkpoints the last values are all that a later boot needs.
+# Without checkpoints the last values, and which inputs are closed, are all that a later boot needs.
 def _keep(host: "Host", inst: "Instance") -> None:
-    data = msgpack.dumps([inst.decided, list(inst.given), inst.changed])
+    closed = sum([int(inst.inputs[k].closed) << k for k in range(len(inst.inputs))])
+    data = msgpack.dumps([inst.decided, list(inst.given), inst.changed, closed])
     try:
         host.store.put_blob(B_DECIDED + inst.vertex.index, data)
     except LogFull:

@@ -309,12 +309,15 @@ class Instance:
         self.given = given
         self.apply(content)
 
-    # Go on as a former boot had decided: an operator without checkpoints.
-    def decided_before(self, decided: int, given: tuple[int, int], changed: "Params") -> None:
+    # Go on as a former boot had decided: an operator without checkpoints. closed: a bit for each input.
+    def decided_before(self, decided: int, given: tuple[int, int], changed: "Params", closed: int) -> None:
         self.decided = decided
         self.given = given
         self.changed = changed
         self.op.configure(changed)
+        for k in range(len(self.inputs)):
+            if closed >> k & 1:
+                self.apply(["close", k])
 
     # A value that the operator type refuses is skipped, the same in every run, and reported to the gateway.
     # It never raises: what was decided is durable, and would be met again in every boot.
