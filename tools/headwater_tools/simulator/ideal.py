@@ -252,6 +252,9 @@ class Machine:
             state = bytearray(self.op.state_size())
             self.op.snapshot(state, 0)
             op.restore(bytes(state), op.VERSION)
+        for p, closed in enumerate(self.closed):
+            if first and closed:
+                op.closed(p)
         self.op = op
         self.taken = [xi for xi, _ in places]
         self.incs = [of for _, of in places]
