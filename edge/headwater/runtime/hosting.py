@@ -80,7 +80,7 @@ def _made(host: "Host", v: "Vertex", op: "Operator") -> Instance:
         logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
         ports.append(OutPort(host, v, k, edges, logged))
     kind: "type[Instance]" = Instance
-    if len(inputs) != 1 or inputs[0].edge.delay_us:
+    if len(v.ins) != 1 or inputs[0].edge.delay_us:
         from .merge import Joined
 
         kind = Joined

@@ -39,7 +39,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "its first state knows nothing of the inputs that are closed",
         "an alternative that gives nothing, as if the stream that it is for were there",
-        [(Anew, "_begin", "if op and inst.inputs[k].closed:", "if 0:")],
+        [(Anew, "_begin", "if op and e.closed:", "if 0:")],
         "given up without an input",
     ),
     (

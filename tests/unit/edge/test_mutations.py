@@ -810,6 +810,12 @@ DEFECTS = [
         ["closed unmet"],
     ),
     Defect(
+        "elements are told by the place of their input",
+        "an operator that takes the elements of one port for those of another",
+        [(Joined, "_take", "which[n] = named[best]", "which[n] = best")],
+        ["disabled ports"],
+    ),
+    Defect(
         "a host that does not know the time takes what it drops for old",
         "an input that stays closed although its source is back",
         [(absence.Absence, "tick", "or gives and not host.clock.synced", "")],

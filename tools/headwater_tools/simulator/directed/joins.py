@@ -10,6 +10,7 @@ from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.operator import Operator
 
 from ...examples import sp4
+from ..scenario import Result
 from ..world import SECOND, SITE_US, Node
 from .base import GATEWAY, LEFT, RIGHT, Directed, boards
 
@@ -210,6 +211,50 @@ class Ticks(Operator):
         self.n += 1
         self.y.cols[0][0] = self.n
         return 1
+
+
+class Ports(Operator):
+    """The port by which each element came, and the element."""
+
+    IN = ("v:i16", "v:i16", "v:i16")
+    OUT = ("port:u8 v:i16",)
+
+    def run(self: Any, x: Any, n: int) -> int:
+        taken = [0] * len(x.cols)
+        for i in range(n):
+            p = x.port[i]
+            self.y.at[i] = i
+            self.y.cols[0][i] = p
+            self.y.cols[1][i] = x.cols[p][0][taken[p]]
+            taken[p] += 1
+        return n
+
+    def closed(self, port: int) -> None:
+        assert port == 2, "it hears of another port"
+
+
+class DisabledPorts(DeadInput):
+    """Operators with ports that are disabled, one of them with a single input that is left: each element
+    comes by the port to which its stream is connected."""
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        both = operator(Ports)().named("both").on("gateway", backup=["left", "right"])(a, None, b)
+        one = operator(Ports)().named("one").on("left", backup=["gateway"])(None, b, None)
+        p.lake("pair/both", both, cap=600)
+        p.lake("pair/one", one, cap=600)
+        return p
+
+    def join(self) -> int:
+        return self.vertex("both")
+
+    def finish(self) -> Result:
+        result = super().finish()
+        streams = [stream for _, stream in sorted(self.world.outbox.streams.items())]
+        found = [{row[2] for row in stream.rows.values()} - {"hole"} for stream in streams]
+        if found != [{0, 2}, {1}]:
+            self.world.error("elements came by the ports %r" % found)
+        return result
 
 
 class NoInputOpen(DeadInput):
