@@ -712,7 +712,7 @@ DEFECTS = [
             ),
             (Joined, "_look", "self.old[p] = True", "pass"),
         ],
-        ["taken back"],
+        ["passed over"],
     ),
     Defect(
         "an input is taken back in the incarnation that is named, though that is none",
