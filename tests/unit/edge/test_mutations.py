@@ -579,7 +579,7 @@ DEFECTS = [
     Defect(
         "what was lost with an incarnation is no hole for its operator",
         "a timer that fires below a boundary: the lost samples had stopped it",
-        [(Instance, "apply", "self.op.hole(content[1])", "pass")],
+        [(Instance, "apply", "self.op.hole(e.edge.dport)", "pass")],
         ["erased behind a timer"],
     ),
     Defect(
