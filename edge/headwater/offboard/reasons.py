@@ -111,7 +111,7 @@ def refused(reason: int, there: str) -> str:
         "%s does not have its operator type: its image is older than the process",
         "%s has not enough heap for it",
         "the flash of %s has no room for its checkpoint",
-        "another operator is being moved from or to %s: try again when that is over",
+        "another operator is being moved from its host or to %s: try again when that is over",
         "%s is about to hand over its own operators, because its battery runs down",
         "it runs under a newer epoch by now: look at `hw gateway state`",
         "the battery of %s would not last long enough with it",

@@ -29,6 +29,8 @@ class Silent:
         self.runs = runs  # its operator
         self.sign = (0, 0, 0)  # incarnation, last entry, boundary
         self.us = 0  # without a sign
+        self.noted = e.noted
+        self.gave_us = 0  # when the last entry was seen that it has dropped while it was closed
         self.ask_us = 0  # when a decision is asked for next
 
     # This much time passed. True where there was a sign of the stream.
@@ -42,6 +44,14 @@ class Silent:
 
     def again(self) -> None:
         self.us = 0
+
+    # Whether it has dropped an entry while it was closed, within so long.
+    def gives(self, now: int, us: int) -> bool:
+        e = self.input
+        if e.noted != self.noted:
+            self.noted = e.noted
+            self.gave_us = now if e.closed else 0
+        return self.gave_us > 0 and now - self.gave_us < us
 
     # Whether the decision is to be asked for now.
     def asks(self, now: int) -> bool:
@@ -79,8 +89,10 @@ class Absence:
                 continue
             if s.passes(gone, _sign(e), self._speaks(e)) and e.edge.local:
                 e.stay()
+            gives = s.gives(self.now, e.edge.absent_ms * 1000)
             if e.closed:
-                if self._speaks(e) and s.asks(self.now):
+                # Of a host that does not know the time, what it drops says enough: nothing else would.
+                if (self._speaks(e) or gives and not host.clock.synced) and s.asks(self.now):
                     self._give(e, ["open", e.sink.inputs.index(e), e.inc, 0])
             elif s.us >= e.edge.absent_ms * 1000 and s.asks(self.now):
                 self._give(e, ["close", e.sink.inputs.index(e)])

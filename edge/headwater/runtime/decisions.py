@@ -246,10 +246,7 @@ def take(host: "Host", inst: "Instance", content: "list[Any]", given: tuple[int,
     if not _may_decide(host, inst):
         return False
     if content[0] == "open":
-        found = _opens(host, inst, content)
-        if found is None:
-            return False
-        content = found
+        content = _opens(host, inst, content)
     if host.plan.strategy != UNSAFE:
         lifecycle.expose(host, inst)
     inst.decide(content, given)
@@ -261,15 +258,13 @@ def take(host: "Host", inst: "Instance", content: "list[Any]", given: tuple[int,
     return True
 
 
-# What the decision to take an input back says exactly, or None where it cannot be taken yet.
-def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any] | None":
+# What the decision to take an input back says exactly.
+def _opens(host: "Host", inst: "Instance", content: "list[Any]") -> "list[Any]":
     _, port, inc, from_ts = content
     e = inst.inputs[port]
     inc = inc or e.other or e.inc  # 0: the gateway has heard of none; the one that is met here
     if not e.closed and e.inc == inc:
         return ["set", {}]  # it is open already
-    if not inst.front and len(inst.inputs) == 1 and inst.ck.pos and any(inst.ck.pos[:-1]):
-        return None
     # It cannot take any more what is older than what it has taken, or than a boundary that it has given; what
     # an earlier boot promised without the input was before now.
     from_ts = max([from_ts, inst.front + inst.past] + [p.bound for p in inst.ports])
@@ -325,9 +320,10 @@ def other(host: "Host", e: "InEdge") -> None:
             e.tell_apart()
 
 
-# Without checkpoints the last values are all that a later boot needs.
+# Without checkpoints the last values, and which inputs are closed, are all that a later boot needs.
 def _keep(host: "Host", inst: "Instance") -> None:
-    data = msgpack.dumps([inst.decided, list(inst.given), inst.changed])
+    closed = sum([int(inst.inputs[k].closed) << k for k in range(len(inst.inputs))])
+    data = msgpack.dumps([inst.decided, list(inst.given), inst.changed, closed])
     try:
         host.store.put_blob(B_DECIDED + inst.vertex.index, data)
     except LogFull:

@@ -139,6 +139,9 @@ class Anew:
         places = self._places(pos, op is not None)
         inst.seeks_place(None)
         inst.resume(op or inst.op, pos, inst.changed, inst.given, inst.front)
+        for e in inst.inputs:
+            if op and e.closed:
+                op.closed(e.edge.dport)  # its first state knows nothing of that
         for e, xi in zip(inst.inputs, pos):
             e.resume(xi, e.inc, e.closed, e.from_ts, e.since)
         inc = inst.next_incarnation()

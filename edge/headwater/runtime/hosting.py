@@ -43,6 +43,8 @@ def operator(
     if anew:
         # Only now that there was room for it: from here on this host is the one that runs it.
         lifecycle.note(host, v.index, epoch, UNSETTLED)
+    host.instances[v.index] = inst
+    if anew:
         lifecycle.forget_epoch(host, v.index)
     for e in inst.inputs:
         host.inputs[e.edge.index] = e
@@ -53,7 +55,6 @@ def operator(
 
             gaps.forget(p)
         host.ports[(v.index, p.number)] = p
-    host.instances[v.index] = inst
     key = checkpoint_key(v.index, PERMANENT)
     if host.store.blob_size(key):
         restore.restore(host, inst, key)
@@ -79,7 +80,7 @@ def _made(host: "Host", v: "Vertex", op: "Operator") -> Instance:
         logged = any([e.durable == FLASH and e.dst == OUTSIDE for e in edges])
         ports.append(OutPort(host, v, k, edges, logged))
     kind: "type[Instance]" = Instance
-    if len(inputs) != 1 or inputs[0].edge.delay_us:
+    if len(v.ins) != 1 or inputs[0].edge.delay_us:
         from .merge import Joined
 
         kind = Joined

@@ -91,7 +91,7 @@ class Instance:
         self.timers = op.TIMED
         self.ck: "Checkpoints" = None  # type: ignore[assignment]  # see begin
         self.counts = host.plan.strategy <= UNCOORDINATED  # these look at each batch
-        if len(inputs) == 1 and not inputs[0].edge.delay_us:
+        if len(vertex.ins) == 1 and not inputs[0].edge.delay_us:
             self.window = host.batch(inputs[0].alphabet)  # holds nothing between two calls
             self.alone = not self.timers
             self.advance = self._single
@@ -309,12 +309,15 @@ class Instance:
         self.given = given
         self.apply(content)
 
-    # Go on as a former boot had decided: an operator without checkpoints.
-    def decided_before(self, decided: int, given: tuple[int, int], changed: "Params") -> None:
+    # Go on as a former boot had decided: an operator without checkpoints. closed: a bit for each input.
+    def decided_before(self, decided: int, given: tuple[int, int], changed: "Params", closed: int) -> None:
         self.decided = decided
         self.given = given
         self.changed = changed
         self.op.configure(changed)
+        for k in range(len(self.inputs)):
+            if closed >> k & 1:
+                self.apply(["close", k])
 
     # A value that the operator type refuses is skipped, the same in every run, and reported to the gateway.
     # It never raises: what was decided is durable, and would be met again in every boot.
@@ -327,16 +330,17 @@ class Instance:
             except OperatorError as error:
                 self.refused = [self.given[1], str(error)[:100]]
         elif kind == "close":
-            self.inputs[content[1]].close()
-            self.op.closed(content[1])
+            e = self.inputs[content[1]]
+            e.close()
+            self.op.closed(e.edge.dport)
         elif kind == "open":
             e = self.inputs[content[1]]
             if e.closed or content[2] != e.inc:
                 if e.reopen(content[2], content[3], self.decided):
                     # What was lost with the former incarnation is a hole: it may have stopped a timer, below
                     # a boundary that was sent.
-                    self.op.hole(content[1])
-                self.op.opened(content[1], content[3])
+                    self.op.hole(e.edge.dport)
+                self.op.opened(e.edge.dport, content[3])
 
     # ---- one input: the short way
 
@@ -473,9 +477,10 @@ class Instance:
         return 1
 
     def _hole(self, port: int, w: Batch) -> None:
-        self.front = w.ts + self.inputs[port].edge.delay_us
+        e = self.inputs[port].edge
+        self.front = w.ts + e.delay_us
         self.past = 0
-        if not self.op.hole(port) or self.inputs[port].edge.delay_us:
+        if not self.op.hole(e.dport) or e.delay_us:
             return
         for p in self.ports:
             y = self.op.outs[p.number]

@@ -41,6 +41,9 @@ class Joined(Instance):
         Instance.__init__(self, host, vertex, op, inputs, ports)
         self.window = [Batch(e.alphabet, self.size) for e in inputs]
         self.x = Merged(self.size)
+        # A disabled port has no input: ports are told by their numbers, inputs by their places.
+        self.named = bytes([e.edge.dport for e in inputs])
+        self.x.cols = [()] * len(vertex.ins)
         self.advance = self._merge
         # Of each input, in the step that is under way. Times are offsets from the base of the step, the
         # smallest ts of what waits, delays added.
@@ -123,6 +126,7 @@ class Joined(Instance):
         x = self.x
         at = x.at
         which = x.port
+        named = self.named
         idx = [0] * len(inputs)
         unsync = -1
         n = 0
@@ -170,7 +174,7 @@ class Joined(Instance):
                     inputs[best].taken(1)
                     return 1
             unsync = w.unsync
-            which[n] = best
+            which[n] = named[best]
             at[n] = t
             idx[best] += 1
             n += 1
@@ -182,7 +186,8 @@ class Joined(Instance):
     def _joined(self, idx: list[int], n: int, base: int, unsync: int) -> int:
         if n:
             x = self.x
-            x.cols = [w.cols for w in self.window]
+            for p in range(len(idx)):
+                x.cols[self.named[p]] = self.window[p].cols
             x.ts = base
             x.n = n
             x.unsync = unsync

@@ -4,7 +4,8 @@
 #   ahead     the newest permanent checkpoint goes to it: if this host dies now, that one has it. Meanwhile no
 #             newer one becomes permanent
 #   draining  where this host's log holds what a checkpoint does not carry, the operator pauses, and sends,
-#             until the rest fits
+#             until the rest fits. Where it logs all that it puts out it pauses in any case: what it put out
+#             before ACCEPT comes would be in that log alone
 #   offering  OFFER, until ACCEPT or REFUSE
 #   handing   the operator pauses. Its checkpoint is made where it stands, with what its consumers lack, and
 #             nothing stays pending. HAND names that checkpoint; it goes piece by piece, as it is fetched
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 _ASKING = const(0)
 _AHEAD = const(1)
 DRAINING = const(2)
-_OFFERING = const(3)
+OFFERING = const(3)
 _HANDING = const(4)
 _DRAIN_US = const(60000000)  # a pause for draining lasts no longer,
 _STALL = const(3)  # ... nor for so many steps after the last entry was made safe,
@@ -117,7 +118,7 @@ class Move:
             from . import incoming
 
             incoming.send(host, v, self.to)
-        elif self.step == _OFFERING:
+        elif self.step == OFFERING:
             inst = self.inst
             left = host.energy.open().left_s() if host.energy else offers.FOREVER
             host.exchange.say(
@@ -162,11 +163,15 @@ class Move:
         if self.step == _AHEAD and (sender, v, epoch) == (self.to, self.v, self.inst.epoch):
             self._ready_to_offer()
 
+    # What came with this answer may have stopped the operator, or made it wait: then the move ends.
     def _ready_to_offer(self) -> None:
         from . import lifecycle
 
+        if not _ready(self.inst):
+            self.tick()
+            return
         self.unsent = _unsent(self.inst)
-        if self.unsent:
+        if self.unsent or any([p.logged for p in self.inst.ports]):
             lifecycle.pause(self.inst)
             self.until_us = self.host.now + _DRAIN_US
             self.sent_us = self.host.now
@@ -202,13 +207,13 @@ class Move:
 
         most = reserve.checkpoint_bytes(self.host.plan, self.inst.vertex)
         self.size = min(most, _size(self.inst))
-        self.go(_OFFERING)
+        self.go(OFFERING)
 
     # ACCEPT.
     def accepted(self) -> None:
         from . import lifecycle
 
-        if self.step != _OFFERING:
+        if self.step != OFFERING:
             return
         host = self.host
         inst = self.inst
@@ -219,7 +224,7 @@ class Move:
         if inst.status == RUNNING:
             lifecycle.pause(inst)
         if not inst.ck.last():
-            self.end(offers.LOG)
+            self.end(offers.UNSENT if _unsent(inst) else offers.LOG)
             return
         self.pos = inst.ck.pos
         self.go(_HANDING)
@@ -371,12 +376,19 @@ def ask(host: "Host", v: int, to: int) -> None:
     if w[2] == to and (to != host.me or v in host.instances):
         asked[2] = offers.OK if again else offers.HERE
     elif v in host.instances:
-        if not host.giving or host.giving.v != v:
-            refused = begin(host, v, to, moves.COMMAND)
-            if refused:
-                over(host, v, refused)
+        refused = _asked(host, v, to)
+        if refused:
+            over(host, v, refused)
     elif not host.exchange.say(w[2], frames.MOVE, v, v, asked[0], to):
         over(host, v, offers.SILENT)
+
+
+# A person asks this host for a move: the one that is under way, or another one. Why it is refused, or OK.
+def _asked(host: "Host", v: int, to: int) -> int:
+    move = host.giving
+    if move and (move.v, move.to) == (v, to):
+        return offers.OK
+    return begin(host, v, to, moves.COMMAND)
 
 
 # A move of operator v has this outcome: the host that asked for it hears of that.
@@ -443,7 +455,7 @@ def _on_move(host: "Host", sender: int, m: "Message") -> None:
     asked = host.asked.get(v)
     if not asked or asked[0] != number:
         asked = host.asked[v] = [number, to, offers.PENDING]
-        refused = begin(host, v, to, moves.COMMAND)
+        refused = _asked(host, v, to)
         if refused:
             asked[2] = refused
     host.exchange.say(0, frames.MOVED, v, v, number, asked[2])

@@ -237,7 +237,9 @@ class OutPort:
         ring = self.ring
         if ring.room() >= n:
             return True
-        if self.source or self.logged:
+        if not self.readers:
+            self.trim()  # an output that is not used, or that an alarm alone looks at
+        elif self.source or self.logged:
             self._evict(n)
         elif self.spills:
             self._spill(n)

@@ -161,12 +161,13 @@ def reconnect(host: "Host", inst: "Instance") -> None:
         routing.readers_again(host, p)
 
 
-# An operator without checkpoints begins with the parameters that were decided here.
+# An operator without checkpoints begins with the parameters that were decided here, and without the inputs
+# that were closed.
 def decided_before(host: "Host", inst: "Instance") -> None:
     data = host.store.get_blob(B_DECIDED + inst.vertex.index)
     if data and host.plan.strategy == UNSAFE:
-        decided, given, changed = msgpack.loads(data)
-        inst.decided_before(decided, (given[0], given[1]), changed)
+        decided, given, changed, closed = (msgpack.loads(data) + [0])[:4]  # earlier versions kept three
+        inst.decided_before(decided, (given[0], given[1]), changed, closed)
 
 
 # Take over what a restart, or a checkpoint taken elsewhere, knows of the readers, and the gaps that the lake

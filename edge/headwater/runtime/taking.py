@@ -15,7 +15,8 @@
 #   - One offer at a time. A restart of this host ends it.
 #   - The operator begins within the time of the offer, or never. Repeats of OFFER do not extend it.
 #   - It begins above every epoch that was told, and not at all where a newer one than the giver's is known.
-#   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE.
+#   - A failure before the epoch is noted leaves nothing behind, and is a REFUSE. A later one restarts this
+#     host, and the next boot goes on with the operator.
 
 from ..board.unload import unload
 from ..data import block
@@ -157,12 +158,11 @@ class Offer:
                 host.store.rename_blob(key, checkpoint_key(v, PERMANENT))
             self.begun = True
             host.take_over(v, number, self.why)
-        except MemoryError:
+        except (MemoryError, LogFull) as error:
+            if v in host.instances:
+                raise  # it has begun, under an epoch that is noted: a restart goes on with it
             self.begun = False
-            self.refuse(offers.HEAP)
-        except LogFull:
-            self.begun = False
-            self.refuse(offers.LOG)
+            self.refuse(offers.LOG if isinstance(error, LogFull) else offers.HEAP)
         if self.begun:
             self.until_us = host.now + _SETTLES_US
             self.again_us = 0

@@ -55,7 +55,9 @@ async def move(hosted: HostedProcess, operator: str, host: str) -> dict[str, Any
         if looks % int(_REPEAT_S / _LOOK_S) == 0:
             hosted.move(vertex.index, to)
         looks += 1
-        outcome = hosted.host.asked[vertex.index][2]
+        _, asked, outcome = hosted.host.asked[vertex.index]
+        if asked != to:
+            outcome = offers.PENDING  # somebody else has asked for another move since: ask again
         if outcome == offers.PENDING:
             await asyncio.sleep(_LOOK_S)
     return {
@@ -64,7 +66,7 @@ async def move(hosted: HostedProcess, operator: str, host: str) -> dict[str, Any
         "from": source,
         "host": host,
         "outcome": outcome_of(outcome),
-        "reason": told(outcome, source if outcome == offers.UNSENT else host),
+        "reason": told(outcome, host) or (unheard(hosted, vertex) if outcome == offers.PENDING else ""),
     }
 
 
@@ -74,6 +76,15 @@ def outcome_of(outcome: int) -> str:
     if outcome == offers.HERE:
         return "already there"
     return "under way" if outcome == offers.PENDING else "refused"
+
+
+def unheard(hosted: HostedProcess, vertex: Any) -> str:
+    """Why a move that was asked for has not begun; empty where its host may have heard of it."""
+    host = hosted.host
+    at = host.where[vertex.index][2]
+    if at == host.me or host.words is None or not host.words.dead(at):
+        return ""
+    return "%s, where it runs, does not answer" % hosted.plan.hosts[at]
 
 
 def told(outcome: int, host: str) -> str:

@@ -60,7 +60,14 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
     (
         "an input is never opened again",
         "a stream that is back, and that no operator takes",
-        [(Absence, "tick", "if self._speaks(e) and s.asks(self.now):", "if False:")],
+        [
+            (
+                Absence,
+                "tick",
+                "if (self._speaks(e) or gives and not host.clock.synced) and s.asks(self.now):",
+                "if False:",
+            )
+        ],
     ),
     (
         "what sounds is not kept",
@@ -80,7 +87,7 @@ DEFECTS: list[tuple[str, str, list[Change]]] = [
     (
         "an operator is not told that its input was closed",
         "an alternative that is not taken",
-        [(Instance, "apply", "self.op.closed(content[1])", "pass")],
+        [(Instance, "apply", "self.op.closed(e.edge.dport)", "pass")],
     ),
 ]
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from headwater.data import msgpack
 from headwater.data.batch import GAP_FULL, GAP_GATEWAY_LOST, GAP_GIVEN_UP
+from headwater.process import Process, SumJoin
 from headwater.process.check import check
 from headwater.protocol import frames
 from headwater.protocol.position import further
@@ -16,9 +17,9 @@ from headwater.runtime.instance import RUNNING, WAITING
 from headwater.storage import checkpoint_file
 from headwater.storage.keyspace import HELD, checkpoint_key, stream_key
 from headwater_tools.simulator.directed import SCHEDULES, Directed
-from headwater_tools.simulator.directed.base import GATEWAY, SHIFTED, SPARE
+from headwater_tools.simulator.directed.base import GATEWAY, RIGHT, SHIFTED, SPARE
 from headwater_tools.simulator.directed.decisions import ManyDecisions
-from headwater_tools.simulator.directed.joins import Asleep
+from headwater_tools.simulator.directed.joins import Asleep, DeadInput, pair
 from headwater_tools.simulator.directed.logs import ManyOperators
 from headwater_tools.simulator.outbox import UNREADABLE
 from headwater_tools.simulator.scenario import Result
@@ -48,6 +49,43 @@ def test_a_join_goes_on_without_a_dead_input_and_takes_it_back(seed: int) -> Non
     contents = [content[0] for granted in scenario.world.decisions().values() for _, content in granted]
     assert contents == ["close", "open"]
     assert result.counts["lost"] == 0
+
+
+class ClosedUnsafe(DeadInput):
+    """A board dies with a source, a person closes the input, and the join restarts. Without checkpoints it
+    begins again, and still without that input."""
+
+    def __init__(self, seed: int) -> None:
+        self.stood: list[tuple[bool, int]] = []  # whether the input is closed, and what the join has put out
+        super().__init__(seed)
+
+    def process(self) -> Process:
+        p, a, b = pair(checkpoints="unsafe", level="local")
+        p.lake("pair/sum", SumJoin(us=1_000_000).named("sum").on("gateway")(a, b), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (6, lambda: self.kill(RIGHT)),
+            (8, self.close),
+            (10, lambda: self.crash(GATEWAY)),
+            (10.5, lambda: self.boot(GATEWAY)),
+            *[(second, self.look) for second in (13, 18)],
+        ]
+
+    def look(self) -> None:
+        host = self.node(GATEWAY).host
+        inst = host and host.instances[self.join()]
+        assert inst
+        self.stood.append((inst.inputs[1].closed, inst.ports[0].ring.last))
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_a_closed_input_stays_closed_after_a_restart_without_checkpoints(seed: int) -> None:
+    scenario = ClosedUnsafe(seed)
+    scenario.run()
+    (closed, before), (still, after) = scenario.stood
+    assert closed and still and after >= before + 50
 
 
 @pytest.mark.parametrize("name", ["taken back", "taken back unnamed", "taken back late", "passed over"])

@@ -37,6 +37,12 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "given up, state behind",
     ),
     (
+        "its first state knows nothing of the inputs that are closed",
+        "an alternative that gives nothing, as if the stream that it is for were there",
+        [(Anew, "_begin", "if op and e.closed:", "if 0:")],
+        "given up without an input",
+    ),
+    (
         "it throws its own checkpoint away",
         "state that is lost without need",
         [(Anew, "_begin", "if data is None or", "if 1 or data is None or")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from defects import Change, first_error, seeded
-from headwater.runtime import incoming, routing
+from headwater.runtime import incoming, moving, routing
 from headwater.runtime.checkpoints import Checkpoints
 from headwater.runtime.moving import Move
 from headwater.runtime.taking import Offer
@@ -124,6 +124,36 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
         "checkpoints that are sent several times over",
         [(incoming, "_on_piece", "< RETRY_US // 2", "< 0")],
         "moved with a large state",
+    ),
+    (
+        "a taker refuses what it has begun",
+        "an operator of which half runs, under an epoch that every producer takes for the present one",
+        [(Offer, "_begin", "if v in host.instances:", "if 0:")],
+        "taker has no heap",
+    ),
+    (
+        "an answer goes on with a move whatever came before it",
+        "an instance that is over, and pauses to be handed over",
+        [(Move, "_ready_to_offer", "if not _ready(self.inst):", "if 0:")],
+        "over, and a bid",
+    ),
+    (
+        "a move that is under way is refused to whoever asks for it again",
+        "a person who hears that an operator stays, and it moves",
+        [(moving, "_asked", "if move and (move.v, move.to) == (v, to):", "if 0:")],
+        "asked twice",
+    ),
+    (
+        "a move that is under way passes for another one that is asked for",
+        "a person who hears that an operator is where it is not",
+        [(moving, "_asked", "(move.v, move.to) == (v, to)", "move.v == v")],
+        "asked twice of the gateway",
+    ),
+    (
+        "an operator that logs what it puts out runs while it is offered",
+        "results that are in the flash of the giver alone, and lost with the move",
+        [(Move, "_ready_to_offer", "or any([p.logged for p in self.inst.ports])", "")],
+        "logged while it is offered",
     ),
     (
         "a refusal is not heard",

@@ -17,6 +17,7 @@ from headwater.process import Debounce, Process, Union
 from headwater.process.check import Needs
 from headwater.protocol.clock import Clock
 from headwater.runtime import (
+    absence,
     checkpoint_transfer,
     decisions,
     incoming,
@@ -578,7 +579,7 @@ DEFECTS = [
     Defect(
         "what was lost with an incarnation is no hole for its operator",
         "a timer that fires below a boundary: the lost samples had stopped it",
-        [(Instance, "apply", "self.op.hole(content[1])", "pass")],
+        [(Instance, "apply", "self.op.hole(e.edge.dport)", "pass")],
         ["erased behind a timer"],
     ),
     Defect(
@@ -711,7 +712,7 @@ DEFECTS = [
             ),
             (Joined, "_look", "self.old[p] = True", "pass"),
         ],
-        ["taken back"],
+        ["passed over"],
     ),
     Defect(
         "an input is taken back in the incarnation that is named, though that is none",
@@ -788,6 +789,37 @@ DEFECTS = [
             (decisions, "_opens", "max(from_ts, e.from_ts, host.site())", "0"),
         ],
         ["closed, and it lives, opened"],
+    ),
+    Defect(
+        "an output that nobody takes is kept",
+        "an operator that stands as soon as that output is full, and a source whose log it fills",
+        [(OutPort, "has_room", "if not self.readers:", "if 0:")],
+        ["unused output"],
+    ),
+    Defect(
+        "an operator that has dropped entries and taken none opens no input",
+        "a change that is never taken, and an operator that never begins",
+        [
+            (
+                decisions,
+                "take",
+                "if not _may_decide(host, inst):",
+                'if not _may_decide(host, inst) or content[0] == "open" and not inst.front:',
+            )
+        ],
+        ["closed unmet"],
+    ),
+    Defect(
+        "elements are told by the place of their input",
+        "an operator that takes the elements of one port for those of another",
+        [(Joined, "_take", "which[n] = named[best]", "which[n] = best")],
+        ["disabled ports"],
+    ),
+    Defect(
+        "a host that does not know the time takes what it drops for old",
+        "an input that stays closed although its source is back",
+        [(absence.Absence, "tick", "or gives and not host.clock.synced", "")],
+        ["absent, and no time"],
     ),
     Defect(
         "changes are taken in any order",

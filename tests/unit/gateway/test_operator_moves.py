@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from headwater.offboard import reasons
@@ -16,8 +17,10 @@ from headwater.protocol import offers
 from headwater.runtime import standing
 from headwater_gateway import command, status
 from headwater_gateway.database.engine import Database
+from headwater_gateway.deployments import operator_moves
 from headwater_gateway.monitoring import moves, operators
 from headwater_gateway.monitoring.moves import Moves
+from headwater_tools.commands import move
 
 NOW = 1_700_000_000
 HIP, WRIST = 2, 3
@@ -275,3 +278,39 @@ def test_the_terminal_shows_where_an_operator_runs_since_when_and_why() -> None:
     assert first.startswith("  operator fir (Fir) waits on wrist since 20")
     assert first.endswith(", before on hip: hip was silent; may run on hip (lost)")
     assert second == "    waits for its checkpoint"
+
+
+def answered(site: Site, outcome: int, dead: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What `hw move fir wrist` gets where a host answers so."""
+    site.host.me = 0
+    site.host.words = SimpleNamespace(dead=lambda number: dead and number == HIP)
+    hosted = SimpleNamespace(
+        host=site.host,
+        plan=site.plan,
+        operator=lambda name: site.v,
+        move=lambda v, to: site.host.asked.update({v: [7, to, outcome]}),
+    )
+    monkeypatch.setattr(operator_moves, "WAIT_S", 0.2)
+    return asyncio.run(operator_moves.move(cast("Any", hosted), "fir", "wrist"))
+
+
+def test_a_move_whose_host_does_not_answer_is_not_said_to_be_under_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = answered(site, offers.PENDING, True, monkeypatch)
+    assert answer["reason"] == "hip, where it runs, does not answer"
+    text = "after 90 s operator fir has not begun to move to wrist: hip, where it runs, does not answer"
+    assert move._told(answer, 90).startswith(text)
+    answer = answered(site, offers.PENDING, False, monkeypatch)
+    assert answer["reason"] == "" and "is still on its way to wrist" in move._told(answer, 90)
+
+
+def test_an_operator_that_stays_is_not_said_to_move_to_where_it_is(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for outcome, text in (
+        (offers.UNSENT, "they must arrive before it moves to wrist"),
+        (offers.BUSY, "another operator is being moved from its host or to wrist"),
+    ):
+        answer = answered(site, outcome, False, monkeypatch)
+        assert (answer["outcome"], answer["from"]) == ("refused", "hip") and text in answer["reason"]

@@ -53,6 +53,9 @@ def _told(answer: dict[str, Any], wait_s: float) -> str:
         return "%s moved from %s to %s" % (what, answer["from"], answer["host"])
     if answer["outcome"] == "already there":
         return "%s runs on %s already" % (what, answer["host"])
+    if answer["outcome"] == "under way" and answer["reason"]:
+        text = "after %g s %s has not begun to move to %s: %s; ask again when it does"
+        return text % (wait_s, what, answer["host"], answer["reason"])
     if answer["outcome"] == "under way":
         text = "after %g s %s is still on its way to %s; ask again, or look at `hw gateway state`"
         return text % (wait_s, what, answer["host"])

@@ -45,7 +45,7 @@ class Machine:
         self.fired = 0
         self.decided = 0
         self.windows = [Batch(run.plan.vertices[e.src].outs[e.sport], 1) for e in self.edges]
-        self.single = len(self.edges) == 1 and not self.edges[0].delay_us
+        self.single = len(self.vertex.ins) == 1 and not self.edges[0].delay_us
         self.full: list[tuple[int, list[Entry], list[tuple[Machine, int]]]] = []  # of outputs with a bound
         self.course = list(run.courses.get(v.index, ()))
         self.lines = [run.lines[v.index, k] for k in range(len(v.outs))]
@@ -224,7 +224,7 @@ class Machine:
         elif content[0] == "close":
             self.closed[content[1]] = True
             self.shut[content[1]] = self.taken[content[1]]
-            self.op.closed(content[1])
+            self.op.closed(self.edges[content[1]].dport)
         elif content[0] == "open":
             p = content[1]
             if self.closed[p] or self.incs[p] != content[2]:
@@ -239,8 +239,8 @@ class Machine:
                 if self.incs[p] != content[2]:
                     self.incs[p] = content[2]
                     self.taken[p] = 0
-                    self.op.hole(p)
-                self.op.opened(p, content[3])
+                    self.op.hole(self.edges[p].dport)
+                self.op.opened(self.edges[p].dport, content[3])
 
     def anew(self, content: list[Any]) -> None:
         """The operator gives up: it goes on where it says, in its state there or in its first one, and its
@@ -252,6 +252,9 @@ class Machine:
             state = bytearray(self.op.state_size())
             self.op.snapshot(state, 0)
             op.restore(bytes(state), op.VERSION)
+        for p, closed in enumerate(self.closed):
+            if first and closed:
+                op.closed(self.edges[p].dport)
         self.op = op
         self.taken = [xi for xi, _ in places]
         self.incs = [of for _, of in places]
@@ -286,7 +289,7 @@ class Machine:
         self.taken[p] = self.ahead(p) + 1
         silent = bool(self.edges[p].delay_us)
         if len(h) > 2 and h[2] == "hole":
-            if self.op.hole(p) and not silent:
+            if self.op.hole(self.edges[p].dport) and not silent:
                 for k in range(len(self.op.outs)):
                     self.lines[k].entries.append(h)
             return
@@ -299,10 +302,12 @@ class Machine:
         x: Any = window
         if not self.single:
             x = Merged(1)
-            x.port[0] = p
+            x.port[0] = self.edges[p].dport
             x.n = 1
             x.ts = ts
-            x.cols = [w.cols for w in self.windows]
+            x.cols = [()] * len(self.vertex.ins)
+            for e, w in zip(self.edges, self.windows, strict=True):
+                x.cols[e.dport] = w.cols
         for y in self.op.outs:
             y.n = 0
         m = self.op.run(x, 1)

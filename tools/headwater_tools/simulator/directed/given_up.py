@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from headwater.process import Affine, Attenuate, Average, Process, Union
+from headwater.process import Affine, Attenuate, Average, Process, Union, operator
 from headwater.protocol import frames
 from headwater.runtime.standing import ENTRIES
 
@@ -186,6 +186,35 @@ class GivenUpBehind(GivenUpKeepers):
         GivenUp.must_run(self, v)
         if not all(content[2] for _, content in self.world.decisions()[v]):
             self.world.error("it went on in a state from before the entries that are missing")
+
+
+class GivenUpClosed(GivenUp):
+    """The same of an operator without one of its inputs: a person has closed it, and the gateway knows that.
+    In its first state it goes on without that input, too."""
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("given_up", "left", "home", "other", "right", every=50)
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        more = p.source("more", "v:i16", rate_hz=20, on="right")
+        best = operator("Otherwise")().named("best").on("home", backup=["other", "gateway"])(more, values)
+        p.lake("given_up/best", best, cap=600)
+        p.lake("given_up/more", more)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        v = 2
+        return [
+            (1, lambda: self.cut(HOME, OTHER)),
+            (3, lambda: self.lose(ANOTHER)),
+            (5, lambda: self.world.call(self.node(GATEWAY), lambda host: host.close(v, 0), "close")),
+            (14, lambda: [self.heal(HOME, OTHER), self.deafen(GATEWAY)]),
+            (20, lambda: self.lose(HOME, OTHER)),
+            (34, lambda: self.must_wait(GATEWAY, v)),
+            (35, lambda: self.give_up(v)),
+            (55, lambda: self.must_run(v)),
+        ]
 
 
 class GivenUpForgotten(GivenUpInside):
@@ -410,6 +439,7 @@ SCHEDULES: dict[str, type[Directed]] = {
     "gives up by itself": GivesUpItself,
     "given up, keepers silent": GivenUpKeepers,
     "given up, state behind": GivenUpBehind,
+    "given up without an input": GivenUpClosed,
     "given up after changes": GivenUpAfterChanges,
     "given up, unnamed": GivenUpUnnamed,
     "given up, nothing left": GivenUpLeftWithNothing,

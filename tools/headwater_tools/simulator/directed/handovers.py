@@ -11,11 +11,14 @@ from headwater.plan.model import Plan
 from headwater.process import Affine, Average, Process
 from headwater.protocol import frames
 from headwater.protocol.moves import COMMAND, FLEE
+from headwater.protocol.offers import BUSY, OK
+from headwater.runtime import incoming, lifecycle, restore
 from headwater.runtime.exchange import Exchange
+from headwater.runtime.moving import OFFERING
 from headwater.testing.cut_flash import KINDS
 
 from ..scenario import Result
-from ..world import SECOND, Hardware
+from ..world import SECOND, Hardware, Node
 from .base import GATEWAY, SHIFTED, Directed, boards, shifted
 
 HOME, OTHER = 2, 3  # the hosts of the operator: its first one, and a backup
@@ -422,6 +425,45 @@ class GiverRestartsLocal(GiverRestarts):
     LEVEL = "local"
 
 
+class TakerNoHeap(Handed):
+    """... has too little heap for what it still has to do when it has noted that it runs the operator: it
+    restarts, as any board whose heap is full, and the operator begins in the next boot."""
+
+    PLANNED = (0, 1)
+    SECONDS = 40
+    STEPS = (
+        (lifecycle, "forget_epoch"),
+        (restore, "mount"),
+        (restore, "restore"),
+        (incoming, "begin_recall"),
+    )
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [(AT - 0.01, self.fill)]
+
+    def fill(self) -> None:
+        module, name = self.STEPS[self.seed % len(self.STEPS)]
+        world = self.world
+        done, raised = getattr(module, name), world.raised
+
+        def full(*args: Any) -> Any:
+            setattr(module, name, done)
+            taker = self.node(OTHER).host
+            if taker and taker.taking:
+                raise MemoryError
+            return done(*args)
+
+        def restarts(node: Node, what: str, error: Exception) -> None:
+            if not isinstance(error, MemoryError):
+                raised(node, what, error)
+                return
+            world.crash(node)
+            world.after(2 * SECOND, lambda: world.boot(node))
+
+        setattr(module, name, full)
+        world.raised = restarts  # type: ignore[method-assign]
+
+
 class TakerSleeps(TakerRestarts):
     """It sleeps although it should not, and wakes into a new boot."""
 
@@ -571,6 +613,112 @@ class NeverSent(Spilled):
         return [(3, lambda: self.cut(HOME, GATEWAY)), (80, lambda: self.heal(HOME, GATEWAY))]
 
 
+class LoggedWhileOffered(Handed):
+    """All that the operator put out was safe when it was offered. Then its host loses the lake, and the
+    answer comes late: what it would put out meanwhile would be in the flash of its host alone."""
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", batch=2, batch_ms=100)
+        values = p.source("values", "v:i16", rate_hz=2, on="left")
+        shifted = values >> Affine().named("shifted").on("home", backup=list(self.BACKUP))
+        p.lake("handed/shifted", shifted, cap=400, durable="flash", accept_loss=True)
+        return p
+
+    def faults_at(self) -> list[tuple[float, Any]]:
+        return [
+            (AT - 0.1, lambda: self.keep_back(HOME, frames.ACCEPT)),
+            (AT, lambda: self.until(self.offers, lambda: self.cut(HOME, GATEWAY))),
+            (AT + 1.5, lambda: self.let(HOME)),
+            (15, lambda: self.heal(HOME, GATEWAY)),
+        ]
+
+    def offers(self) -> bool:
+        """Whether its host waits for ACCEPT."""
+        host = self.node(HOME).host
+        return bool(host and host.giving and host.giving.step == OFFERING)
+
+    def finish(self) -> Result:
+        result = super().finish()
+        gaps = [gap for stream in self.world.outbox.streams.values() for gap in stream.gaps]
+        if gaps:
+            self.world.error("the lake is told of gaps %r, and no host was lost" % gaps)
+        return result
+
+
+class OverAndBid(Spilled):
+    """The operator holds results in its flash. Its host hears, one after the other, that it has begun
+    elsewhere and that a candidate could take it."""
+
+    PLANNED = (0,)
+    ENDS = (GATEWAY,)
+    SECONDS = 40
+    FLASH = True
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other", flash_kb=512)
+        return shifted(p, "home", *self.BACKUP, cap=400, durable="flash", accept_loss=True)
+
+    def script(self) -> list[tuple[float, Any]]:
+        bids: list[tuple[int, Any]] = []
+
+        def back() -> None:
+            nonlocal bids
+            bids = self.keep_back(HOME, frames.ROOM)
+
+        def both() -> None:
+            self.let(HOME)
+            self.move(SHIFTED, GATEWAY)
+            self.world.call(self.node(HOME), hear)
+
+        def hear(host: Any) -> None:
+            host.heard_where(SHIFTED, (2, GATEWAY), GATEWAY)
+            for sender, m in bids:
+                host.exchange.hear(sender, m)
+            host.pump()
+
+        return [
+            (7.5, lambda: self.cut(HOME, GATEWAY)),
+            (AT - 0.1, back),
+            (AT, lambda: self.hand(SHIFTED, HOME, OTHER)),
+            (AT + 0.3, both),
+            (15, lambda: self.heal(HOME, GATEWAY)),
+        ]
+
+
+class AskedTwice(Handed):
+    """People ask for two moves of one operator, and for the first one again. Each answer is about the move
+    that was asked for."""
+
+    GIVER = HOME
+    ASKS: Sequence[tuple[float, int]] = ((0, OTHER), (0.05, GATEWAY), (0.1, OTHER))
+    ANSWER = (OTHER, OK)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(AT + s, partial(self.ask_move, to)) for s, to in self.ASKS]
+
+    def ask_move(self, to: int) -> None:
+        node = self.node(GATEWAY)
+        self.world.call(node, lambda host: host.ask_move(SHIFTED, to, node.mono()), "move")
+
+    def finish(self) -> Result:
+        result = super().finish()
+        host = self.node(GATEWAY).host
+        if host and tuple(host.asked[SHIFTED][1:]) != self.ANSWER:
+            self.world.error("the answer is %r" % host.asked[SHIFTED][1:])
+        return result
+
+
+class AskedTwiceHere(AskedTwice):
+    """... of one that runs at the gateway, and only the first one begins."""
+
+    ASKS = ((0, OTHER), (0.05, HOME))
+    ANSWER = (HOME, BUSY)
+
+    def process(self) -> Process:
+        p = boards("handed", "left", "home", "other")
+        return shifted(p, "gateway", "home", "other", cap=600)
+
+
 SCHEDULES: dict[str, type[Handed]] = {
     "moved": Moved,
     "moved at once": MovedAtOnce,
@@ -594,6 +742,7 @@ SCHEDULES: dict[str, type[Handed]] = {
     "taker restarts, local": TakerRestartsLocal,
     "giver restarts, local": GiverRestartsLocal,
     "taker sleeps": TakerSleeps,
+    "taker has no heap": TakerNoHeap,
     "taker loses a write": TakerLosesWrite,
     "giver loses a write": GiverLosesWrite,
     "taker loses a write, local": TakerLosesWriteLocal,
@@ -606,4 +755,8 @@ SCHEDULES: dict[str, type[Handed]] = {
     "spilled before a move, local": SpilledLocal,
     "in the flash before a move": FlashLocal,
     "never sent": NeverSent,
+    "logged while it is offered": LoggedWhileOffered,
+    "over, and a bid": OverAndBid,
+    "asked twice": AskedTwice,
+    "asked twice of the gateway": AskedTwiceHere,
 }

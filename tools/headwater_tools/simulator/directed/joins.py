@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Tumbling, Union, operator
+from headwater.process import Affine, Debounce, Process, Stream, SumJoin, Threshold, Tumbling, Union, operator
 from headwater.runtime.gateway_host import GatewayHost
 from headwater.runtime.operator import Operator
 
 from ...examples import sp4
+from ..scenario import Result
 from ..world import SECOND, SITE_US, Node
 from .base import GATEWAY, LEFT, RIGHT, Directed, boards
 
@@ -212,6 +213,50 @@ class Ticks(Operator):
         return 1
 
 
+class Ports(Operator):
+    """The port by which each element came, and the element."""
+
+    IN = ("v:i16", "v:i16", "v:i16")
+    OUT = ("port:u8 v:i16",)
+
+    def run(self: Any, x: Any, n: int) -> int:
+        taken = [0] * len(x.cols)
+        for i in range(n):
+            p = x.port[i]
+            self.y.at[i] = i
+            self.y.cols[0][i] = p
+            self.y.cols[1][i] = x.cols[p][0][taken[p]]
+            taken[p] += 1
+        return n
+
+    def closed(self, port: int) -> None:
+        assert port == 2, "it hears of another port"
+
+
+class DisabledPorts(DeadInput):
+    """Operators with ports that are disabled, one of them with a single input that is left: each element
+    comes by the port to which its stream is connected."""
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        both = operator(Ports)().named("both").on("gateway", backup=["left", "right"])(a, None, b)
+        one = operator(Ports)().named("one").on("left", backup=["gateway"])(None, b, None)
+        p.lake("pair/both", both, cap=600)
+        p.lake("pair/one", one, cap=600)
+        return p
+
+    def join(self) -> int:
+        return self.vertex("both")
+
+    def finish(self) -> Result:
+        result = super().finish()
+        streams = [stream for _, stream in sorted(self.world.outbox.streams.items())]
+        found = [{row[2] for row in stream.rows.values()} - {"hole"} for stream in streams]
+        if found != [{0, 2}, {1}]:
+            self.world.error("elements came by the ports %r" % found)
+        return result
+
+
 class NoInputOpen(DeadInput):
     """Every input of an operator is closed, and stays so. Its time stands still, and so does time after it:
     timers that never end must not run towards the end of all time."""
@@ -346,6 +391,36 @@ class ClosedAliveOpened(ClosedAlive):
     OPENS = [17]
 
 
+class AbsentTimeless(DeadInput):
+    """The gateway is away, and no board knows the time. A sensor gives nothing for a while; its consumer goes
+    on without it, and with it again as soon as it gives something."""
+
+    SECONDS = 50
+
+    def process(self) -> Process:
+        p, a, b = pair()
+        best = a.otherwise(b, after_ms=6000, local=True).named("best").on("right", backup=["left"])
+        high = best >> Threshold(high=10, low=-10).named("high").on("right", backup=["left"]).unused(0)
+        p.alarm(high, field="on", on="right", driver="led")
+        p.lake("pair/a", a, cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.world.cut.update((m, n) for m in range(3) for n in range(3) if not m * n)),
+            (10, lambda: self.world.mute_until.update({LEFT: 20 * SECOND})),
+            (19, lambda: self.look(True)),
+            (23, lambda: self.look(False)),
+            (40, lambda: self.look(False)),
+        ]
+
+    def look(self, closed: bool) -> None:
+        host = self.node(RIGHT).host
+        assert host is not None and not host.clock.synced
+        if host.instances[self.vertex("best")].inputs[0].closed != closed:
+            self.world.error("the input is %s" % ("open" if closed else "closed"))
+
+
 class OpenedUnmet(DeadInput):
     """An input is closed and opened again before the join has ever met its source. Which incarnation it takes
     from then on must outlast a restart that comes before the next checkpoint.
@@ -366,6 +441,25 @@ class OpenedUnmet(DeadInput):
             (7, lambda: self.heal(RIGHT, GATEWAY)),
             (10, lambda: self.crash(GATEWAY)),
             (10.5, lambda: self.boot(GATEWAY)),
+        ]
+
+
+class ClosedUnmet(DeadInput):
+    """The only input of an operator is closed before it has taken anything of it. It drops what comes, and
+    takes the input again when a person asks for that."""
+
+    def process(self) -> Process:
+        p = boards("pair", "left", "right")
+        b = p.source("b", "v:i16", rate_hz=20, on="right")
+        p.lake("pair/one", b >> Affine().named("one").on("gateway", backup=["left", "right"]), cap=600)
+        return p
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [
+            (0, lambda: self.cut(RIGHT, GATEWAY)),
+            (3, lambda: self.close(0)),
+            (5, lambda: self.heal(RIGHT, GATEWAY)),
+            (12, lambda: self.at_gateway(lambda host: host.reopen(self.join(), 0, 0, 0))),
         ]
 
 

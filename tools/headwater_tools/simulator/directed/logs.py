@@ -17,7 +17,7 @@ from headwater.protocol import frames
 from headwater.storage import reserve
 
 from ..world import Hardware
-from .base import GATEWAY, LEFT, SHIFTED, SPARE, Directed, boards, shifted
+from .base import GATEWAY, LEFT, RIGHT, SHIFTED, SPARE, Directed, boards, shifted
 
 WIDE = " ".join("f%d:i64" % k for k in range(8))
 
@@ -348,6 +348,29 @@ class SpilledFull(Sized):
             second.buffered(60, "spill") >> Average(us=2_000_000, field="v").named("third").on("left"),
         )
         return p
+
+
+class Unused(Directed):
+    """Only an alarm looks at the results of an operator, and at a source whose log is small: both go on, and
+    so does all that shares a stream with them."""
+
+    SECONDS = 60
+
+    def process(self) -> Process:
+        p = boards("unused", "left", "right")
+        values = p.source("values", "v:i16", rate_hz=20, on="left")
+        p.lake("unused/values", values)
+        high = values >> Threshold(high=10, low=-10).named("high").on("right", backup=["left"]).unused(0)
+        p.alarm(high, field="on", on="right", driver="led")
+        door = p.source("door", "v:i16", rate_hz=100, on="right").unused(0)
+        p.alarm(door, field="v", on="right", driver="buzzer")
+        return p
+
+    def hardware(self, plan: Plan) -> Hardware:
+        return Hardware(sectors={RIGHT: reserve.sectors(plan, RIGHT)}, noise=True)
+
+    def script(self) -> list[tuple[float, Any]]:
+        return [(30, lambda: self.crash(RIGHT)), (31, lambda: self.boot(RIGHT))]
 
 
 class SizedLarge(Sized):
