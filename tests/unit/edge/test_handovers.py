@@ -95,7 +95,7 @@ DEFECTS: list[tuple[str, str, list[Change], str]] = [
     (
         "what the log holds is left behind",
         "entries that no host serves",
-        [(Move, "_ready_to_offer", "if self.unsent:", "if 0:")],
+        [(Move, "_ready_to_offer", "if self.unsent or any([p.logged for p in self.inst.ports]):", "if 0:")],
         "spilled before a move, local",
     ),
     (
