@@ -1,8 +1,9 @@
 """Random processes from a seed: valid ones, of every shape that the simulator should see.
 
 A process of one to three sources, or five on many boards, and one to ten operators, or many on one board:
-chains, diamonds, joins, unions, windows, feedback, one to eight hosts, any strategy, level and durability,
-buffers near their minimum and intervals so short that a simulation of seconds sees many checkpoints.
+chains, diamonds, joins, unions, windows, feedback, unused outputs, one to eight hosts, any strategy, level
+and durability, buffers near their minimum and intervals so short that a simulation of seconds sees many
+checkpoints.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class _Graph:
         self.whims = random.Random("absent %d" % seed)
         self.absent = self.whims.random() < 0.25 and boards > 1 and not (self.cyclic or self.crowded)
         self.silent: list[int] = []  # Attenuates whose feedback port is still open
+        self.idle = random.Random("unused %d" % seed)  # which outputs are disabled
 
     def add(self, stream: Stream) -> None:
         self.streams.append(stream)
@@ -269,7 +271,11 @@ class _Graph:
         rng = self.rng
         durable = ("flash", "gateway", "gateway", "lake")
         for i, stream in enumerate(self.streams):
-            if i in self.used and rng.random() < 0.7 and i + 1 < len(self.streams):
+            last = i + 1 == len(self.streams)
+            if i in self.used and rng.random() < 0.7 and not last:
+                continue
+            if i not in self.used and stream.vertex.kind and not last and self.idle.random() < 0.2:
+                stream.unused(stream.port)
                 continue
             self.process.lake(
                 "random/o%d" % (i + 1),
